@@ -1,0 +1,30 @@
+"""Named errors. Each message is one sentence that names the value and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["InvalidInput", "TrilemmaError", "UnknownName"]
+
+
+class TrilemmaError(Exception):
+    """Base of every error that a user can cause and mend; the CLI prints it and exits with 2."""
+
+
+class InvalidInput(TrilemmaError, ValueError):
+    """A value lies outside its domain."""
+
+
+class UnknownName(InvalidInput):
+    """A name that no registry knows; the message lists the known ones.
+
+    >>> str(UnknownName("mechanism", "pailier", ["paillier", "compression"]))
+    "unknown mechanism 'pailier' (did you mean 'paillier'?); known: compression, paillier."
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = get_close_matches(name, names, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        super().__init__(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}.")

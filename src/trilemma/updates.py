@@ -1,0 +1,220 @@
+"""A model's update as one flat vector, and what the paper's laws need to know of its distribution.
+
+`Layout` maps a module's named tensors to a flat vector and back; `Profile` is the (m, δ, σᵢ) of
+the paper's appendices. Importing this file does not import torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Layout", "Profile", "same_size"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a model's trainable tensors, in the order of the flat vector.
+
+    >>> import torch
+    >>> layout = Layout.of(torch.nn.Linear(3, 2))
+    >>> layout.size, layout.names
+    (8, ('weight', 'bias'))
+    >>> layout.unflatten(torch.arange(8.0))["bias"]
+    tensor([6., 7.])
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, model: torch.nn.Module) -> Layout:
+        """The layout of a module's parameters that require a gradient."""
+        trainable = [(n, tuple(p.shape)) for n, p in model.named_parameters() if p.requires_grad]
+        if not trainable:
+            raise InvalidInput(
+                "the model has no trainable parameter, so it sends no update; "
+                "set requires_grad on what the clients train."
+            )
+        return cls(tuple(n for n, _ in trainable), tuple(s for _, s in trainable))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of coordinates of each tensor."""
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def size(self) -> int:
+        """m, the number of coordinates of an update."""
+        return sum(self.sizes)
+
+    def flatten(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Tensors by name -> one vector [m]; copies once, or not at all for a single tensor."""
+        import torch  # heavy: `trilemma solve` must start without it
+
+        if missing := set(self.names) - set(tensors):
+            raise InvalidInput(f"the update lacks the tensor {sorted(missing)[0]!r} of the model.")
+        parts = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            if tuple(tensors[name].shape) != shape:
+                raise InvalidInput(
+                    f"tensor {name!r} has shape {tuple(tensors[name].shape)}, "
+                    f"but the model has {shape}."
+                )
+            parts.append(tensors[name].reshape(-1))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def unflatten(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
+        """A vector [m] -> tensors by name, all of them views of it."""
+        import torch  # heavy: `trilemma solve` must start without it
+
+        if tuple(vector.shape) != (self.size,):
+            raise InvalidInput(
+                f"a flat update of this model has shape ({self.size},), got {tuple(vector.shape)}."
+            )
+        parts = torch.split(vector, self.sizes)
+        return {
+            name: part.view(shape)
+            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The distribution of one client's unprotected update, as the paper's appendices assume it.
+
+    Uniform on a box of half-width δ (Paillier, secret sharing, compression), or Gaussian with
+    standard deviations σᵢ (randomization; the paper calls σᵢ a variance, departure E10). A scalar
+    σ stands for m equal ones, so that m = 10⁹ needs no array.
+
+    >>> profile = Profile.from_sigmas([0.5, 0.0, 2.0])
+    >>> profile.parameters, profile.floored, profile.sigma
+    (3, 1, array([0.5, 0.5, 2. ]))
+    """
+
+    parameters: int
+    delta: float | None = None
+    sigma: float | NDArray[np.float64] | None = None
+    floored: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.parameters, bool) or not isinstance(self.parameters, int | np.integer):
+            raise InvalidInput(
+                f"parameters (m, the size of the model) must be an integer, "
+                f"got {self.parameters!r}."
+            )
+        if self.parameters < 1:
+            raise InvalidInput(
+                f"parameters (m, the size of the model) must be at least 1, got {self.parameters}."
+            )
+        if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
+            raise InvalidInput(
+                f"delta (half-width of the update's box) must be positive and finite, "
+                f"got {self.delta}."
+            )
+        if isinstance(self.sigma, np.ndarray):
+            _check_sigmas(self.sigma)
+            if self.sigma.shape != (self.parameters,):
+                raise InvalidInput(
+                    f"sigma has {self.sigma.size} entries, but the model has "
+                    f"{self.parameters} parameters; give one sigma a parameter, or a single one."
+                )
+            if not self.sigma.all():
+                raise InvalidInput(
+                    "sigma contains zeros; build the profile with Profile.from_sigmas, "
+                    "which floors and counts them."
+                )
+        elif self.sigma is not None and not (math.isfinite(self.sigma) and self.sigma > 0):
+            raise InvalidInput(
+                f"sigma (standard deviation of a coordinate) must be positive and finite, "
+                f"got {self.sigma}."
+            )
+
+    @classmethod
+    def from_sigmas(cls, sigmas: ArrayLike, *, delta: float | None = None) -> Profile:
+        """A profile with one σᵢ a coordinate; zeros are floored at the smallest positive one.
+
+        A coordinate that never varies would make Σ σᵢ⁻⁴ infinite and the printed optimum zero
+        (departure E10); `floored` says how many there were.
+        """
+        values = np.asarray(sigmas, dtype=np.float64)
+        _check_sigmas(values)
+        zero = values == 0
+        if zero.all():
+            raise InvalidInput(
+                "every sigma is zero: an update that never varies cannot leak; "
+                "check that the sigmas come from several different updates."
+            )
+        floored = np.where(zero, values[~zero].min(), values)
+        return cls(values.size, delta, floored, int(zero.sum()))
+
+    @classmethod
+    def of(cls, updates: ArrayLike) -> Profile:
+        """The profile of observed updates [samples, m]: σᵢ their deviation, δ half their range.
+
+        δ is one number for the whole box, so it is the largest half-range of a coordinate.
+        """
+        samples = np.asarray(updates, dtype=np.float64)
+        if samples.ndim != 2 or samples.shape[0] < 2:
+            raise InvalidInput(
+                f"a profile needs a table of at least 2 updates [samples, m], "
+                f"got shape {samples.shape}."
+            )
+        if not np.isfinite(samples).all():
+            raise InvalidInput("an update contains NaN or infinity; no profile can be made of it.")
+        half_range = float(np.ptp(samples, axis=0).max()) / 2
+        return cls.from_sigmas(samples.std(axis=0, ddof=1), delta=half_range or None)
+
+    def log_precision(self) -> float:
+        """log A = ½ log Σᵢ σᵢ⁻⁴, the only function of the σᵢ that the paper's bounds use."""
+        if self.sigma is None:
+            raise InvalidInput(
+                "randomization needs sigma, the standard deviation of the update's coordinates; "
+                "give --sigma or --sigma-file."
+            )
+        if isinstance(self.sigma, np.ndarray):
+            logs = -4.0 * np.log(self.sigma)
+            peak = logs.max()
+            return 0.5 * float(peak + np.log(np.exp(logs - peak).sum()))
+        return 0.5 * math.log(self.parameters) - 2.0 * math.log(self.sigma)
+
+    def require_delta(self, mechanism: str) -> float:
+        """δ, or a sentence that asks for it."""
+        if self.delta is None:
+            raise InvalidInput(
+                f"{mechanism} needs delta, the half-width of the update's coordinates; "
+                f"give --delta."
+            )
+        return self.delta
+
+
+def _check_sigmas(values: NDArray[np.float64]) -> None:
+    if values.ndim != 1 or values.size == 0:
+        raise InvalidInput(f"sigma must be a vector of numbers, got shape {values.shape}.")
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if bad.size:
+        raise InvalidInput(
+            f"sigma must be finite and not negative, but entry {bad[0]} is {values[bad[0]]}."
+        )
+
+
+def same_size(profiles: Sequence[Profile]) -> int:
+    """m of several clients' profiles, which must agree: they train one model."""
+    if not profiles:
+        raise InvalidInput("at least one client's profile is needed.")
+    sizes = {profile.parameters for profile in profiles}
+    if len(sizes) > 1:
+        raise InvalidInput(
+            f"clients of one federation train one model, got sizes {sorted(sizes)}."
+        )
+    return sizes.pop()
