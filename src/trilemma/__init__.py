@@ -1,1 +1,1 @@
-"""How much protection do federated updates need, which kind, and what will it cost?"""
+"""Tune the protection of federated updates: privacy, utility, efficiency."""

@@ -82,7 +82,7 @@ class Layout:
             raise InvalidInput(
                 f"a flat update of this model has shape ({self.size},), got {tuple(vector.shape)}."
             )
-        parts = torch.split(vector, self.sizes)
+        parts = torch.split(vector, list(self.sizes))
         return {
             name: part.view(shape)
             for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
