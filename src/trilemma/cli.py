@@ -39,7 +39,8 @@ def main() -> None:
         print(f"trilemma: {error}", file=sys.stderr)
         code = 2
     except click.UsageError as error:
-        print(f"trilemma: {error.format_message()} See trilemma --help.", file=sys.stderr)
+        if sentence := error.format_message():  # empty when a bare `trilemma` printed the help
+            print(f"trilemma: {sentence} See trilemma --help.", file=sys.stderr)
         code = 2
     except click.Abort:
         print("trilemma: interrupted.", file=sys.stderr)

@@ -135,7 +135,7 @@ def _document(constants: Constants, problem: Problem, solutions: list[Solution])
 
 
 def _result(solution: Solution) -> dict[str, Any]:
-    value = solution.value or ParameterValue(math.nan, math.nan)
+    value = solution.value or ParameterValue(math.nan, math.nan, math.nan)
     return {
         "mechanism": solution.mechanism,
         "parameter": {

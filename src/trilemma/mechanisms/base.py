@@ -58,10 +58,14 @@ class Strength:
 
 @dataclass(frozen=True)
 class ParameterValue:
-    """γ for people: its value, ln of it, and 1 - ρ where ρ would round to 1."""
+    """γ for people: its value, ln of it, its distance from neutral, and 1 - ρ for compression.
+
+    The distance |γ - neutral| is exact where γ itself rounds to neutral.
+    """
 
     value: float
     log_value: float
+    distance: float
     strength: float | None = None
 
 
@@ -159,6 +163,12 @@ class BoxLaw(Law):
     def distortion_limit(self, log_dose: float, profile: Profile) -> float:
         """The same TV, which is exact."""
         return self.distortion(log_dose, profile)
+
+    def value(self, strength: Strength) -> ParameterValue:
+        """γ = neutral · e^dose."""
+        log_value = strength.anchor + strength.dose
+        distance = math.exp(strength.anchor) * math.expm1(strength.dose)
+        return ParameterValue(math.exp(log_value), log_value, distance)
 
     def reached(self, tv: float, form: Form) -> float:
         """1 - tv where the printed optimum lacks its "1 -" (departure E8)."""

@@ -33,8 +33,10 @@ class CompressionLaw(BoxLaw):
     )
 
     def value(self, strength: Strength) -> ParameterValue:
+        """ρ = e^-dose."""
         log_value = -strength.dose
-        return ParameterValue(math.exp(log_value), log_value, -math.expm1(log_value))
+        dropped = -math.expm1(log_value)
+        return ParameterValue(math.exp(log_value), log_value, dropped, dropped)
 
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """C₄ (1 - ρ^m) (the lemma of the appendix on compression)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.mechanisms.base import BoxLaw, Parameter, ParameterValue, Strength
+from trilemma.mechanisms.base import BoxLaw, Parameter
 from trilemma.updates import Profile
 
 __all__ = ["PaillierLaw"]
@@ -32,10 +32,6 @@ class PaillierLaw(BoxLaw):
 
     def anchor(self, profile: Profile) -> float:
         return 0.5 * math.log(2 * profile.require_delta(self.name))
-
-    def value(self, strength: Strength) -> ParameterValue:
-        log_value = strength.anchor + strength.dose
-        return ParameterValue(math.exp(log_value), log_value)
 
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """0: decryption returns the sum unchanged."""

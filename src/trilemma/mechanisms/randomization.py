@@ -16,7 +16,7 @@ __all__ = ["RandomizationLaw"]
 
 
 class RandomizationLaw(Law):
-    """TV of Gaussian noise; dose = s² = σ_ε², A = √(Σ σᵢ⁻⁴) (Theorem optimal_parameter_randomization).
+    """TV of Gaussian noise (Theorem optimal_parameter_randomization); dose = s², A = √(Σ σᵢ⁻⁴).
 
     printed, corrected: the paper's lower bound TV ≥ min{1, s²A}/100, so s²* = 100 q/A;
     tight: the large-m TV = erf(s²A/4), so s²* = 4 erf⁻¹(q)/A.
@@ -60,7 +60,7 @@ class RandomizationLaw(Law):
         return isotropic_tv(profile.parameters, log_dose - 2 * math.log(sigma))
 
     def value(self, strength: Strength) -> ParameterValue:
-        return ParameterValue(strength.dose, strength.log_dose)
+        return ParameterValue(strength.dose, strength.log_dose, strength.dose)
 
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """(3/2) C₄ min{1, s²A} (Lemma epsilon_u_randomization_mechanism), at most C₄."""

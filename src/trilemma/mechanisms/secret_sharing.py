@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.mechanisms.base import BoxLaw, Form, Parameter, ParameterValue, Strength
+from trilemma.mechanisms.base import BoxLaw, Form, Parameter, Strength
 from trilemma.updates import Profile
 
 __all__ = ["SecretSharingLaw"]
@@ -28,14 +28,6 @@ class SecretSharingLaw(BoxLaw):
 
     def anchor(self, profile: Profile) -> float:
         return math.log(profile.require_delta(self.name))
-
-    def value(self, strength: Strength) -> ParameterValue:
-        log_value = strength.anchor + strength.dose
-        return ParameterValue(math.exp(log_value), log_value)
-
-    def excess(self, strength: Strength) -> float:
-        """r - δ, exact where r itself rounds to δ."""
-        return math.exp(strength.anchor) * math.expm1(strength.dose)
 
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """0: the masks cancel."""

@@ -16,7 +16,9 @@ from trilemma.tuning.surrogate import Solution
 __all__ = ["show"]
 
 _ROWS: tuple[tuple[str, Callable[[Solution], str]], ...] = (
-    ("optimum γ*", lambda s: f"{s.parameter.symbol} = {_gamma(s)}"),
+    ("parameter γ", lambda s: s.parameter.symbol),
+    ("optimum γ*", lambda s: f"{s.value.value:.5g}" if s.value else "none"),
+    ("away from none", lambda s: _number(s.value.distance if s.value else None)),
     ("form", lambda s: s.form),
     ("distortion TV", lambda s: _number(s.distortion)),
     ("surrogate leakage", lambda s: _number(s.surrogate_leakage)),
@@ -56,15 +58,6 @@ def show(constants: Constants, problem: Problem, solutions: Sequence[Solution]) 
 
 def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
-
-
-def _gamma(solution: Solution) -> str:
-    value = solution.value
-    if value is None:
-        return "none"
-    if value.strength is not None and 0 < value.strength < 1e-4:
-        return f"1 - {value.strength:.4g}"
-    return f"{value.value:.6g}"
 
 
 def _number(value: float | None) -> str:
