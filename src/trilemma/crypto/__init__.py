@@ -1,0 +1,1 @@
+"""Cryptographic primitives, blind to learning: Paillier, packing, masks and secret sharing."""
