@@ -2,8 +2,9 @@
 
 A message is [w, w q_1, ..., w q_m]: the weight (a record count, or 1) goes first, so that a sum
 carries the sum of its weights and no weight is seen alone. Guard bits come from a public cap on
-that sum. A carry only ever moves to higher slots, so the weight in the lowest slot of the first
-word is always exact, and a sum above the cap is an error, never a wrong number.
+that sum. A carry only ever moves to higher slots, and the first word leaves its top slot empty,
+so that no carry leaves it: the weight in its lowest slot is always exact, and a sum above the cap
+is an error, never a wrong number.
 """
 
 from __future__ import annotations
@@ -109,6 +110,14 @@ class FixedPoint:
             )
         return int(weight)
 
+    def check_total(self, weight: int, summands: int) -> None:
+        """Raises unless `summands` weights can add up to `weight`, and the cap allows it."""
+        if not summands <= weight <= self.max_weight:
+            raise ForeignCiphertext(
+                f"the weights of {summands} clients add up to {weight}, outside {summands} .. "
+                f"max_weight = {self.max_weight}; a message is foreign, or max_weight too low."
+            )
+
     def blocks(
         self, values: NDArray[Any], weight: int, size: int = _BLOCK
     ) -> Iterator[NDArray[np.int64]]:
@@ -127,11 +136,7 @@ class FixedPoint:
 
         summands <= Σ w_k <= max_weight and |Σ w_k q_k| <= levels Σ w_k: garbled sums fail them.
         """
-        if not summands <= weight <= self.max_weight:
-            raise ForeignCiphertext(
-                f"the weights of {summands} clients add up to {weight}, outside {summands} .. "
-                f"max_weight = {self.max_weight}; a message is foreign, or max_weight too low."
-            )
+        self.check_total(weight, summands)
         bound = self.levels * weight
         if (
             sums.size
@@ -163,9 +168,9 @@ class Packing:
     plaintext_bits: int
 
     def __post_init__(self) -> None:
-        if self.slots < 1:
+        if self.slots < 2:
             raise InvalidInput(
-                f"a slot of {8 * self.slot_bytes} bits does not fit into {self.plaintext_bits} "
+                f"two slots of {8 * self.slot_bytes} bits do not fit into {self.plaintext_bits} "
                 "bits; use a longer key, fewer bits or a smaller max_weight."
             )
 
@@ -186,18 +191,20 @@ class Packing:
         return min(self.fixed.max_weight, exact)
 
     def words(self, length: int) -> int:
-        """Plaintexts that an update of this length takes: its weight fills one slot."""
-        return -(-(length + 1) // self.slots)
+        """Plaintexts that an update of this length takes, with its weight and the empty slot."""
+        return -(-(length + 2) // self.slots)
 
     def pack(self, values: NDArray[Any], weight: int = 1) -> list[mpz]:
-        """The update as plaintexts: slot 0 of word 0 holds the weight, then w (q_i + levels)."""
+        """The update as plaintexts: the weight, then w (q_i + levels) in each slot."""
         weight = self.fixed.check_weight(weight)
         offset, slot_bytes, word_bytes = self.fixed.levels * weight, self.slot_bytes, self._bytes
         words: list[mpz] = []
-        rest = weight.to_bytes(slot_bytes, "little")
+        rest, top = weight.to_bytes(slot_bytes, "little"), word_bytes - slot_bytes
         for units in self.fixed.blocks(values, weight):
             slots = (units + offset).astype("<u8").view(np.uint8).reshape(-1, 8)[:, :slot_bytes]
             data = rest + slots.tobytes()
+            if not words:
+                data = data[:top] + bytes(slot_bytes) + data[top:]
             end = len(data) - len(data) % word_bytes
             words += [
                 mpz(int.from_bytes(data[start : start + word_bytes], "little"))
@@ -221,6 +228,8 @@ class Packing:
                 "check the length of the update."
             )
         word_bytes, slot_bytes = self._bytes, self.slot_bytes
+        weight = int(words[0]) & ((1 << (8 * slot_bytes)) - 1)
+        self.fixed.check_total(weight, summands)
         try:
             data = b"".join([int(word).to_bytes(word_bytes, "little") for word in words])
         except OverflowError:
@@ -228,17 +237,18 @@ class Packing:
                 "a plaintext is longer than its slots; it was altered or made under another "
                 "packing, so run the round again."
             ) from None
-        end = (length + 1) * slot_bytes
-        if any(data[end:]):
+        top, end = word_bytes - slot_bytes, (length + 2) * slot_bytes
+        if any(data[top:word_bytes]) or any(data[end:]):
             raise ForeignCiphertext(
-                "the padding after the last value is not empty; the update was altered or has "
-                "another length."
+                "a slot that must be empty is not; the update was altered or has another length."
             )
-        wide = np.zeros((length + 1, 8), np.uint8)
-        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8, end).reshape(-1, slot_bytes)
+        data = data[slot_bytes:top] + data[word_bytes:]
+        wide = np.zeros((length, 8), np.uint8)
+        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8)[: length * slot_bytes].reshape(
+            -1, slot_bytes
+        )
         sums = wide.view("<u8").ravel()
-        weight = int(sums[0])
-        return self.fixed.sum(sums[1:], weight, summands, self.fixed.levels * weight)
+        return self.fixed.sum(sums, weight, summands, self.fixed.levels * weight)
 
     @property
     def _bytes(self) -> int:

@@ -161,6 +161,16 @@ class PublicKey:
                 f"{self.fingerprint.hex()[:16]}; give every client the same key file."
             )
 
+    def check_words(self, words: Sequence[int]) -> None:
+        """Raises unless every word is a plaintext of `plaintext_bits` bits."""
+        limit = 1 << self.plaintext_bits
+        for index, word in enumerate(words):
+            if not 0 <= word < limit:
+                raise InvalidInput(
+                    f"plaintext {index} lies outside 0 .. 2^{self.plaintext_bits} - 1; "
+                    "pack for this key's plaintext_bits."
+                )
+
     def _wrap(self, words: list[mpz], summands: int) -> Ciphertexts:
         return Ciphertexts(tuple(words), summands, self.fingerprint, self.ciphertext_bytes)
 
@@ -257,13 +267,8 @@ def _encrypt(
     entropy: System,
     pool: RandomizerPool | None,
 ) -> Ciphertexts:
-    n, limit = mpz(key.n), 1 << key.plaintext_bits
-    for index, word in enumerate(words):
-        if not 0 <= word < limit:
-            raise InvalidInput(
-                f"plaintext {index} lies outside 0 .. 2^{key.plaintext_bits} - 1; "
-                "pack for this key's plaintext_bits."
-            )
+    key.check_words(words)
+    n = mpz(key.n)
     fresh = _randomizers(source, len(words), entropy, pool)
     # (1 + m n) r = r + n (m r mod n) mod n^2: half-length products
     made = [(r + n * (word * r % n)) % key._square for word, r in zip(words, fresh, strict=True)]
