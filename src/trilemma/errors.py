@@ -8,7 +8,9 @@ from difflib import get_close_matches
 __all__ = [
     "ForeignCiphertext",
     "InvalidInput",
+    "ProtocolViolation",
     "SecretExposure",
+    "TooFewClients",
     "TrilemmaError",
     "UnknownName",
     "WeakKey",
@@ -27,8 +29,16 @@ class ForeignCiphertext(InvalidInput):
     """A ciphertext, share or sealed message that is malformed, altered or for another key."""
 
 
+class ProtocolViolation(TrilemmaError):
+    """A message or request that an honest peer would not send: replayed, foreign or forged."""
+
+
 class SecretExposure(TrilemmaError, TypeError):
     """An attempt to pickle or copy a secret; secrets leave by an explicit call only."""
+
+
+class TooFewClients(TrilemmaError):
+    """Fewer clients than the threshold are left, so the round ends without a result."""
 
 
 class WeakKey(InvalidInput):

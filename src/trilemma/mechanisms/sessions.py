@@ -1,0 +1,108 @@
+"""The two sides of a protected round: transforms in front of a transport's sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trilemma.crypto.sealed import Sealed
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput
+from trilemma.mechanisms.protocol import (
+    Aggregate,
+    ClientSession,
+    Payload,
+    RoundInfo,
+    ServerSession,
+)
+from trilemma.mechanisms.transcripts import Released
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.mechanisms.protection import Protection
+
+__all__ = ["ProtectedClient", "ProtectedServer"]
+
+
+class ProtectedClient(Sealed):
+    """A client's session: its transforms in front of its transport's session."""
+
+    def __init__(
+        self,
+        protection: Protection,
+        round: RoundInfo,
+        size: int,
+        client: int,
+        session: ClientSession,
+        entropy: Seeded | System,
+    ) -> None:
+        self.protection, self.round, self.size, self.client = protection, round, size, client
+        self.entropy, self._session = entropy, session
+        self.sent: torch.Tensor | None = None  # the values [m] that left, once they have
+
+    @property
+    def wants_update(self) -> bool:
+        """Whether the next step is the one that sends the update."""
+        return self._session.wants_update
+
+    def step(
+        self, inbox: bytes = b"", update: torch.Tensor | None = None, weight: int = 1
+    ) -> bytes | Released:
+        """The reply to the server's message, or the mean where the clients alone may read it."""
+        payload = None
+        if self.wants_update and update is not None:
+            payload = self._payload(update, weight)
+        outcome = self._session.step(inbox, payload)
+        if isinstance(outcome, Aggregate):
+            return self.protection.expand(outcome, self.round, self.size)
+        return outcome
+
+    def export(self) -> bytes:
+        """The session's state, for `Protection.restore`; as secret as what it holds."""
+        return self._session.export()
+
+    def _payload(self, update: torch.Tensor, weight: int) -> Payload:
+        if tuple(update.shape) != (self.size,):
+            raise InvalidInput(
+                f"client {self.client} has an update of shape {tuple(update.shape)}, but this "
+                f"round is for ({self.size},); all must train the same model."
+            )
+        if not update.is_floating_point() or not torch.isfinite(update).all():
+            raise InvalidInput(
+                f"the update of client {self.client} contains NaN or infinity, or is not of "
+                "floating point; leave it out of the round."
+            )
+        made = self.protection.apply(update, self.client, self.round, self.entropy)
+        self.sent = made.values
+        public = self.protection.knowledge(self.round, self.size).known
+        if public is not None:
+            return Payload(_array(made.values[public.to(made.values.device)]), weight)
+        if made.known is None:
+            return Payload(_array(made.values), weight)
+        positions = made.known.nonzero().squeeze(1)
+        return Payload(_array(made.values[positions]), weight, positions.cpu().numpy(), self.size)
+
+
+class ProtectedServer:
+    """The server's session; holds no secret, as its transport's session cannot."""
+
+    def __init__(
+        self, protection: Protection, round: RoundInfo, size: int, session: ServerSession
+    ) -> None:
+        self.protection, self.round, self.size, self.session = protection, round, size, session
+
+    def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Released:
+        """The next message to each client, or the mean; clients without a reply dropped out."""
+        outcome = self.session.step(replies)
+        if isinstance(outcome, Aggregate):
+            return self.protection.expand(outcome, self.round, self.size)
+        return outcome
+
+
+def _array(values: torch.Tensor) -> NDArray[Any]:
+    """Contiguous 32 or 64-bit floats for the wire."""
+    dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+    return values.detach().to("cpu", dtype).contiguous().numpy()
