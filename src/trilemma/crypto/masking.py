@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 SEED_BYTES: Final = 32
-_CHUNK_BYTES: Final = 1 << 16  # keystream, values and zeros of one step stay in the cache
+_CHUNK_BYTES: Final = 1 << 17  # keystream, values and zeros of one step stay in the cache
 _BLOCK_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 
@@ -162,17 +162,21 @@ def mask(
         )
     streams: list[tuple[CipherContext, np.ufunc]] = [(seed.keystream(), np.add) for seed in add]
     streams += [(seed.keystream(), np.subtract) for seed in subtract]
-    masked = values.copy()
+    if not streams:
+        return values.copy()
+    masked = np.empty_like(values)
     size = values.dtype.itemsize
     zeros = memoryview(bytes(_CHUNK_BYTES))
     buffer = bytearray(_CHUNK_BYTES + _BLOCK_BYTES)
     stream = np.frombuffer(buffer, values.dtype.newbyteorder("<"), _CHUNK_BYTES // size)
     for start in range(0, len(masked), _CHUNK_BYTES // size):
         part = masked[start : start + _CHUNK_BYTES // size]
+        source = values[start : start + len(part)]
         plain, words = zeros[: part.nbytes], stream[: len(part)]
         for cipher, combine in streams:
             cipher.update_into(plain, buffer)
-            combine(part, words, out=part)
+            combine(source, words, out=part)
+            source = part
     return masked
 
 
