@@ -274,6 +274,8 @@ def certified_leakage(
     H_κ at the bound is not monotone in κ, so its ends are not enough; κ runs over `points` values
     evenly spaced in Φ⁻¹(κ), on which the curve is smooth.
     """
+    for end in (kappa.low, kappa.high):
+        _check_certificate(end, clip, rounds)
     grid = ndtr(np.linspace(ndtri(kappa.low), ndtri(kappa.high), points))
     grid[0], grid[-1] = kappa.low, kappa.high
     return max(
