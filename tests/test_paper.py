@@ -325,6 +325,19 @@ def test_e08_residual_of_the_optima(name: str, c1: float, c2: float, budget: flo
         assert metric - budget == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["paillier", "secret-sharing"])
+def test_e08_unlike_clients_share_the_residual(name: str) -> None:
+    # q = .3: as printed the mean distortion is 1 - q, by the text's formula at the γ found.
+    profiles = [Profile(50, delta=d) for d in (0.4, 0.5)]
+    for form, expected in (("printed", 0.7), ("corrected", 0.3)):
+        asked: Form = "printed" if form == "printed" else "corrected"
+        found = solve(law(name), Constants(0.5, 2.0), Problem(0.4), profiles, form=asked)
+        assert found.value is not None
+        gamma = np.array([found.value.value])
+        tv = [float(metric_tv(name, gamma, d, 1.0)[0]) for d in (0.4, 0.5)]
+        assert sum(tv) / 2 == pytest.approx(expected, rel=1e-9)
+
+
 # --- E9: the error theorems -------------------------------------------------------------------
 
 
@@ -634,6 +647,22 @@ def test_e20_the_noise_bound_uses_a_lower_bound_of_tv() -> None:
     assert found.guarantee.startswith("Unproved")
     assert not Constants(0.5, 25.0).proves(0.75, math.erf(0.25))
     assert Constants(0.5, 25.0).proves(0.75, 0.0099)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3, 1.0, 10.0])
+def test_e20_the_distortion_limit_bounds_the_true_distortion(noise: float) -> None:
+    # Unlike σ have no closed form: m = 2, σ = (1, 1/2), by the midpoint rule on a wide square.
+    axis = (np.arange(4_000) + 0.5) / 4_000 * 16 - 8
+    deviations = [1.0, 0.5]
+    before, after = (
+        np.outer(*(stats.norm.pdf(axis, scale=math.hypot(d, extra)) for d in deviations))
+        for extra in (0.0, math.sqrt(noise))
+    )
+    exact = float(np.maximum(before - after, 0).sum() * (16 / 4_000) ** 2)  # before > after inside
+    profile = Profile(2, sigma=np.array(deviations))
+    limit = law("randomization").distortion_limit(math.log(noise), profile)
+    assert exact <= limit <= 1.6 * exact
+    assert law("randomization").distortion(math.log(noise), profile) <= exact
 
 
 def test_e20_a_client_with_a_wider_box_than_the_mask_is_distorted_too() -> None:
