@@ -165,12 +165,12 @@ def mask(
     if not streams:
         return values.copy()
     masked = np.empty_like(values)
-    size = values.dtype.itemsize
-    zeros = memoryview(bytes(_CHUNK_BYTES))
-    buffer = bytearray(_CHUNK_BYTES + _BLOCK_BYTES)
-    stream = np.frombuffer(buffer, values.dtype.newbyteorder("<"), _CHUNK_BYTES // size)
-    for start in range(0, len(masked), _CHUNK_BYTES // size):
-        part = masked[start : start + _CHUNK_BYTES // size]
+    chunk = _CHUNK_BYTES // values.itemsize
+    zeros = memoryview(bytes(min(_CHUNK_BYTES, values.nbytes)))
+    buffer = bytearray(len(zeros) + _BLOCK_BYTES)
+    stream = np.frombuffer(buffer, values.dtype.newbyteorder("<"), len(zeros) // values.itemsize)
+    for start in range(0, len(masked), chunk):
+        part = masked[start : start + chunk]
         source = values[start : start + len(part)]
         plain, words = zeros[: part.nbytes], stream[: len(part)]
         for cipher, combine in streams:

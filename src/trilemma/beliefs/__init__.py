@@ -1,0 +1,1 @@
+"""What the attacker believes: divergences, prior and posterior belief, confidence intervals."""

@@ -1,0 +1,110 @@
+"""The attacker's belief before and after it looks, and the leakage between the two.
+
+Units: the paper wants leakage in [0, 1], but √JS in nats ends at √(ln 2) = 0.8326. Everything
+public here is normalised once, leakage = √(JS / ln 2) ∈ [0, 1], that is, with base-2 logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.optimize import brentq
+
+from trilemma.beliefs.divergences import jensen_shannon
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "bernoulli_leakage",
+    "largest_success_rate",
+    "leakage",
+    "posterior_belief",
+    "system_leakage",
+]
+
+LN2: Final = math.log(2)
+
+
+def leakage(posterior: ArrayLike, prior: ArrayLike) -> float:
+    """Leakage ε_{p,k} = √(JS(F^A ‖ F^B) / ln 2) of one client (eq. def_of_pl, normalised).
+
+    >>> leakage([1.0, 0.0], [0.0, 1.0])
+    1.0
+    """
+    return math.sqrt(min(jensen_shannon(posterior, prior) / LN2, 1.0))
+
+
+def system_leakage(per_client: Sequence[float]) -> tuple[float, float]:
+    """Mean over clients (the paper's ε_p) and maximum (what the worst-off client suffers).
+
+    >>> system_leakage([0.25, 0.75])
+    (0.5, 0.75)
+    """
+    if not per_client:
+        raise InvalidInput("the leakage of a system needs at least one client.")
+    return math.fsum(per_client) / len(per_client), max(per_client)
+
+
+def posterior_belief(conditional: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
+    """f^A(d) = Σ_w f(d|w) P(w): belief averaged over released w (the paper, below eq. def_of_pl).
+
+    `conditional` is a table [w, d] of beliefs f(d|w), `weights` [w] the law of the released w.
+    """
+    table, law = np.asarray(conditional, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    if table.ndim != 2 or law.shape != table.shape[:1]:
+        raise InvalidInput(
+            f"a table [w, d] and weights [w] are needed, got {table.shape} and {law.shape}."
+        )
+    belief: NDArray[np.float64] = law @ table
+    return belief
+
+
+def bernoulli_leakage(success: float, kappa: float = 0.0) -> float:
+    """H_κ(p) = √(JS(Bern(p), Bern(κ)) / ln 2) for p ≥ κ, else 0.
+
+    κ is the rate at which a blind guess succeeds. The prior puts mass κ on the data and 1 - κ on
+    "nothing recovered", so an attacker that does no better than guessing leaks nothing.
+
+    >>> round(bernoulli_leakage(0.286), 3)
+    0.4
+    >>> bernoulli_leakage(0.01, kappa=0.02)
+    0.0
+    """
+    _check_rate("success", success)
+    _check_rate("kappa", kappa)
+    if success <= kappa:
+        return 0.0
+    return leakage([success, 1 - success], [kappa, 1 - kappa])
+
+
+def largest_success_rate(budget: float, kappa: float = 0.0) -> float:
+    """H_κ⁻¹: the largest success rate p whose leakage H_κ(p) is at most `budget`.
+
+    >>> [round(largest_success_rate(b), 3) for b in (0.1, 0.2, 0.4, 0.6)]
+    [0.02, 0.078, 0.286, 0.559]
+    """
+    _check_rate("budget", budget)
+    _check_rate("kappa", kappa)
+    if bernoulli_leakage(1.0, kappa) <= budget:
+        return 1.0
+    # Brent works on ln(p - κ), so that a rate close to the guess keeps its relative accuracy.
+    low, high = math.log(1e-300), math.log1p(-kappa)
+    if budget == 0.0 or _excess(low, kappa) >= budget:
+        return kappa
+    root = brentq(lambda x: _excess(x, kappa) - budget, low, high, xtol=1e-14, rtol=1e-14)
+    return min(1.0, kappa + math.exp(root))
+
+
+def _excess(log_gap: float, kappa: float) -> float:
+    return bernoulli_leakage(min(1.0, kappa + math.exp(log_gap)), kappa)
+
+
+def _check_rate(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"{name} must lie in [0, 1], got {value}.")

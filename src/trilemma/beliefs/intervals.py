@@ -1,0 +1,120 @@
+"""Confidence intervals for a success rate, and the sample sizes that they imply."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import bdtr, betaincinv
+
+from trilemma.errors import InvalidInput
+
+__all__ = [
+    "Interval",
+    "acceptance_size",
+    "clopper_pearson",
+    "clopper_pearson_upper",
+    "jeffreys",
+    "zero_success_size",
+]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided confidence interval [low, high]."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Exact interval: covers the true rate with probability ≥ `confidence`, whatever the rate.
+
+    >>> interval = clopper_pearson(0, 100)
+    >>> interval.low, round(interval.high, 4)
+    (0.0, 0.0362)
+    """
+    _check(successes, trials, confidence)
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    return Interval(low, _upper(successes, trials, tail))
+
+
+def clopper_pearson_upper(successes: int, trials: int, confidence: float = 0.95) -> float:
+    """One-sided exact upper limit: the whole error probability lies above it.
+
+    >>> round(clopper_pearson_upper(0, 100), 4)
+    0.0295
+    """
+    _check(successes, trials, confidence)
+    return _upper(successes, trials, 1 - confidence)
+
+
+def jeffreys(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Equal-tailed Beta(½, ½) posterior interval, shorter but only nominal on average.
+
+    >>> interval = jeffreys(5, 10)
+    >>> round(interval.low, 4), round(interval.high, 4)
+    (0.2235, 0.7765)
+    """
+    _check(successes, trials, confidence)
+    tail = (1 - confidence) / 2
+    a, b = successes + 0.5, trials - successes + 0.5
+    low = float(betaincinv(a, b, tail)) if successes else 0.0
+    high = float(betaincinv(a, b, 1 - tail)) if successes < trials else 1.0
+    return Interval(low, high)
+
+
+def zero_success_size(p_max: float, alpha: float) -> int:
+    """Fewest trials in which no success at all shows p ≤ p_max at level alpha: (1-p)ⁿ ≤ α.
+
+    >>> [zero_success_size(p, 0.04) for p in (0.01, 0.03, 0.05, 0.1, 0.2)]
+    [321, 106, 63, 31, 15]
+    """
+    return acceptance_size(0, p_max, alpha)
+
+
+def acceptance_size(successes: int, p_max: float, alpha: float) -> int:
+    """n(c) = min{n : P(Bin(n, p_max) ≤ c) ≤ α}: trials in which c successes still show p ≤ p_max.
+
+    >>> acceptance_size(2, 0.1, 0.04)
+    64
+    """
+    if successes < 0:
+        raise InvalidInput(f"successes must not be negative, got {successes}.")
+    for name, value in (("p_max", p_max), ("alpha", alpha)):
+        if not 0 < value < 1:
+            raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
+    if successes == 0:
+        size = max(1, math.ceil(math.log(alpha) / math.log1p(-p_max)))
+    else:
+        low, high = successes, 2 * successes + 1
+        while bdtr(successes, high, p_max) > alpha:
+            low, high = high, 2 * high
+        while high - low > 1:  # the probability falls as n grows: bisect
+            middle = (low + high) // 2
+            if bdtr(successes, middle, p_max) > alpha:
+                low = middle
+            else:
+                high = middle
+        size = high
+    return size
+
+
+def _upper(successes: int, trials: int, tail: float) -> float:
+    if successes == trials:
+        return 1.0
+    return float(betaincinv(successes + 1, trials - successes, 1 - tail))
+
+
+def _check(successes: int, trials: int, confidence: float) -> None:
+    if trials < 1 or not 0 <= successes <= trials:
+        raise InvalidInput(
+            f"an interval needs 0 <= successes <= trials and at least one trial, "
+            f"got {successes} of {trials}."
+        )
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
