@@ -250,3 +250,12 @@ def test_bad_arguments_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput):
             attempt()
+
+
+def test_pair_seeds_are_bound_to_the_clients_numbers() -> None:
+    own, peer = KeyPair.generate(System()), KeyPair.generate(System())
+    seeds = [
+        pairwise_seeds(own, me, {other: peer.public}, ROUND)[0][0].reveal()
+        for me, other in ((0, 1), (0, 2), (1, 2))
+    ]
+    assert len(set(seeds)) == 3
