@@ -39,6 +39,7 @@ class Progress:
         total: int,
         done: int = 0,
         successes: int = 0,
+        quiet: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -46,11 +47,14 @@ class Progress:
         self._total = total
         self._done = self._before = done
         self._successes = successes
+        self._quiet = quiet
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
         self._start = self._printed = clock()
         console = Console(file=self._stream)
-        self._live = Live(console=console, transient=True) if console.is_terminal else None
+        self._live = (
+            Live(console=console, transient=True) if console.is_terminal and not quiet else None
+        )
 
     def __enter__(self) -> Self:
         if self._live:
@@ -65,7 +69,7 @@ class Progress:
     ) -> None:
         if self._live:
             self._live.stop()
-        if self._done > self._before:
+        if self._done > self._before and not self._quiet:
             print(self._line(self._clock()), file=self._stream, flush=True)
 
     def advance(self, units: int, *, successes: int) -> None:
@@ -77,7 +81,7 @@ class Progress:
             row = Table.grid(padding=1)
             row.add_row(ProgressBar(self._total, self._done, width=30), self._line(now))
             self._live.update(row)
-        elif now - self._printed >= _INTERVAL_S:
+        elif now - self._printed >= _INTERVAL_S and not self._quiet:
             self._printed = now
             print(self._line(now), file=self._stream, flush=True)
 

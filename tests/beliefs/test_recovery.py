@@ -39,26 +39,28 @@ def test_a_shuffled_batch_is_recovered_by_assignment_but_not_by_position() -> No
     records = torch.rand(5, 4, 1, 8, 8, generator=torch.Generator().manual_seed(2))
     shuffled = records[:, [1, 2, 3, 0]]
     criterion = Criterion("psnr", 20.0)
-    found, similarity = criterion.recovered(shuffled, records, UNIT)
-    assert found.all()
-    assert (similarity == 300).all()
-    by_position, _ = criterion.recovered(shuffled, records, UNIT, by_position=True)
-    assert not by_position.any()
+    found = criterion.match(shuffled, records, UNIT)
+    assert found.recovered.all()
+    assert (found.similarity == 300).all()
+    assert found.partner.tolist() == [[3, 0, 1, 2]] * 5
+    by_position = criterion.match(shuffled, records, UNIT, by_position=True)
+    assert not by_position.recovered.any()
+    assert by_position.partner.tolist() == [[0, 1, 2, 3]] * 5
 
 
 def test_nan_is_not_recovered_and_leaves_the_rest_of_the_batch_alone() -> None:
     records = torch.rand(1, 3, 6, generator=torch.Generator().manual_seed(3))
     guesses = records.clone()
     guesses[0, 1] = float("nan")
-    found, _ = Criterion().recovered(guesses, records, UNIT)
-    assert found.tolist() == [[True, False, True]]
+    found = Criterion().match(guesses, records, UNIT)
+    assert found.recovered.tolist() == [[True, False, True]]
 
 
 def test_values_outside_the_range_are_clamped_before_comparison() -> None:
     records = torch.tensor([[[0.0, 1.0]]])
-    found, similarity = Criterion().recovered(torch.tensor([[[-5.0, 7.0]]]), records, UNIT)
-    assert found.item()
-    assert similarity.item() == 300
+    found = Criterion().match(torch.tensor([[[-5.0, 7.0]]]), records, UNIT)
+    assert found.recovered.item()
+    assert found.similarity.item() == 300
 
 
 def test_ssim_is_one_for_a_copy_and_follows_the_formula_for_constant_images() -> None:

@@ -81,8 +81,8 @@ def test_a_tensor_that_nothing_redraws_is_refused_by_name() -> None:
 
 
 def test_divergence_and_a_negative_count_are_refused() -> None:
+    linear = scenario(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)), lr=1e20)
     with pytest.raises(InvalidInput, match="lower the learning rate"):
-        linear = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3))
-        prepare_models(scenario(linear, lr=1e20), [0], steps=5)
+        prepare_models(linear, [0], steps=5)
     with pytest.raises(InvalidInput, match="must be >= 0"):
         prepare_models(scenario(), [0], steps=-1)

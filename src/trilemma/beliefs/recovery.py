@@ -17,7 +17,7 @@ from torchmetrics.functional.image import structural_similarity_index_measure
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["Criterion", "Range", "best_pairing", "psnr_matrix", "ssim_matrix"]
+__all__ = ["Criterion", "Match", "Range", "best_pairing", "psnr_matrix", "ssim_matrix"]
 
 _MAX_PSNR: Final = 300.0  # an exact copy; finite, because an assignment cannot weigh infinity
 _SSIM_WINDOW: Final = 11
@@ -31,6 +31,15 @@ class Range(Protocol):
 
     @property
     def high(self) -> float: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """For each record [N, S]: was it recovered, how well, and by which reconstruction."""
+
+    recovered: torch.Tensor
+    similarity: torch.Tensor
+    partner: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -57,26 +66,27 @@ class Criterion:
         measure = psnr_matrix if self.metric == "psnr" else ssim_matrix
         return measure(reconstructions, originals, spec)
 
-    def recovered(
+    def match(
         self,
         reconstructions: torch.Tensor,
         originals: torch.Tensor,
         spec: Range,
         *,
         by_position: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Whether each record was recovered [N, S], and the similarity of its partner [N, S].
+    ) -> Match:
+        """Pair reconstructions with records, both [N, S, *shape], and judge each record.
 
         A reconstruction with NaN counts as not recovered here; whoever counts units decides what
         a diverged attack means.
         """
         matrix = self.similarity(reconstructions, originals, spec)
         if by_position:
-            paired = torch.diagonal(matrix, dim1=1, dim2=2)
+            size = matrix.shape[1]
+            partner = torch.arange(size, device=matrix.device).expand(matrix.shape[0], size)
         else:
-            rows = best_pairing(matrix)
-            paired = torch.gather(matrix, 1, rows[:, None, :]).squeeze(1)
-        return paired > self.threshold, paired
+            partner = best_pairing(matrix)
+        paired = torch.gather(matrix, 1, partner[:, None, :]).squeeze(1)
+        return Match(paired > self.threshold, paired, partner)
 
 
 def psnr_matrix(

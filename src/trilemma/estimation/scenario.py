@@ -199,7 +199,7 @@ def _input_spec(records: Sequence[Records]) -> InputSpec:
         raise InvalidInput(
             f"every input value of the clients is {low}, so there is nothing to recover."
         )
-    return InputSpec(shapes.pop() or (1,), low, high)
+    return InputSpec(shapes.pop(), low, high)
 
 
 def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
