@@ -133,7 +133,7 @@ def log_c2(xi: float) -> float:
     """log C₂ with C₂ = (e^{2ξ} - 1)/(2√(ln 2)), the paper's ½(e^{2ξ} - 1) in normalised units.
 
     >>> round(math.exp(log_c2(0.5)), 6)
-    1.031937
+    1.031933
     """
     if not (math.isfinite(xi) and xi > 0):
         raise InvalidInput(

@@ -177,16 +177,21 @@ class Profile:
 
     def log_precision(self) -> float:
         """log A = ½ log Σᵢ σᵢ⁻⁴, the only function of the σᵢ that the paper's bounds use."""
+        sigma = self.require_sigma()
+        if isinstance(sigma, np.ndarray):
+            logs = -4.0 * np.log(sigma)
+            peak = logs.max()
+            return 0.5 * float(peak + np.log(np.exp(logs - peak).sum()))
+        return 0.5 * math.log(self.parameters) - 2.0 * math.log(sigma)
+
+    def require_sigma(self) -> float | NDArray[np.float64]:
+        """σ, or a sentence that asks for it."""
         if self.sigma is None:
             raise InvalidInput(
                 "randomization needs sigma, the standard deviation of the update's coordinates; "
                 "give --sigma or --sigma-file."
             )
-        if isinstance(self.sigma, np.ndarray):
-            logs = -4.0 * np.log(self.sigma)
-            peak = logs.max()
-            return 0.5 * float(peak + np.log(np.exp(logs - peak).sum()))
-        return 0.5 * math.log(self.parameters) - 2.0 * math.log(self.sigma)
+        return self.sigma
 
     def require_delta(self, mechanism: str) -> float:
         """δ, or a sentence that asks for it."""

@@ -1,0 +1,32 @@
+# Every target does its own set-up in .venv; once that is done it starts at once.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+# One thread a process: the tests run in two processes, and torch's threads would fight over cores.
+export OMP_NUM_THREADS = 1
+
+.PHONY: demo test test-all lint bench
+
+demo: $(READY)
+	$(BIN)/trilemma solve --mechanism all --c1 0.95 --c2 200 --budget 0.3 \
+	  --parameters 2410 --delta 0.5 --sigma 0.05
+
+test: $(READY)
+	$(BIN)/pytest -n 2 -q
+
+test-all: $(READY)
+	$(BIN)/pytest -n 2 -q -m "slow or not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

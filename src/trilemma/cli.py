@@ -1,0 +1,48 @@
+"""The command line: parse, call, print.
+
+Heavy libraries are imported inside the commands that need them, so that `--help` and `solve`
+start at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from trilemma.commands.solve import solve
+from trilemma.errors import TrilemmaError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="trilemma",
+    help="How much protection do federated updates need, which kind, and what will it cost?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(solve)
+
+
+@app.callback()
+def _keep_subcommands() -> None:
+    """Make typer show `solve` as a subcommand even while it is the only one."""
+
+
+def main() -> None:
+    """Run a command; a user's mistake ends in one sentence and exit code 2."""
+    try:
+        code = app(prog_name="trilemma", standalone_mode=False)
+    except TrilemmaError as error:
+        print(f"trilemma: {error}", file=sys.stderr)
+        code = 2
+    except click.UsageError as error:
+        if sentence := error.format_message():  # empty when a bare `trilemma` printed the help
+            print(f"trilemma: {sentence} See trilemma --help.", file=sys.stderr)
+        code = 2
+    except click.Abort:
+        print("trilemma: interrupted.", file=sys.stderr)
+        code = 130
+    sys.exit(code)

@@ -1,0 +1,62 @@
+"""Every public name exists, and the light commands stay light."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import trilemma
+
+MODULES = ["trilemma"] + [
+    module.name for module in pkgutil.walk_packages(trilemma.__path__, prefix="trilemma.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_name_in_all_exists(name: str) -> None:
+    module = importlib.import_module(name)
+    public = getattr(module, "__all__", [])
+    assert list(public) == sorted(public, key=_ruff_order), "keep __all__ sorted"
+    for each in public:
+        assert hasattr(module, each), f"{name}.__all__ lists {each}, which does not exist"
+
+
+def _ruff_order(name: str) -> tuple[int, str]:
+    """CONSTANTS, then Classes, then functions."""
+    if name.isupper():
+        return 0, name
+    return (1 if name[:1].isupper() else 2), name
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = trilemma.no_such_name
+
+
+HEAVY = ("torch", "matplotlib", "optuna", "flwr", "ray", "sklearn")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        shlex.split("solve --c1 .9 --c2 200 --budget .3 --parameters 9 --delta 1 --sigma 1"),
+    ],
+)
+def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; sys.argv = ['trilemma', *sys.argv[1:]]\n"
+        "from trilemma.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
