@@ -13,7 +13,6 @@ from typing import Final, Literal, Protocol
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from torchmetrics.functional.image import structural_similarity_index_measure
 
 from trilemma.errors import InvalidInput
 
@@ -58,6 +57,23 @@ class Criterion:
             raise InvalidInput(
                 f"an SSIM threshold must lie between 0 and 1, got {self.threshold}."
             )
+
+    @classmethod
+    def parse(cls, text: str) -> Criterion:
+        """The criterion that "psnr:25" or "ssim:0.6" names.
+
+        >>> Criterion.parse("psnr:25")
+        Criterion(metric='psnr', threshold=25.0)
+        """
+        metric, _, threshold = text.partition(":")
+        try:
+            return cls(metric, float(threshold))  # type: ignore[arg-type]
+        except ValueError as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"a success criterion is written psnr:DECIBEL or ssim:SHARE, got {text!r}."
+            ) from error
 
     def similarity(
         self, reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
@@ -123,6 +139,9 @@ def ssim_matrix(
             f"SSIM looks through a window of {_SSIM_WINDOW}x{_SSIM_WINDOW} pixels, but an input "
             f"has shape {tuple(shape)}; use metric='psnr'."
         )
+    # Here, because it takes seconds to import and PSNR does without.
+    from torchmetrics.functional.image import structural_similarity_index_measure
+
     count, size = originals.shape[:2]
     guesses = reconstructions.to(torch.float64).clamp(spec.low, spec.high)
     pairs = (count, size, size, *shape)

@@ -189,12 +189,13 @@ def measure(
     """
     scenario = source if isinstance(source, Scenario) else source()
     total = measurement.units * len(scenario.records)
-    stages = ["control"]
+    stages = {"control": False}
     if not isinstance(measurement.protection, Unprotected):
-        stages.append("protected")
+        stages["protected"] = True
     found: dict[str, Outcomes] = {}
-    for stage in stages:
-        job = _Job(source, measurement, criterion, protected=stage == "protected")
+    for name, protected in stages.items():
+        stage = f"literal {name}" if measurement.literal else name
+        job = _Job(source, measurement, criterion, protected)
         payloads = run.committed(stage) if run else {}
         chunks = range(math.ceil(total / measurement.chunk))
         done = Outcomes.join(payloads).tagged() if payloads else np.zeros(0, dtype=bool)
@@ -212,7 +213,7 @@ def measure(
                 payloads[chunk] = payload
                 hits = Outcomes.join({chunk: payload}).tagged()
                 progress.advance(len(hits), successes=int(hits.sum()))
-        found[stage] = Outcomes.join(payloads)
+        found[name] = Outcomes.join(payloads)
     return found.get("protected"), found["control"]
 
 

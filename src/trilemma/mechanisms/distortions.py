@@ -50,7 +50,7 @@ class Unprotected:
     def name(self) -> str:
         return "none"
 
-    def distort(self, update: torch.Tensor, entropy: Seeded) -> Observation:  # noqa: ARG002
+    def distort(self, update: torch.Tensor, entropy: Seeded) -> Observation:
         return Observation(update)
 
 

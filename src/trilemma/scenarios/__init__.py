@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,8 +31,10 @@ SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
 """Ready-made scenarios; each takes clients, batch, alpha (Dirichlet) and seed."""
 
 
-def load_scenario(spec: str, **options: Any) -> Scenario:
-    """The scenario of this name, or what the function `module:function` returns.
+def load_scenario(
+    spec: str, *, batch: int | None = None, device: str | None = None, **options: Any
+) -> Scenario:
+    """The scenario of this name, or what the function `module:function` returns for `options`.
 
     >>> load_scenario("digits-mlp", clients=2, batch=1).input_spec
     InputSpec(shape=(1, 8, 8), low=0.0, high=1.0)
@@ -39,6 +42,8 @@ def load_scenario(spec: str, **options: Any) -> Scenario:
     make = _own(spec) if ":" in spec else SCENARIOS.get(spec)
     if make is None:
         raise UnknownName("scenario", spec, [*SCENARIOS, "module:function"])
+    if batch is not None and ":" not in spec:
+        options["batch"] = batch
     try:
         scenario = make(**options)
     except TrilemmaError:
@@ -52,7 +57,10 @@ def load_scenario(spec: str, **options: Any) -> Scenario:
         raise InvalidInput(
             f"scenario {spec!r} must return a trilemma Scenario, got {type(scenario).__name__}."
         )
-    return scenario
+    # The user's own function need not know about batches and devices.
+    if batch is not None and batch != scenario.local_training.batch:
+        scenario = scenario.with_local_training(batch=batch)
+    return scenario if device is None else replace(scenario, device=device)
 
 
 def _own(spec: str) -> Callable[..., Any]:
