@@ -3,7 +3,6 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -36,13 +35,7 @@ def make_trouble(kind: str) -> Callable[[int], bytes]:
     return partial(_trouble, kind)
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers import this file by its name, tests.test_parallel, from the parent's path."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-
-
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_every_chunk_once_whatever_the_workers(workers: int) -> None:
     results = list(map_chunks(make_square, [3, 1, 2], workers=workers))
     assert sorted(results) == [(1, b"1"), (2, b"4"), (3, b"9")]
