@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trilemma.attacks.base import Attack, InputSpec, Reconstructions, View
-from trilemma.attacks.dlg import DLG
+from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.errors import UnknownName
 
-__all__ = ["ATTACKS", "DLG", "Attack", "InputSpec", "Reconstructions", "View", "get"]
+__all__ = ["ATTACKS", "DLG", "IDLG", "Attack", "InputSpec", "Reconstructions", "View", "get"]
 
-ATTACKS: dict[str, Callable[[], Attack]] = {"dlg": DLG}
+ATTACKS: dict[str, Callable[[], Attack]] = {"dlg": DLG, "idlg": IDLG}
 
 
 def get(name: str) -> Attack:

@@ -1,4 +1,4 @@
-"""Deep leakage from gradients: match the update by L-BFGS over inputs and labels."""
+"""Deep leakage from gradients: match the update by L-BFGS over inputs, and labels if unknown."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from trilemma.attacks.gradient_matching import (
     invert,
     random_starts,
 )
+from trilemma.attacks.labels import infer_labels
 
-__all__ = ["DLG"]
+__all__ = ["DLG", "IDLG"]
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,46 @@ class DLG:
     tolerance: float = 1e-9
     precision: Precision = "auto"
 
-    name = "dlg"
+    @property
+    def name(self) -> str:
+        return "dlg"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)
-        view = units.view
-        candidates = Candidates(view.input_spec, view.records, view.task.classes, joint=True)
+        return self._match(units, None, restarts, seed)
+
+    def _match(
+        self, units: Units, labels: torch.Tensor | None, restarts: int, seed: int
+    ) -> Reconstructions:
+        candidates = Candidates.of(units.view, joint=labels is None)
         starts = random_starts(units, candidates, self.name, restarts, seed)
+        if labels is not None:
+            # with the label fixed, a start near the middle of the range is inside the basin
+            starts = 0.5 + 0.1 * starts
         return invert(
             units,
             candidates,
             starts,
-            None,
+            labels,
             iterations=self.iterations,
             history=self.history,
             slots=self.slots,
             tolerance=self.tolerance,
         )
+
+
+@dataclass(frozen=True)
+class IDLG(DLG):
+    """Zhao et al. (2020): labels inferred from the last layer first, then inputs alone.
+
+    Where the update does not tell the labels (regression, unread or scaled last layer), they are
+    found jointly as in DLG.
+    """
+
+    @property
+    def name(self) -> str:
+        return "idlg"
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        units = Units.of(views, self.precision)
+        return self._match(units, infer_labels(units, seed), restarts, seed)

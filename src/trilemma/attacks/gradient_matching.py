@@ -127,6 +127,17 @@ class Candidates:
     joint: bool
     target_shape: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, view: View, *, joint: bool) -> Candidates:
+        """The candidates for a view; a regression target has the shape of one output."""
+        spec = view.input_spec
+        shape: tuple[int, ...] = ()
+        if view.task.classes is None:
+            with torch.no_grad():
+                probe = torch.full((1, *spec.shape), (spec.low + spec.high) / 2).to(view.weights)
+                shape = tuple(view.task.outputs(view.weights, probe).shape[1:])
+        return cls(spec, view.records, view.task.classes, joint, shape)
+
     @property
     def pixels(self) -> int:
         return self.records * self.spec.size
