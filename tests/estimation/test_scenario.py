@@ -120,3 +120,43 @@ def test_bad_input_is_one_sentence(case: str) -> None:
         make(**changes)
     assert str(raised.value).endswith(".")
     assert "\n" not in str(raised.value)
+
+
+class Encoder(nn.Module):
+    """One transformer layer over a sequence of continuous tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift = nn.Linear(1, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(self.layer(self.lift(inputs[..., None])).mean(1))
+        return outputs
+
+
+NETWORKS = {
+    "relu": nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3)),
+    "group norm": nn.Sequential(nn.Linear(5, 8), nn.GroupNorm(2, 8), nn.ReLU(), nn.Linear(8, 3)),
+    "batch norm in eval": nn.Sequential(
+        nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+    ).eval(),
+    "dropout in eval": nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3)).eval(),
+    "transformer": Encoder(),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "training", [LocalTraining(batch=2), LocalTraining("fedavg", steps=3, batch=2, records=4)]
+)
+def test_usual_networks_are_suitable(name: str, training: LocalTraining) -> None:
+    assert make(model=NETWORKS[name], local_training=training).classes == 3
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.Dropout(0.5)])
+def test_layers_in_train_mode_are_refused_with_the_way_out(layer: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(5, 8), layer, nn.Linear(8, 3))
+    with pytest.raises(InvalidInput, match=r"'1'\) is in train mode.*model\.eval\(\)"):
+        make(model=model)

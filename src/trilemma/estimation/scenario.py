@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from trilemma.attacks.base import InputSpec
-from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.errors import InvalidInput
+from trilemma.estimation.suitability import check_stateless, check_trainable, first_line
+from trilemma.learning import LocalTraining, Task
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
@@ -111,6 +112,7 @@ class Scenario:
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
                 )
+        check_stateless(self.model)
         model = copy.deepcopy(self.model).to(self.device)
         outputs = _outputs(model, records[0].inputs[:4].to(self.device))
         classes = self._classes(records, outputs)
@@ -125,7 +127,10 @@ class Scenario:
             object.__setattr__(self, name, value)
         for k, client in enumerate((*records, test)):
             _check_labels(client, classes, f"client {k}" if k < len(records) else "the test set")
-        self._check_update()
+        unit = records[0][torch.arange(self.local_training.unit_size)]
+        check_trainable(
+            task, unit.inputs.to(self.device), unit.labels.to(self.device), self.local_training
+        )
 
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""
@@ -151,31 +156,6 @@ class Scenario:
                 f"classes is {self.classes}, but the model returns {outputs.shape[1]} scores."
             )
         return int(outputs.shape[1])
-
-    def _check_update(self) -> None:
-        """The first client's update at the given weights must exist and be finite."""
-        unit = self.records[0][torch.arange(self.local_training.unit_size)]
-        weights = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
-        try:
-            update = client_update(
-                self.task,
-                weights,
-                unit.inputs.to(self.device),
-                unit.labels.to(self.device),
-                self.local_training,
-            )
-        except TrilemmaError:
-            raise
-        except Exception as error:
-            raise InvalidInput(
-                f"the update of the first batch cannot be computed: the model and the loss must "
-                f"run under torch.func ({_first_line(error)})."
-            ) from error
-        if not torch.isfinite(update).all():
-            raise InvalidInput(
-                "the update of the first batch contains NaN or infinity; check the loss and the "
-                "scale of the inputs."
-            )
 
 
 def _check_device(device: str) -> None:
@@ -209,7 +189,7 @@ def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     except Exception as error:
         raise InvalidInput(
             f"the model cannot take inputs of shape {tuple(inputs.shape)} "
-            f"({_first_line(error)}); check that model and data belong together."
+            f"({first_line(error)}); check that model and data belong together."
         ) from error
     if not isinstance(outputs, torch.Tensor):
         raise InvalidInput(f"the model must return a tensor, got {type(outputs).__name__}.")
@@ -246,8 +226,3 @@ def _plain_loss(
     ):
         return nn.functional.cross_entropy
     return loss
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else type(error).__name__
