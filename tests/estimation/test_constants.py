@@ -7,6 +7,7 @@ from tests.estimation.attackers import Division, small_scenario
 
 from trilemma.beliefs.blind import BlindGuess
 from trilemma.beliefs.recovery import Criterion
+from trilemma.errors import InvalidInput
 from trilemma.estimation.constants import (
     Guess,
     choose_criterion,
@@ -125,7 +126,8 @@ def test_a_criterion_is_the_one_asked_for_the_scenarios_own_or_the_default() -> 
     scenario = small_scenario()
     assert choose_criterion(scenario, Criterion("psnr", 33.0)).criterion.threshold == 33.0
     assert choose_criterion(scenario).criterion.threshold in (20.0, 25.0, 30.0)
-    assert choose_criterion(scenario, Criterion("ssim", 0.5)).kappa is None
+    with pytest.raises(InvalidInput, match="window of 11x11"):
+        choose_criterion(scenario, Criterion("ssim", 0.5))
 
 
 def test_c1_lies_in_its_interval_across_seeds() -> None:

@@ -75,6 +75,14 @@ class Criterion:
                 f"a success criterion is written psnr:DECIBEL or ssim:SHARE, got {text!r}."
             ) from error
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse SSIM for inputs of a shape that its window does not fit."""
+        if self.metric == "ssim" and (len(shape) != 3 or min(shape[1:]) < _SSIM_WINDOW):
+            raise InvalidInput(
+                f"SSIM looks through a window of {_SSIM_WINDOW}x{_SSIM_WINDOW} pixels, but an "
+                f"input has shape {shape}; use psnr."
+            )
+
     def similarity(
         self, reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
     ) -> torch.Tensor:
@@ -134,11 +142,7 @@ def ssim_matrix(
 ) -> torch.Tensor:
     """SSIM [N, S, S] of reconstruction i against record j, images [N, S, channels, h, w]."""
     shape = originals.shape[2:]
-    if len(shape) != 3 or min(shape[1:]) < _SSIM_WINDOW:
-        raise InvalidInput(
-            f"SSIM looks through a window of {_SSIM_WINDOW}x{_SSIM_WINDOW} pixels, but an input "
-            f"has shape {tuple(shape)}; use metric='psnr'."
-        )
+    Criterion("ssim", 0.5).check_shape(tuple(shape))
     # Here, because it takes seconds to import and PSNR does without.
     from torchmetrics.functional.image import structural_similarity_index_measure
 

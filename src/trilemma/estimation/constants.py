@@ -190,6 +190,7 @@ def choose_criterion(
         found = default_threshold(inputs, labels, scenario.input_spec, entropy=entropy)
         return Guess(Criterion("psnr", found.threshold), found)
     if asked.metric == "ssim":
+        asked.check_shape(scenario.input_spec.shape)
         return Guess(asked, None)
     spec = scenario.input_spec
     return Guess(
