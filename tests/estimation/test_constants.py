@@ -131,7 +131,7 @@ def test_a_criterion_is_the_one_asked_for_the_scenarios_own_or_the_default() -> 
 
 
 def test_c1_lies_in_its_interval_across_seeds() -> None:
-    """Noisy updates, so that about half of the records are recovered; truth from 1,500 units."""
+    """Noisy updates, so that about half of the records are recovered; truth from 1,000 units."""
     scenario = small_scenario(clients=1, size=60)
     noise = GaussianNoise(4e-3)
 
@@ -141,7 +141,7 @@ def test_c1_lies_in_its_interval_across_seeds() -> None:
         assert protected is not None
         return int(protected.tagged().sum())
 
-    truth = mean_leakage([hits(10_000, 1500)], 1500).value
+    truth = mean_leakage([hits(10_000, 1000)], 1000).value
     assert 0.3 < truth < 0.95
     repeats = 30
     covered = sum(truth in mean_leakage([hits(seed, 40)], 40) for seed in range(repeats))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import torch
+from torch.func import vmap
 
 from trilemma.attacks import Attack, View, get
 from trilemma.entropy import Seeded
@@ -281,19 +282,21 @@ class _Job:
         numbers = sorted({unit.model for unit in units})
         prepared = prepare_models(scenario, numbers, steps=asked.steps, seed=asked.seed)
         protection = asked.protection if self.protected else Unprotected()
+        weights_of = prepared[[numbers.index(unit.model) for unit in units]]
+        inputs = torch.stack([unit.records.inputs for unit in units]).to(scenario.device)
+        labels = torch.stack([unit.records.labels for unit in units]).to(scenario.device)
+
+        def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return client_update(scenario.task, weights, x, y, scenario.local_training)
+
+        updates = vmap(send)(weights_of, inputs, labels)
+        training = scenario.local_training
+        step = training.lr if training.algorithm == "fedsgd" else 1.0
         views = []
-        for unit in units:
-            weights = prepared[numbers.index(unit.model)]
-            update = client_update(
-                scenario.task,
-                weights,
-                unit.records.inputs.to(scenario.device),
-                unit.records.labels.to(scenario.device),
-                scenario.local_training,
-            )
+        for unit, weights, update in zip(units, weights_of, updates, strict=True):
             seen = protection.distort(update, Seeded(asked.seed).child("draw", unit.number))
             if asked.literal:
-                weights = weights - scenario.local_training.lr * update
+                weights = weights - step * update
             views.append(
                 View(scenario.task, weights, seen, scenario.local_training, scenario.input_spec)
             )
