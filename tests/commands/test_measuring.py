@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
+from trilemma.attacks import DLG, Reconstructions, View
 from trilemma.cli import main
 
 OWN = "tests.commands.own_scenario"
@@ -130,3 +132,27 @@ def test_a_bad_protection_is_one_sentence_and_exit_2(
     code, _, err = run(capsys, monkeypatch, "attack", "--protection", "noise:variance=1")
     assert code == 2
     assert "unknown protection 'noise'" in err
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ["estimate", "--scenario", f"{OWN}:small", "--units", "96", "--restarts", "1"]
+    words += ["--out", str(tmp_path / "run"), "--json"]
+    real, calls = DLG.__call__, []
+
+    def interrupted(self: DLG, views: Sequence[View], **effort: int) -> Reconstructions:
+        calls.append(len(views))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, views, **effort)
+
+    monkeypatch.setattr(DLG, "__call__", interrupted)
+    code, out, err = run(capsys, monkeypatch, *words)
+    assert code == 130
+    assert out == ""
+    assert "run the same command again to go on" in err
+    code, out, err = run(capsys, monkeypatch, *words)
+    assert code == 0
+    assert json.loads(out)["units"] == 96
+    assert calls == [32, 32, 32, 32], "two chunks were kept, and the third was attacked again"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import torch
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded
@@ -31,6 +30,9 @@ def digits(
 
     network mlp: 64-32-10 with a sigmoid (m = 2,410); lenet: the DLG network at 8x8 (m = 8,026).
     """
+    # Here, because other scenarios and their worker processes do without.
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
     data = load_digits()
     images = torch.tensor(data.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
     records = Records(images, torch.tensor(data.target, dtype=torch.long))
