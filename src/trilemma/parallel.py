@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -88,7 +89,8 @@ def _spread(pickled: bytes, chunks: Sequence[int], workers: int) -> Iterator[tup
         for _ in range(workers):
             ours, theirs = context.Pipe()
             started = context.Process(target=_worker, args=(theirs, pickled), daemon=True)
-            started.start()
+            with _deaf_to_ctrl_c():
+                started.start()
             theirs.close()
             processes.append((started, ours))
         for process, pipe in processes:
@@ -134,9 +136,24 @@ def _receive(pipe: Connection, process: BaseProcess, chunk: int) -> bytes:
     return answer
 
 
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from birth.
+
+    Ctrl-C reaches the whole process group; the parent decides, and ends the workers. A new
+    process inherits what is ignored, so there is no moment at which it could print a traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set signal handlers
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _worker(pipe: Connection, pickled: bytes) -> None:
-    # Ctrl-C reaches the whole process group; the parent decides, and ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
     with one_thread():
         work: Work | None = None

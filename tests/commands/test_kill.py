@@ -19,7 +19,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path, units: int, workers: int) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, units: int, workers: int, *, start_new_session: bool = False
+) -> subprocess.Popen[bytes]:
     words = ["estimate", "--scenario", "tests.commands.own_scenario:small", "--units", str(units)]
     words += ["--restarts", "1", "--workers", str(workers), "--out", str(folder), "--seed", "5"]
     return subprocess.Popen(
@@ -28,6 +30,7 @@ def start(folder: Path, units: int, workers: int) -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        start_new_session=start_new_session,
     )
 
 
@@ -92,3 +95,19 @@ def test_two_kills(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_twenty_kills_with_two_workers(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, kills=20, chunks=70, workers=2)
+
+
+@pytest.mark.slow
+def test_ctrl_c_with_two_workers_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", 32 * 70, 2, start_new_session=True)
+    while not committed(tmp_path / "run") and process.poll() is None:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal does: to the whole group
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err.decode()
+    assert "run the same command again to go on" in err.decode()
+    with pytest.raises(ProcessLookupError):
+        for _ in range(600):  # multiprocessing's own tracker ends a moment later
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
