@@ -32,7 +32,7 @@ class DLG:
     iterations: int = 300
     history: int = 60
     slots: int = 64
-    tolerance: float = 1e-9
+    tolerance: float = 1e-8
     precision: Precision = "auto"
 
     @property
