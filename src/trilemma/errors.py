@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["InvalidInput", "TrilemmaError", "UnknownName"]
+__all__ = [
+    "ForeignCiphertext",
+    "InvalidInput",
+    "SecretExposure",
+    "TrilemmaError",
+    "UnknownName",
+    "WeakKey",
+]
 
 
 class TrilemmaError(Exception):
@@ -14,6 +21,18 @@ class TrilemmaError(Exception):
 
 class InvalidInput(TrilemmaError, ValueError):
     """A value lies outside its domain."""
+
+
+class ForeignCiphertext(InvalidInput):
+    """A ciphertext, share or sealed message that is malformed, altered or for another key."""
+
+
+class SecretExposure(TrilemmaError, TypeError):
+    """An attempt to pickle or copy a secret; secrets leave by an explicit call only."""
+
+
+class WeakKey(InvalidInput):
+    """A key too short to protect anything."""
 
 
 class UnknownName(InvalidInput):

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import math
+import os
+import random
+from dataclasses import dataclass
+
+import gmpy2
+import pytest
+from phe import paillier as phe
+
+from trilemma.crypto.ciphertexts import HEADER_BYTES, Ciphertexts
+from trilemma.crypto.paillier import DEFAULT_BITS, PrivateKey, PublicKey
+from trilemma.crypto.randomizers import FixedBase, RandomizerPool
+from trilemma.entropy import Seeded, System
+from trilemma.errors import ForeignCiphertext, InvalidInput, WeakKey
+
+rng = random.Random(4)
+
+
+@dataclass(frozen=True)
+class Textbook:
+    """Paillier's scheme letter by letter as the paper prints it, in plain Python: the oracle.
+
+    Random g, lambda = lcm(p - 1, q - 1), mu = L(g^lambda mod n^2)^-1 mod n,
+    c = g^m r^n mod n^2, m = L(c^lambda mod n^2) mu mod n.
+    """
+
+    p: int
+    q: int
+    g: int
+
+    @staticmethod
+    def make(p: int, q: int, rng: random.Random) -> Textbook:
+        n = p * q
+        while True:
+            g = rng.randrange(1, n * n)
+            if math.gcd(g, n) != 1:
+                continue
+            lam = math.lcm(p - 1, q - 1)
+            if math.gcd((pow(g, lam, n * n) - 1) // n, n) == 1:
+                return Textbook(p, q, g)
+
+    @property
+    def n(self) -> int:
+        return self.p * self.q
+
+    def encrypt(self, m: int, rng: random.Random) -> int:
+        n = self.n
+        while math.gcd(r := rng.randrange(1, n), n) != 1:
+            pass
+        return pow(self.g, m, n * n) * pow(r, n, n * n) % (n * n)
+
+    def decrypt(self, c: int) -> int:
+        n = self.n
+        lam = math.lcm(self.p - 1, self.q - 1)
+        mu = pow((pow(self.g, lam, n * n) - 1) // n, -1, n)
+        return (pow(c, lam, n * n) - 1) // n * mu % n
+
+
+def vector(key: PublicKey, *words: int, summands: int = 1) -> Ciphertexts:
+    made = tuple(gmpy2.mpz(word) for word in words)
+    return Ciphertexts(made, summands, key.fingerprint, key.ciphertext_bytes)
+
+
+def test_generated_primes_satisfy_every_condition(real: PrivateKey) -> None:
+    p, q, h = real.reveal()
+    assert p.bit_length() == q.bit_length() == 1024
+    assert real.public.bits == 2048
+    assert p % 4 == q % 4 == 3
+    assert math.gcd(p - 1, q - 1) == 2
+    assert math.gcd(p * q, (p - 1) * (q - 1)) == 1
+    assert gmpy2.jacobi(h, p) == gmpy2.jacobi(h, q) == -1  # minus a square
+
+
+@pytest.mark.parametrize("owner", [True, False])
+def test_agrees_with_the_textbook_scheme_both_ways(small: PrivateKey, owner: bool) -> None:
+    p, q, _ = small.reveal()
+    book = Textbook(p, q, p * q + 1)
+    words = [0, 1, (1 << 255) - 1, *(rng.getrandbits(255) for _ in range(50))]
+    encrypted = (small if owner else small.public).encrypt(words, System())
+    assert [book.decrypt(int(c)) for c in encrypted.words] == words
+    theirs = vector(small.public, *(book.encrypt(word, rng) for word in words))
+    assert small.decrypt(theirs) == words
+
+
+def test_the_textbook_scheme_with_random_g_decrypts_what_it_encrypts(small: PrivateKey) -> None:
+    p, q, _ = small.reveal()
+    book = Textbook.make(p, q, rng)
+    assert book.g != p * q + 1
+    a, b = rng.getrandbits(200), rng.getrandbits(200)
+    c = book.encrypt(a, rng) * book.encrypt(b, rng) % book.n**2
+    assert book.decrypt(c) == a + b
+
+
+def test_interoperates_with_phe_both_ways(real: PrivateKey) -> None:
+    p, q, _ = real.reveal()
+    public = phe.PaillierPublicKey(p * q)
+    private = phe.PaillierPrivateKey(public, p, q)
+    words = [0, 1, (1 << 2047) - 1, rng.getrandbits(2000)]
+    for key in (real, real.public):
+        encrypted = key.encrypt(words, System())
+        assert [private.raw_decrypt(int(c)) for c in encrypted.words] == words
+    theirs = vector(real.public, *(public.raw_encrypt(word) for word in words))
+    assert real.decrypt(theirs) == words
+    mixed = real.public.add([theirs, real.public.encrypt([5] * 4, System())])
+    assert real.decrypt(mixed) == [(word + 5) % (p * q) for word in words]
+
+
+def test_owner_and_public_randomizers_are_the_same_power(small: PrivateKey) -> None:
+    p, q, h = small.reveal()
+    n = gmpy2.mpz(p * q)
+    digits = os.urandom(16)
+    expected = pow(pow(h, int(n), int(n) ** 2), int.from_bytes(digits, "little"), int(n) ** 2)
+    base = gmpy2.powmod(h, n, n**2)
+    assert FixedBase(base, n, 128).power(digits) == expected
+
+    class Fixed(System):
+        def bytes(self, count: int) -> bytes:
+            return digits[:count]
+
+    assert small.randomizers(1, Fixed()) == small.public.randomizers(1, Fixed()) == [expected]
+
+
+def test_a_randomizer_is_an_nth_residue(small: PrivateKey) -> None:
+    p, q, _ = small.reveal()
+    for r in small.randomizers(20, System()):
+        assert pow(int(r), (p - 1) * (q - 1), (p * q) ** 2) == 1
+
+
+def test_sums_count_their_summands_and_rerandomise(small: PrivateKey) -> None:
+    public, entropy = small.public, System()
+    parts = [public.encrypt([k, 2 * k], entropy) for k in range(1, 11)]
+    total = public.add(iter(parts))
+    assert total.summands == 10
+    assert small.decrypt(total) == [55, 110]
+    fresh = public.rerandomise(total, entropy)
+    assert fresh.summands == 10
+    assert small.decrypt(fresh) == [55, 110]
+    assert not set(fresh.words) & set(total.words)
+
+
+def test_encrypting_twice_gives_two_ciphertexts(small: PrivateKey) -> None:
+    a, b = (small.encrypt([7, 7], System()) for _ in range(2))
+    assert len({*a.words, *b.words}) == 4
+
+
+def test_the_wire_carries_exactly_the_stated_bytes(real: PrivateKey) -> None:
+    encrypted = real.encrypt([1, 2, 3], System())
+    message = encrypted.to_bytes()
+    assert len(message) == HEADER_BYTES + 3 * real.public.ciphertext_bytes
+    assert real.public.ciphertext_bytes == 512
+    assert real.public.receive(message) == encrypted
+
+
+def test_malformed_messages_are_refused(small: PrivateKey) -> None:
+    public = small.public
+    message = small.encrypt([1, 2], System()).to_bytes()
+    with pytest.raises(ForeignCiphertext, match="not a Paillier vector"):
+        public.receive(b"junk")
+    with pytest.raises(ForeignCiphertext, match="cut or altered"):
+        public.receive(message[:-1])
+    with pytest.raises(ForeignCiphertext, match="0 summands"):
+        public.receive(message[:24] + bytes(4) + message[28:])
+    p, _, _ = small.reveal()
+    for bad in (0, public.n**2, public.n**2 + 1):
+        with pytest.raises(ForeignCiphertext, match="outside"):
+            public.receive(vector(public, 5, bad).to_bytes())
+    for bad in (p, public.n, 3 * p):
+        with pytest.raises(ForeignCiphertext, match="shares a factor"):
+            public.receive(vector(public, 5, bad, 7).to_bytes())
+
+
+def test_another_keys_ciphertexts_are_refused_everywhere(small: PrivateKey) -> None:
+    other = PrivateKey.generate(System(), bits=256, insecure=True)
+    foreign = other.encrypt([1], System())
+    own = small.encrypt([1], System())
+    with pytest.raises(ForeignCiphertext, match="same key file"):
+        small.public.receive(foreign.to_bytes())
+    with pytest.raises(ForeignCiphertext):
+        small.public.add([own, foreign])
+    with pytest.raises(ForeignCiphertext):
+        small.decrypt(foreign)
+    with pytest.raises(ForeignCiphertext):
+        small.public.rerandomise(foreign, System())
+
+
+def test_unequal_or_no_vectors_do_not_add(small: PrivateKey) -> None:
+    with pytest.raises(InvalidInput, match="2 and 1 words"):
+        small.public.add([small.encrypt([1, 2], System()), small.encrypt([1], System())])
+    with pytest.raises(InvalidInput, match="nothing to add"):
+        small.public.add([])
+
+
+def test_plaintexts_outside_the_range_are_refused(small: PrivateKey) -> None:
+    for word in (-1, 1 << 255):
+        with pytest.raises(InvalidInput, match="plaintext 1"):
+            small.encrypt([0, word], System())
+
+
+def test_keys_below_the_floor_need_the_word_insecure() -> None:
+    with pytest.raises(WeakKey, match="1024 bits is below the floor of 2048"):
+        PrivateKey.generate(System(), bits=1024)
+    with pytest.raises(WeakKey):
+        PublicKey(15, 4)
+    assert DEFAULT_BITS == 3072
+    assert PrivateKey.generate.__kwdefaults__ == {"bits": DEFAULT_BITS, "insecure": False}
+
+
+@pytest.mark.parametrize("bits", [2050, 56])
+def test_odd_key_lengths_are_refused(bits: int) -> None:
+    with pytest.raises(InvalidInput, match="multiple of 16"):
+        PrivateKey.generate(System(), bits=bits, insecure=True)
+
+
+def test_unsound_primes_are_refused(small: PrivateKey) -> None:
+    p, q, h = small.reveal()
+    for a, b in ((p, p), (p, q + 4), (7, q), (p, q * 2)):
+        with pytest.raises(InvalidInput, match="not a private key"):
+            PrivateKey(a, b, h, insecure=True)
+    with pytest.raises(InvalidInput, match="not a public key"):
+        PublicKey(p * q, p, insecure=True)
+
+
+def test_only_system_entropy_is_accepted(small: PrivateKey) -> None:
+    seeded: System = Seeded(1)  # type: ignore[assignment]
+    for attempt in (
+        lambda: PrivateKey.generate(seeded, bits=256, insecure=True),
+        lambda: small.encrypt([1], seeded),
+        lambda: small.public.encrypt([1], seeded),
+        lambda: small.public.encrypt([1], seeded, RandomizerPool(small, System())),
+        lambda: small.public.rerandomise(small.encrypt([1], System()), seeded),
+        lambda: RandomizerPool(small, seeded),
+    ):
+        with pytest.raises(InvalidInput, match="System"):
+            attempt()
+
+
+def test_the_pool_hands_out_each_randomizer_once(small: PrivateKey) -> None:
+    pool = RandomizerPool(small, System())
+    pool.refill(5)
+    pool.refill(3)
+    assert len(pool) == 5
+    taken = pool.take(3) + pool.take(4)
+    assert len(set(taken)) == 7
+    assert len(pool) == 0
+    pool.refill(2)
+    encrypted = small.public.encrypt([1, 2], System(), pool)
+    assert len(pool) == 0
+    assert small.decrypt(encrypted) == [1, 2]
+    with pytest.raises(InvalidInput, match="negative"):
+        pool.take(-1)
+
+
+def test_a_pool_of_another_key_is_refused(small: PrivateKey) -> None:
+    other = PrivateKey.generate(System(), bits=256, insecure=True)
+    with pytest.raises(InvalidInput, match="another key"):
+        small.encrypt([1], System(), RandomizerPool(other, System()))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_finds_the_pool_empty(small: PrivateKey) -> None:
+    pool = RandomizerPool(small, System())
+    pool.refill(4)
+    child = os.fork()
+    if child == 0:
+        os._exit(len(pool))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(pool) == 4
