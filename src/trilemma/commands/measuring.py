@@ -145,8 +145,10 @@ def prepare(
 
     given = {name: value for name, value in options.items() if value is not None}
     source = partial(load_scenario, spec, **given)
-    chosen = get(attack)
+    if attack != "pool":
+        get(attack)  # an unknown name is told before any data is read
     scenario = source()
+    chosen = get(attack, **_knowledge(attack, scenario))
     clients = len(scenario.records)
     measurement = Measurement(attack=chosen, units=-(-units // clients), **effort)
     criterion = Criterion.parse(success) if success else None
@@ -164,3 +166,11 @@ def prepare(
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
         out = Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
     return Prepared(source, scenario, guess, measurement, out, settings)
+
+
+def _knowledge(attack: str, scenario: Scenario) -> dict[str, Any]:
+    """What an attack must be told: the pool attack picks from all clients' records."""
+    if attack != "pool":
+        return {}
+    records = scenario.pooled()
+    return {"pool": (records.inputs, records.labels)}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import torch
 from torch import nn
 
-from trilemma.attacks.base import InputSpec
+from trilemma.attacks import InputSpec, check_task
 from trilemma.errors import InvalidInput
-from trilemma.estimation.suitability import check_stateless, check_trainable, first_line
+from trilemma.estimation.suitability import check_update, first_line
 from trilemma.learning import LocalTraining, Task
 
 if TYPE_CHECKING:
@@ -112,11 +112,10 @@ class Scenario:
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
                 )
-        check_stateless(self.model)
         model = copy.deepcopy(self.model).to(self.device)
         outputs = _outputs(model, records[0].inputs[:4].to(self.device))
         classes = self._classes(records, outputs)
-        task = Task(model, _plain_loss(self.loss), classes)
+        task = Task(model, self.loss, classes)
         for name, value in (
             ("records", records),
             ("test_records", test),
@@ -128,9 +127,9 @@ class Scenario:
         for k, client in enumerate((*records, test)):
             _check_labels(client, classes, f"client {k}" if k < len(records) else "the test set")
         unit = records[0][torch.arange(self.local_training.unit_size)]
-        check_trainable(
-            task, unit.inputs.to(self.device), unit.labels.to(self.device), self.local_training
-        )
+        inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
+        check_task(task, spec, inputs, labels)
+        check_update(task, inputs, labels, self.local_training)
 
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""
@@ -212,17 +211,3 @@ def _check_labels(records: Records, classes: int | None, whose: str) -> None:
             f"the labels of {whose} run from {low} to {high}, but the model knows classes 0 to "
             f"{classes - 1}."
         )
-
-
-def _plain_loss(
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """nn.CrossEntropyLoss() as the function that `Task` knows to take soft labels."""
-    if (
-        type(loss) is nn.CrossEntropyLoss
-        and loss.weight is None
-        and loss.reduction == "mean"
-        and loss.label_smoothing == 0
-    ):
-        return nn.functional.cross_entropy
-    return loss

@@ -1,4 +1,4 @@
-"""Whether a model and a loss can be attacked at all: no hidden state, two honest derivatives."""
+"""Whether an update is what its derivative says: no attack may fail for a wrong gradient."""
 
 from __future__ import annotations
 
@@ -6,32 +6,18 @@ import copy
 from typing import Final
 
 import torch
-from torch import nn
 from torch.func import grad
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
 
-__all__ = ["check_stateless", "check_trainable", "first_line"]
+__all__ = ["check_update", "first_line"]
 
 _STEP: Final = 1e-6  # of the difference quotient, in double precision
 _AGREE: Final = 1e-3
 
 
-def check_stateless(model: nn.Module) -> None:
-    """Refuse layers whose output depends on chance or on the rest of the batch."""
-    for name, module in model.named_modules():
-        random = isinstance(module, _DropoutNd) and module.p > 0
-        if module.training and (random or isinstance(module, _BatchNorm)):
-            raise InvalidInput(
-                f"{type(module).__name__} ({name!r}) is in train mode, so the model is no "
-                f"function of weights and record; call model.eval() first, or use GroupNorm."
-            )
-
-
-def check_trainable(
+def check_update(
     task: Task, inputs: torch.Tensor, labels: torch.Tensor, local_training: LocalTraining
 ) -> None:
     """One unit's update [S, ...] must exist, be finite and have a derivative in the inputs."""
