@@ -29,27 +29,33 @@ _COLUMNS: Final = 12
 def show_recoveries(
     headline: str, rows: Sequence[tuple[str, Outcomes]], guess: Guess, confidence: float
 ) -> None:
-    """One row a protection: success of the tagged record, of all records, and the leakage."""
+    """One column a protection: success of the tagged record, of all records, and the leakage."""
     console = _console()
     console.print(Text(headline))
     console.print(Text(_criterion(guess)))
-    table = _table("protection", "recovered", "interval", "all records", guess.criterion.metric)
-    table.add_column("leakage", no_wrap=True)
-    for name, outcomes in rows:
-        tagged = outcomes.tagged()
-        rate = success_rate(int(tagged.sum()), len(tagged), confidence)
-        clients = np.unique(outcomes.client)
-        hits = [int(tagged[outcomes.client == k].sum()) for k in clients]
-        leak = mean_leakage(hits, len(tagged) // len(clients), confidence=confidence)
-        table.add_row(
-            Text(name),
-            f"{rate.value:.3f}",
-            _interval(rate),
-            f"{outcomes.counted[:, 0].mean():.3f}",
-            f"{np.nanmedian(outcomes.similarity):.1f}",
-            f"{leak.value:.3f} {_interval(leak)}",
-        )
+    columns = [_column(outcomes, confidence) for _, outcomes in rows]
+    interval = f"{100 * confidence:g} % interval"
+    labels = ("recovered", interval, "of all records", f"median {guess.criterion.metric.upper()}")
+    table = _table("protection", *(name for name, _ in rows))
+    for label, *cells in zip((*labels, "leakage", interval), *columns, strict=True):
+        table.add_row(label, *cells)
     console.print(Padding(table, (1, 0)))
+
+
+def _column(outcomes: Outcomes, confidence: float) -> tuple[str, ...]:
+    tagged = outcomes.tagged()
+    rate = success_rate(int(tagged.sum()), len(tagged), confidence)
+    clients = np.unique(outcomes.client)
+    hits = [int(tagged[outcomes.client == k].sum()) for k in clients]
+    leak = mean_leakage(hits, len(tagged) // len(clients), confidence=confidence)
+    return (
+        f"{rate.value:.3f}",
+        _interval(rate),
+        f"{outcomes.counted[:, 0].mean():.3f}",
+        f"{np.nanmedian(outcomes.similarity):.3g}",
+        f"{leak.value:.3f}",
+        _interval(leak),
+    )
 
 
 def show_constants(
