@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch.func import functional_call
 
 from trilemma.attacks.base import InputSpec, Reconstructions, View, common_view
 from trilemma.attacks.gradient_matching import Units
 from trilemma.attacks.labels import infer_labels
 from trilemma.errors import InvalidInput
-from trilemma.learning import Task
+
+if TYPE_CHECKING:
+    from trilemma.learning import Task
 
 __all__ = ["Analytic"]
 
@@ -35,7 +37,7 @@ class Analytic:
         """Whether the model's first step is a linear layer with bias on the flat input."""
         return _first_linear(view.task, view.weights, view.input_spec) is not None
 
-    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:  # noqa: ARG002
         view = common_view(views)
         place = _first_linear(view.task, view.weights, view.input_spec)
         if place is None:
@@ -46,8 +48,9 @@ class Analytic:
         units = Units.of(views, "double")
         weight, bias = place
         size = view.input_spec.size
-        dw = units.update[:, weight].unflatten(1, (-1, size))
-        known = units.known[:, weight].unflatten(1, (-1, size)) * units.known[:, bias, None]
+        dw = units.update[:, weight].reshape(len(units), -1, size)
+        known = units.known[:, weight].reshape(len(units), -1, size)
+        known = known * units.known[:, bias, None]
         db = units.update[:, bias, None]
         if view.records == 1:
             inputs = ((known * db * dw).sum(1) / _positive((known * db**2).sum(1)))[:, None]
@@ -101,16 +104,24 @@ def _first_linear(
         names = [f"{prefix}.{part}".lstrip(".") for part in ("weight", "bias")]
         if not isinstance(module, torch.nn.Linear) or not set(names) <= set(layout.names):
             continue
-        seen: list[torch.Tensor] = []
-        with torch.no_grad():
-            handle = module.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-            try:
-                functional_call(task.model, layout.unflatten(weights), (probe,))
-            finally:
-                handle.remove()
+        seen = _inputs_of(module, task, weights, probe)
         if len(seen) == 1 and torch.equal(seen[0].reshape(-1), probe.reshape(-1)):
             starts = [sum(layout.sizes[: layout.names.index(name)]) for name in names]
             sizes = (module.in_features * module.out_features, module.out_features)
             first, second = (slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
             return first, second
     return None
+
+
+def _inputs_of(
+    module: torch.nn.Module, task: Task, weights: torch.Tensor, probe: torch.Tensor
+) -> list[torch.Tensor]:
+    """What reaches `module` while the model runs on a probe."""
+    seen: list[torch.Tensor] = []
+    handle = module.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    try:
+        with torch.no_grad():
+            task.outputs(weights, probe)
+    finally:
+        handle.remove()
+    return seen

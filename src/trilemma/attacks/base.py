@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
-
-import torch
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trilemma.errors import InvalidInput
-from trilemma.learning import LocalTraining, Task
-from trilemma.observations import Observation
+
+if TYPE_CHECKING:
+    import torch
+
+    from trilemma.learning import LocalTraining, Task
+    from trilemma.observations import Observation
 
 __all__ = ["Attack", "InputSpec", "Reconstructions", "View", "common_view"]
 

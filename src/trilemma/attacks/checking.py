@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.func import grad, vmap
 
-from trilemma.attacks.base import InputSpec
 from trilemma.errors import InvalidInput
-from trilemma.learning import Task
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import InputSpec
+    from trilemma.learning import Task
 
 __all__ = ["check_task"]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
-from trilemma.attacks.base import Reconstructions, View
 from trilemma.attacks.gradient_matching import (
     Candidates,
     Precision,
@@ -16,6 +14,11 @@ from trilemma.attacks.gradient_matching import (
     random_starts,
 )
 from trilemma.attacks.labels import infer_labels
+
+if TYPE_CHECKING:
+    import torch
+
+    from trilemma.attacks.base import Reconstructions, View
 
 __all__ = ["DLG", "IDLG"]
 

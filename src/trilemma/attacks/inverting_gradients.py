@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.func import grad_and_value, vmap
 
-from trilemma.attacks.base import Reconstructions, View
 from trilemma.attacks.gradient_matching import (
     Candidates,
     Precision,
@@ -19,6 +19,9 @@ from trilemma.attacks.gradient_matching import (
     traced,
 )
 from trilemma.attacks.labels import infer_labels
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import Reconstructions, View
 
 __all__ = ["InvertingGradients", "total_variation"]
 
@@ -62,9 +65,10 @@ class InvertingGradients:
         starts[..., : candidates.pixels] = 0.5 + 0.25 * starts[..., : candidates.pixels]
         best = starts[:, 0].clone()
         loss = torch.full_like(best[:, 0], torch.inf)
+        everyone = torch.arange(len(units), device=best.device)
         with torch.no_grad():
             for restart in range(restarts):
-                for rows in torch.arange(len(units), device=best.device).split(self.slots):
+                for rows in torch.split(everyone, self.slots):
                     found, value = self._descend(
                         units, candidates, starts[rows, restart], labels, rows
                     )

@@ -6,12 +6,16 @@ For softmax with cross-entropy the gradient of the last bias is, over S records,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.func import vmap
 
-from trilemma.attacks.gradient_matching import Units
 from trilemma.entropy import Seeded
-from trilemma.learning import Task
+
+if TYPE_CHECKING:
+    from trilemma.attacks.gradient_matching import Units
+    from trilemma.learning import Task
 
 __all__ = ["infer_labels", "last_linear"]
 
@@ -69,7 +73,7 @@ def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor
         return units.update[:, bias].argmin(1, keepdim=True)
     if not bool(units.known[:, weight].all()):
         return None
-    rows = units.update[:, weight].unflatten(1, (units.view.task.classes, -1))
+    rows = units.update[:, weight].reshape(len(units), units.view.task.classes or 1, -1)
     # row c is (p_c - y_c)·h: the true class points against all the others
     agreement = torch.bmm(rows, rows.transpose(1, 2))
     agreement.diagonal(dim1=1, dim2=2).zero_()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,7 +19,7 @@ _BLOCK = 256  # candidates whose updates are held at once
 
 @dataclass(frozen=True)
 class Pool:
-    """Bayes over a pool (inputs [P, *shape], labels [P] or None): which record was it?
+    """Which record of a pool (inputs [P, *shape], labels [P] or None) it was, by Bayes.
 
     Under Gaussian noise of deviation s on the known coordinates the posterior under a uniform
     prior is softmax_j(-‖G - g_j‖² / 2s²); under uniform noise it is even over the candidates
@@ -39,17 +39,18 @@ class Pool:
     def name(self) -> str:
         return "pool"
 
-    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:  # noqa: ARG002
         units = Units.of(views, "auto")
         view = units.view
-        inputs, labels = self._candidates(units)
+        inputs: torch.Tensor
+        labels: torch.Tensor | None
         if view.records == 1:
             belief = self.log_posterior(views)
             chosen = belief.argmax(1, keepdim=True)
-            labels = None if self.pool[1] is None else labels
-            inputs = self.pool[0].to(view.observation.update)
+            inputs, labels = self.pool
             loss = -belief.amax(1)
         else:
+            inputs, labels = self._candidates(units)
             found = [self._exchange(units, index) for index in range(len(units))]
             chosen = torch.stack([rows for rows, _ in found])
             loss = torch.stack([distance for _, distance in found])
@@ -84,7 +85,7 @@ class Pool:
                 nearest = largest == largest.min()  # rounding may leave no candidate within
                 scores = torch.where(within if bool(within.any()) else nearest, 0.0, -torch.inf)
             if self.pool[1] is None:
-                scores = torch.logsumexp(scores.unflatten(0, (self.pool[0].shape[0], -1)), 1)
+                scores = torch.logsumexp(scores.reshape(self.pool[0].shape[0], -1), 1)
             rows.append(torch.log_softmax(scores, 0))
         return torch.stack(rows)
 
@@ -131,7 +132,7 @@ class Pool:
         inputs, labels = self._candidates(units)
         squared, largest = [], []
         scale = units.client_weights[index, 0]
-        for block, names in zip(inputs.split(_BLOCK), labels.split(_BLOCK), strict=True):
+        for block, names in _blocks(inputs, labels):
             gap = scale * self._updates(units, index, block, names) - units.update[index]
             squared.append((gap**2).sum(1))
             largest.append(gap.abs().amax(1))
@@ -147,8 +148,8 @@ class Pool:
                 "clipped or fedavg client do not; use 'dlg' there."
             )
         inputs, labels = self._candidates(units)
-        parts = zip(inputs.split(_BLOCK), labels.split(_BLOCK), strict=True)
-        updates = torch.cat([self._updates(units, index, *part) for part in parts])
+        blocks = _blocks(inputs, labels)
+        updates = torch.cat([self._updates(units, index, *block) for block in blocks])
         norms = (updates**2).sum(1)
         shares = (units.client_weights[index] / size).repeat_interleave(size)
         chosen = torch.full((view.records,), -1, device=inputs.device)
@@ -165,3 +166,9 @@ class Pool:
             if torch.equal(before, chosen):
                 break
         return chosen, (rest**2).sum()
+
+
+def _blocks(
+    inputs: torch.Tensor, labels: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    return zip(torch.split(inputs, _BLOCK), torch.split(labels, _BLOCK), strict=True)

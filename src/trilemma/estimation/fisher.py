@@ -11,14 +11,17 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.func import jvp, vjp, vmap
 
-from trilemma.attacks.base import View
 from trilemma.attacks.gradient_matching import Units, explained_update
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import View
 
 __all__ = ["FisherPrediction", "predict", "sensitivity"]
 
@@ -140,7 +143,7 @@ def _exact(
     size = z.numel()
     eye = torch.eye(size, dtype=z.dtype, device=z.device)
     column = vmap(lambda direction: jvp(update, (z,), (direction,))[1])
-    jacobian = torch.cat([column(block) for block in eye.split(_BLOCK)])  # Jᵀ, [d, m]
+    jacobian = torch.cat([column(block) for block in torch.split(eye, _BLOCK)])  # Jᵀ, [d, m]
     factor, info = torch.linalg.cholesky_ex(jacobian @ jacobian.T)
     if int(info) != 0:
         return math.inf
@@ -160,7 +163,7 @@ def _randomised(
     signs = torch.randint(0, 2, (probes, share.numel()), generator=generator)
     v = z.new_zeros(probes, z.numel())
     v[:, : share.numel()] = torch.sqrt(share) * (2.0 * signs.to(z) - 1)
-    _, pullback = vjp(update, z)
+    pullback = vjp(update, z)[1]
 
     def normal(direction: torch.Tensor) -> torch.Tensor:
         forward = jvp(update, (z,), (direction,))[1]
