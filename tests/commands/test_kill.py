@@ -89,7 +89,7 @@ def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) ->
 
 
 def test_two_kills(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=2, chunks=7, workers=1)
+    kill_and_resume(tmp_path, kills=2, chunks=6, workers=1)
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_intervals_cover_the_true_leakage_at_least_as_often_as_promised(
 ) -> None:
     rng = np.random.default_rng(7)
     truth = [bernoulli_leakage(p, kappa) for p in rates]
-    repeats = 400
+    repeats = 200
     covered = {"mean": 0, "max": 0, "client": 0}
     for _ in range(repeats):
         hits = [int(h) for h in rng.binomial(trials, rates)]
@@ -58,7 +58,7 @@ def test_intervals_cover_the_true_leakage_at_least_as_often_as_promised(
         covered["mean"] += float(np.mean(truth)) in mean
         covered["max"] += max(truth) in worst
         covered["client"] += truth[0] in client
-    # 0.9 less three standard errors of 400 repeats.
+    # 0.9 less three standard errors of 200 repeats.
     assert min(covered.values()) / repeats >= 0.9 - 3 * math.sqrt(0.09 / repeats)
 
 

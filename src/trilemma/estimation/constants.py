@@ -94,8 +94,8 @@ class EstimatedConstants:
     """Everything that `trilemma estimate` says.
 
     `success` is the pooled rate for one record a unit, tagged before the attack; `success_any`
-    that of at least one record of a unit; `success_all` the plain share of all records. `models`
-    None: every unit had a model of its own.
+    that of at least one record of a unit; `success_all` the plain share of all records. A unit
+    has `records` records (S). `models` None: every unit had a model of its own.
     """
 
     c1: Estimate
@@ -108,6 +108,7 @@ class EstimatedConstants:
     success_all: float
     clients: tuple[ClientConstants, ...]
     units: int
+    records: int
     models: int | None
     confidence: float
 
@@ -118,7 +119,13 @@ class EstimatedConstants:
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values; what is not finite is null, with its reason."""
-        kappa = None if self.kappa is None else {**asdict(self.kappa), "value": self.kappa.rate}
+        kappa = None
+        if self.kappa is not None:
+            kappa = {
+                **asdict(self.kappa),
+                "value": self.kappa.rate,
+                "high_in_batch": self.kappa.high_in_batch(self.records),
+            }
         return {
             "c1": asdict(self.c1),
             "c1_max": asdict(self.c1_max),
@@ -130,6 +137,7 @@ class EstimatedConstants:
             "kappa": kappa,
             "criterion": asdict(self.criterion),
             "units": self.units,
+            "records": self.records,
             "models": self.models,
             "success": asdict(self.success),
             "success_any": asdict(self.success_any),
@@ -222,6 +230,7 @@ def constants_of(
         success_all=float(outcomes.counted[:, 0].mean()),
         clients=clients,
         units=len(tagged),
+        records=outcomes.labels.shape[1],
         models=models,
         confidence=confidence,
     )
