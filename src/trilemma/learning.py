@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch.func import functional_call, grad
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 from trilemma.updates import Layout
@@ -82,9 +83,11 @@ class Task:
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs [S, ...] at flat weights [m] for inputs [S, ...]."""
-        outputs: torch.Tensor = functional_call(
-            self.model, self.layout.unflatten(weights), (inputs,)
-        )
+        # Attention's fused kernels have no second derivative, which attacks need.
+        with sdpa_kernel(SDPBackend.MATH):
+            outputs: torch.Tensor = functional_call(
+                self.model, self.layout.unflatten(weights), (inputs,)
+            )
         return outputs
 
     def mean_loss(
@@ -98,17 +101,17 @@ class Task:
         outputs = self.outputs(weights, inputs)
         if self.classes is None or not targets.is_floating_point():
             return self.loss(outputs, targets)
-        if self.loss in _TAKES_SOFT_LABELS:
-            return self.loss(outputs, targets)
-        total = outputs.new_zeros(())
-        for row in range(inputs.shape[0]):
-            for label in range(self.classes):
-                index = torch.full((1,), label, dtype=torch.long, device=outputs.device)
-                total = total + targets[row, label] * self.loss(outputs[row : row + 1], index)
-        return total / inputs.shape[0]
+        if self.loss is torch.nn.functional.cross_entropy or isinstance(
+            self.loss, torch.nn.CrossEntropyLoss
+        ):
+            return self.loss(outputs, targets)  # its own soft form, and much faster
 
+        def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            return self.loss(output[None], label[None])
 
-_TAKES_SOFT_LABELS = (torch.nn.functional.cross_entropy,)
+        labels = torch.arange(self.classes, device=outputs.device)
+        table = vmap(vmap(one, (None, 0)), (0, None))(outputs, labels)
+        return (targets * table).sum() / inputs.shape[0]
 
 
 def client_update(

@@ -1,0 +1,60 @@
+"""What a curious server tries: attacks on batches of independent units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from trilemma.attacks.analytic import Analytic
+from trilemma.attacks.base import Attack, InputSpec, Reconstructions, View
+from trilemma.attacks.checking import check_task
+from trilemma.attacks.dlg import DLG, IDLG
+from trilemma.attacks.inverting_gradients import InvertingGradients
+from trilemma.attacks.pool import Pool
+from trilemma.errors import InvalidInput, UnknownName
+
+__all__ = [
+    "ATTACKS",
+    "DLG",
+    "IDLG",
+    "Analytic",
+    "Attack",
+    "InputSpec",
+    "InvertingGradients",
+    "Pool",
+    "Reconstructions",
+    "View",
+    "check_task",
+    "get",
+]
+
+ATTACKS: dict[str, Callable[..., Attack]] = {
+    "analytic": Analytic,
+    "dlg": DLG,
+    "idlg": IDLG,
+    "inverting-gradients": InvertingGradients,
+    "pool": Pool,
+}
+
+
+def get(name: str, **effort: Any) -> Attack:
+    """The attack called `name`, with its default effort but for what is given.
+
+    The pool attack knows a pool, so it has no default: get("pool", pool=(inputs, labels)).
+
+    >>> get("dlg", iterations=500)
+    DLG(iterations=500, history=60, slots=64, tolerance=1e-08, precision='auto')
+    """
+    if name not in ATTACKS:
+        raise UnknownName("attack", name, ATTACKS)
+    settings = {item.name: item for item in fields(ATTACKS[name])}  # type: ignore[arg-type]
+    for key in effort:
+        if key not in settings:
+            raise UnknownName(f"setting of the attack {name!r}", key, settings)
+    if name == "pool" and "pool" not in effort:
+        raise InvalidInput(
+            "the pool attack needs the candidate records it knows; "
+            "give pool=(inputs [P, *shape], labels [P])."
+        )
+    return ATTACKS[name](**effort)

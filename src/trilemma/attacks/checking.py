@@ -1,0 +1,129 @@
+"""Whether a task can be attacked at all; each refusal says why and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.func import grad, vmap
+
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import InputSpec
+    from trilemma.learning import Task
+
+__all__ = ["check_task"]
+
+_BATCH_NORM = (torch.nn.modules.batchnorm._BatchNorm,)
+
+
+def check_task(
+    task: Task, input_spec: InputSpec, inputs: torch.Tensor, targets: torch.Tensor
+) -> None:
+    """Raise InvalidInput if the engine cannot run the task on sample records [n, ...].
+
+    Checks the model's mode, its outputs, the labels, the data's range, and that the gradient of
+    a matching loss with respect to the inputs exists and is not identically zero.
+    """
+    _check_records(task, input_spec, inputs, targets)
+    for name, module in task.model.named_modules():
+        if module.training and isinstance(module, _BATCH_NORM):
+            raise InvalidInput(
+                f"the model's BatchNorm {name!r} is in train mode, where an output depends on the "
+                f"whole batch and updates its state; call model.eval() so that it uses its stored "
+                f"statistics, or use GroupNorm."
+            )
+    parameters = dict(task.model.named_parameters())
+    weights = task.layout.flatten(parameters).detach()
+    inputs = inputs[:2].to(weights)
+    targets = targets[:2].to(weights.device)
+    if targets.is_floating_point():
+        targets = targets.to(weights)
+    outputs = _outputs(task, weights, inputs)
+    if task.classes is not None and outputs.shape[1:] != (task.classes,):
+        raise InvalidInput(
+            f"the model must return one score for each of the {task.classes} classes, "
+            f"got outputs of shape {tuple(outputs.shape[1:])} a record."
+        )
+    _check_second_derivative(task, weights, inputs, targets)
+
+
+def _check_records(
+    task: Task, spec: InputSpec, inputs: torch.Tensor, targets: torch.Tensor
+) -> None:
+    if inputs.shape[0] < 1 or inputs.shape[0] != targets.shape[0]:
+        raise InvalidInput(
+            f"a task is checked on at least one record with one target each, got "
+            f"{inputs.shape[0]} inputs and {targets.shape[0]} targets."
+        )
+    if tuple(inputs.shape[1:]) != spec.shape:
+        raise InvalidInput(
+            f"inputs have shape {tuple(inputs.shape[1:])} a record, expected {spec.shape}."
+        )
+    if not bool(torch.isfinite(inputs).all()):
+        raise InvalidInput("inputs contain NaN or infinity; clean the data first.")
+    low, high = float(inputs.min()), float(inputs.max())
+    if low < spec.low or high > spec.high:
+        raise InvalidInput(
+            f"inputs reach [{low:g}, {high:g}], outside the stated range "
+            f"[{spec.low:g}, {spec.high:g}]; widen the range or rescale the data."
+        )
+    if task.classes is not None:
+        if targets.is_floating_point():
+            raise InvalidInput("labels of a classification task must be integers.")
+        if int(targets.min()) < 0 or int(targets.max()) >= task.classes:
+            raise InvalidInput(
+                f"labels must lie in 0 … {task.classes - 1}, "
+                f"got {int(targets.min())} … {int(targets.max())}."
+            )
+
+
+def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    try:
+        outputs = vmap(lambda w: task.outputs(w, inputs))(weights[None])[0]
+    except RuntimeError as error:
+        raise InvalidInput(
+            f"torch.func cannot run the model ({_sentence(error)}); call model.eval(), and remove "
+            f"in-place changes of state, randomness and branches on values from forward()."
+        ) from error
+    if not bool(torch.isfinite(outputs).all()):
+        raise InvalidInput(
+            "the model returns NaN or infinity on its own data; check its weights and the "
+            "scale of its inputs."
+        )
+    return outputs
+
+
+def _check_second_derivative(
+    task: Task, weights: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor
+) -> None:
+    """∂/∂x ‖∇_w L(w; x)‖² must exist and not vanish."""
+
+    def energy(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        gradient: torch.Tensor = grad(task.mean_loss)(w, x, targets)
+        return (gradient * gradient).sum()
+
+    try:
+        slope = vmap(grad(energy))(inputs[None], weights[None])
+    except (RuntimeError, NotImplementedError) as error:
+        raise InvalidInput(
+            f"the model's loss cannot be differentiated twice by torch.func "
+            f"({_sentence(error)}); use functions with a second derivative, or attack with "
+            f"'pool', which needs none."
+        ) from error
+    if not bool(torch.isfinite(slope).all()):
+        raise InvalidInput(
+            "the second derivative of the loss is not finite on the data; use a smooth loss "
+            "and activation (no square root or norm at zero)."
+        )
+    if not bool(slope.any()):
+        raise InvalidInput(
+            "the update does not change with the inputs (the loss is not twice "
+            "differentiable), so no gradient attack can run; use a loss with a second "
+            "derivative, or attack with 'pool'."
+        )
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:160].rstrip(".") if str(error) else repr(error)

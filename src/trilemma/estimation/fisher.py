@@ -1,0 +1,196 @@
+"""How well noise hides the inputs, predicted from the update's Jacobian without any attack.
+
+An attacker that has converged to the truth and has no other knowledge makes an error of
+covariance s²(JᵀJ)⁻¹, where J is the Jacobian of the update with respect to inputs and labels.
+It is a prediction for such attackers, never a certificate: a prior on the data does better.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.func import jvp, vjp, vmap
+
+from trilemma.attacks.gradient_matching import Units, explained_update
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import View
+
+__all__ = ["FisherPrediction", "predict", "sensitivity"]
+
+_EXACT_LIMIT = 2048  # unknowns up to which the Jacobian itself is formed
+_BLOCK = 64  # columns of the Jacobian computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class FisherPrediction:
+    """Predicted error of N units: MSE = s² · sensitivity, for noise of variance s².
+
+    `sensitivities` [N] = mean_i c_i [(JᵀJ)⁻¹]_ii over the inputs' entries, `width` = high - low.
+
+    >>> p = FisherPrediction(torch.tensor([4.0, 5.0, 6.0], dtype=torch.float64), 1.0)
+    >>> round(p.half_point(20.0), 6), p.success(1.9e-3, 20.0)
+    (0.002, 0.6666666666666666)
+    """
+
+    sensitivities: torch.Tensor
+    width: float
+
+    def mse(self, variance: float) -> torch.Tensor:
+        """Predicted mean squared error [N] of each unit's inputs."""
+        return variance * self.sensitivities
+
+    def psnr(self, variance: float) -> torch.Tensor:
+        """Predicted 10·log10(width² / MSE) [N] in dB."""
+        return 10 * torch.log10(self.width**2 / self.mse(variance))
+
+    def success(self, variance: float, threshold_db: float) -> float:
+        """Share of units whose predicted PSNR exceeds the threshold."""
+        return float((self.psnr(variance) > threshold_db).double().mean())
+
+    def half_point(self, threshold_db: float) -> float:
+        """The noise variance at which half of the units are predicted to be recovered."""
+        limit = self.width**2 * 10 ** (-threshold_db / 10)
+        return float((limit / self.sensitivities.double()).quantile(0.5))
+
+
+def predict(
+    views: Sequence[View], inputs: torch.Tensor, targets: torch.Tensor, *, seed: int = 0
+) -> FisherPrediction:
+    """The prediction for units with true inputs [N, S, *shape] and targets [N, S]."""
+    if not views or len(views) != inputs.shape[0]:
+        raise InvalidInput(f"got {len(views)} views, but inputs of {inputs.shape[0]} units.")
+    values = [
+        sensitivity(view, x, y, seed=seed)
+        for view, x, y in zip(views, inputs, targets, strict=True)
+    ]
+    spec = views[0].input_spec
+    return FisherPrediction(torch.tensor(values, dtype=torch.float64), spec.high - spec.low)
+
+
+def sensitivity(
+    view: View,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    seed: int = 0,
+    probes: int | None = None,
+) -> float:
+    """mean_i c_i [(JᵀJ)⁻¹]_ii for one unit with true inputs [S, *shape]; infinite if singular.
+
+    Rows of J are the known coordinates of the update, columns the inputs' entries and the labels
+    along their simplex. c_i = 1/2 where an entry lies at the border of its range, because
+    clamping halves the squared error there, else 1. Exact up to 2048 unknowns, else (or with
+    `probes` given) Hutchinson's estimate with that many random sign vectors and conjugate
+    gradients; its relative error is about √(2/probes).
+    """
+    update, start = _parametrised(view, inputs, targets)
+    pixels = inputs.numel()
+    spec = view.input_spec
+    flat = inputs.reshape(-1).double()
+    border = (flat <= spec.low) | (flat >= spec.high)
+    share = torch.where(border, 0.5, 1.0).to(start)
+    with warnings.catch_warnings():
+        # torch's forward mode compiles its own rules with a deprecated tool on first use
+        warnings.simplefilter("ignore", FutureWarning)
+        if probes is None and start.numel() <= _EXACT_LIMIT:
+            return _exact(update, start, share) / pixels
+        return _randomised(update, start, share, probes or 16, seed) / pixels
+
+
+def _parametrised(
+    view: View, inputs: torch.Tensor, targets: torch.Tensor
+) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
+    """The known update as a function of z = (inputs, label directions), and the true z."""
+    units = Units.of([view], "double")
+    task = view.task
+    x = inputs.to(units.weights)
+    if task.classes is None:
+        truth = targets.to(units.weights)
+        basis = torch.eye(math.prod(truth.shape[1:]), dtype=x.dtype, device=x.device)
+    else:
+        truth = torch.nn.functional.one_hot(targets, task.classes).to(units.weights)
+        # orthonormal directions in which a label keeps summing to one
+        ones = torch.ones(task.classes, 1, dtype=x.dtype, device=x.device)
+        basis = torch.linalg.qr(ones, mode="complete").Q[:, 1:].T
+    size, directions = x.numel(), basis.shape[0]
+
+    def update(z: torch.Tensor) -> torch.Tensor:
+        shift = z[size:].reshape(x.shape[0], directions) @ basis
+        return units.known[0] * explained_update(
+            task,
+            units.weights[0],
+            z[:size].reshape(x.shape),
+            truth + shift.reshape(truth.shape),
+            view.local_training,
+            units.client_weights[0],
+            view.observation.clip,
+        )
+
+    return update, torch.cat((x.reshape(-1), x.new_zeros(x.shape[0] * directions)))
+
+
+def _exact(
+    update: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, share: torch.Tensor
+) -> float:
+    size = z.numel()
+    eye = torch.eye(size, dtype=z.dtype, device=z.device)
+    column = vmap(lambda direction: jvp(update, (z,), (direction,))[1])
+    jacobian = torch.cat([column(block) for block in torch.split(eye, _BLOCK)])  # Jᵀ, [d, m]
+    factor, info = torch.linalg.cholesky_ex(jacobian @ jacobian.T)
+    if int(info) != 0:
+        return math.inf
+    diagonal = torch.cholesky_inverse(factor).diagonal()[: share.numel()]
+    return float((share * diagonal).sum())
+
+
+def _randomised(
+    update: Callable[[torch.Tensor], torch.Tensor],
+    z: torch.Tensor,
+    share: torch.Tensor,
+    probes: int,
+    seed: int,
+) -> float:
+    """E[vᵀ(JᵀJ)⁻¹v] for v = √c · random signs on the inputs, solved by conjugate gradients."""
+    generator = Seeded(seed).torch_generator("fisher probes")
+    signs = torch.randint(0, 2, (probes, share.numel()), generator=generator)
+    v = z.new_zeros(probes, z.numel())
+    v[:, : share.numel()] = torch.sqrt(share) * (2.0 * signs.to(z) - 1)
+    pullback = vjp(update, z)[1]
+
+    def normal(direction: torch.Tensor) -> torch.Tensor:
+        forward = jvp(update, (z,), (direction,))[1]
+        product: torch.Tensor = pullback(forward)[0]
+        return product
+
+    solved = _conjugate_gradients(vmap(normal), v, 2 * z.numel())
+    return float((v * solved).sum(1).mean())
+
+
+def _conjugate_gradients(
+    product: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int
+) -> torch.Tensor:
+    """Solve A·x = right for each row of `right` [n, d] to a relative residual of 1e-6."""
+    x = torch.zeros_like(right)
+    residual, direction = right.clone(), right.clone()
+    energy = (residual**2).sum(1, keepdim=True)
+    goal = 1e-12 * energy
+    for _ in range(iterations):
+        image = product(direction)
+        step = energy / (direction * image).sum(1, keepdim=True)
+        step = torch.where(energy > goal, step, 0.0)
+        x = x + step * direction
+        residual = residual - step * image
+        fresh = (residual**2).sum(1, keepdim=True)
+        direction = residual + (fresh / energy) * direction
+        energy = fresh
+        if bool((energy <= goal).all()):
+            break
+    return x
