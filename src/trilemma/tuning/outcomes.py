@@ -1,0 +1,135 @@
+"""What a calibration asks of an attack, and what it hands back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from trilemma.beliefs.intervals import Interval, clopper_pearson
+from trilemma.errors import InvalidInput
+from trilemma.tuning.success_curve import CurveSummary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "UNPROTECTED",
+    "AttackUnits",
+    "Calibration",
+    "Control",
+    "Outcome",
+    "TestedStrength",
+    "non_monotone",
+]
+
+UNPROTECTED: Final = -math.inf  # log₁₀ of strength 0
+_ODD: Final = 0.01  # level of the report that a curve is not monotone
+
+
+class AttackUnits(Protocol):
+    """Attack `count` fresh units, numbered from `first_unit`, at strength x; say how many fell.
+
+    x is `UNPROTECTED` for no protection. The answer is the number of successes or one truth value
+    a unit. A unit that diverged counts as a success, and none may be left out.
+    """
+
+    def __call__(
+        self, x: float, count: int, stage: str, first_unit: int
+    ) -> int | Sequence[bool] | NDArray[np.bool_]: ...
+
+
+class Outcome(StrEnum):
+    """How a calibration ended."""
+
+    CERTIFIED = "certified"
+    NOT_CERTIFIED = "not-certified"
+    ATTACK_FAILED = "attack-failed"  # the control: without protection nothing was recovered either
+
+
+@dataclass(frozen=True)
+class Control:
+    """How the attack fares without any protection."""
+
+    successes: int
+    units: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.successes <= self.units or self.units < 1:
+            raise InvalidInput(
+                f"a control needs 0 <= successes <= units and at least one unit, "
+                f"got {self.successes} of {self.units}."
+            )
+
+
+@dataclass(frozen=True)
+class TestedStrength:
+    """What was seen at one strength; `allowed` and `passed` are None where nothing was tested."""
+
+    __test__ = False  # a name that pytest would collect
+
+    x: float
+    units: int
+    successes: int
+    stage: str
+    level: float | None = None
+    allowed: int | None = None
+    passed: bool | None = None
+
+    @property
+    def pointwise_interval(self) -> Interval:
+        """95 % Clopper-Pearson interval as if this strength had been chosen in advance."""
+        return clopper_pearson(self.successes, self.units)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The result. `x` is exactly as tested, never rounded or interpolated; None: not certified.
+
+    `pointwise_interval` is for display: it ignores that this strength was selected. What is
+    certified, at confidence 1 - α, is that the success rate at x is at most `p_max`.
+    """
+
+    outcome: Outcome
+    p_max: float
+    alpha: float
+    x: float | None
+    points: tuple[TestedStrength, ...]
+    units: int
+    reason: str
+    curve: CurveSummary | None = None
+    pointwise_interval: Interval | None = None
+    smallest_upper_limit: float | None = None
+    units_needed: int | None = None
+    non_monotone: tuple[float, float] | None = None
+
+    @property
+    def tested(self) -> tuple[TestedStrength, ...]:
+        """The points that were tested with fresh units, in order."""
+        return tuple(point for point in self.points if point.passed is not None)
+
+    @property
+    def explored(self) -> tuple[TestedStrength, ...]:
+        """The points that only served to choose the others."""
+        return tuple(point for point in self.points if point.passed is None)
+
+
+def non_monotone(points: Sequence[TestedStrength]) -> tuple[float, float] | None:
+    """(weaker, stronger) whose simultaneous intervals lie apart the wrong way round, if any."""
+    counts: dict[float, tuple[int, int]] = {}
+    for point in points:
+        successes, units = counts.get(point.x, (0, 0))
+        counts[point.x] = successes + point.successes, units + point.units
+    confidence = 1 - _ODD / len(counts)
+    limits = {x: clopper_pearson(s, n, confidence) for x, (s, n) in sorted(counts.items())}
+    weakest = UNPROTECTED
+    for x, interval in limits.items():
+        least = limits.get(weakest)
+        if least is not None and interval.low > least.high:
+            return weakest, x
+        if least is None or interval.high < least.high:
+            weakest = x
+    return None
