@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-from scipy.special import bdtr, ndtr, ndtri
+from scipy.special import bdtr, gammaln, ndtr, ndtri, xlog1py, xlogy
 
 from trilemma.beliefs.intervals import acceptance_size, zero_success_size
 from trilemma.errors import InvalidInput
@@ -68,22 +68,29 @@ def exact_operation(
     test: SequentialTest, rates: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """P(pass) and E[units] at each rate: forward recursion over the number of successes."""
-    width = max(test.reject) + 1
+    width = max(test.reject)
     alive = np.zeros((len(rates), width))
     alive[:, 0] = 1.0
-    p = rates[:, None]
     passed, units = np.zeros(len(rates)), np.zeros(len(rates))
     previous = 0
     for look, accept, reject in zip(test.looks, test.accept, test.reject, strict=True):
-        units += (look - previous) * alive.sum(axis=1)
-        for _ in range(look - previous):
-            moved = alive[:, :-1] * p
-            alive *= 1 - p
-            alive[:, 1:] += moved  # what leaves the last column has failed for certain
-        passed += alive[:, : accept + 1].sum(axis=1)
-        alive[:, : accept + 1] = 0.0
-        alive[:, reject:] = 0.0
-        previous = look
+        batch = look - previous
+        units += batch * alive.sum(axis=1)
+        hits = np.arange(min(batch, width - 1) + 1)
+        chance = np.exp(
+            gammaln(batch + 1)
+            - gammaln(hits + 1)
+            - gammaln(batch - hits + 1)
+            + xlogy(hits, rates[:, None])
+            + xlog1py(batch - hits, -rates[:, None])
+        )
+        moved = np.zeros_like(alive)
+        for k in hits:  # what moves beyond the width has failed for certain
+            moved[:, k:] += alive[:, : width - k] * chance[:, k, None]
+        passed += moved[:, : accept + 1].sum(axis=1)
+        moved[:, : accept + 1] = 0.0
+        moved[:, reject:] = 0.0
+        alive, previous = moved, look
     return passed, units
 
 
@@ -99,7 +106,7 @@ def fixed_size(p_max: float, level: float, alternative: float, largest: int) -> 
     n(c) = min{n : P(Bin(n, p_max) ≤ c) ≤ level}; c grows until the power is there or n > largest.
 
     >>> fixed_size(0.286, 0.04, 0.05, 1000)
-    (18, 2)
+    (21, 2)
     """
     c, size = 0, zero_success_size(p_max, level)
     while bdtr(c, size, alternative) < 1 - _MISS:
@@ -116,7 +123,7 @@ def sequential_test(p_max: float, level: float, separation: float, largest: int)
 
     >>> test = sequential_test(0.286, 0.04, 1.0, 200)
     >>> test.looks[0], test.accept[0], test.looks[-1], test.accept[-1]
-    (12, 0, 48, 7)
+    (6, -1, 32, 3)
     """
     alternative = float(ndtr(ndtri(p_max) - separation))
     odds = math.log(p_max * (1 - alternative) / (alternative * (1 - p_max)))

@@ -34,6 +34,7 @@ from trilemma.tuning.outcomes import (
     Control,
     Outcome,
     TestedStrength,
+    counts_by_strength,
     non_monotone,
 )
 from trilemma.tuning.success_curve import SuccessCurve
@@ -80,7 +81,7 @@ def calibrate(
     ...     return count if x < 0.2 else 0  # all fall below 10**0.2 times the warm start
     >>> result = calibrate(attack, 0.286)
     >>> result.outcome.value, round(result.x, 3), result.units
-    ('certified', 0.2, ...)
+    ('certified', 0.225, 68)
     """
     _check(p_max, alpha, domain)
     search = _Search(attack_units, p_max, alpha)
@@ -158,7 +159,7 @@ class _Search:
         for chain in range(_CHAINS):
             level = 0.8 * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
             stage = "walk" if chain == 0 else f"fallback {chain}"
-            test, chance = self.prospects(level)
+            test, chance = self.suited(level) if chain == 0 else self.surest(level)
             start = _start(chance, failed, self.candidates)
             if start is None:
                 return None
@@ -175,7 +176,7 @@ class _Search:
             if not self.passes(place, test, stage):
                 break
             best = place
-            test, chance = self.prospects(test.level)
+            test, chance = self.suited(test.level)
             gain = chance[:best] * (self.worth[best] - self.worth[:best])
             gain[chance[:best] < _HOPEFUL] = 0.0
             if not gain.size or gain.max() < _SMALLEST_GAIN:
@@ -199,10 +200,21 @@ class _Search:
         self.points.append(TestedStrength(x, units, successes, stage, test.level, allowed, passed))
         return passed
 
-    def prospects(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
-        """A test suited to the slope of the curve, and P(pass) at every candidate."""
+    def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
+        """A test suited to the slope of the curve, and its P(pass) at every candidate."""
         wanted = _SEPARATION / self.curve.summary().sd
-        separation = min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
+        return self.prospects(
+            level, min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
+        )
+
+    def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
+        """The test with the best chance anywhere: after a fail a floor may matter, not a slope."""
+        choices = [self.prospects(level, separation) for separation in _SEPARATIONS]
+        return max(choices, key=lambda choice: float(choice[1].max()))
+
+    def prospects(
+        self, level: float, separation: float
+    ) -> tuple[SequentialTest, NDArray[np.float64]]:
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, separation, largest)
         chance = self.curve.expect(test.pass_probability)
@@ -251,14 +263,18 @@ class _Search:
             reason += f"; about {needed} units at the strongest setting would be needed."
         else:
             reason += (
-                f" and the success rate stays near {likely:.2g}, so more units would not help; "
+                f" and the success rate seems to stay near {likely:.2g}, so more units would not help; "
                 f"raise the budget or combine protections."
             )
         return self.result(Outcome.NOT_CERTIFIED, None, reason, units_needed=needed)
 
     def smallest_upper(self) -> float:
-        tested = [point for point in self.points if point.passed is not None]
-        return min(clopper_pearson_upper(p.successes, p.units, 1 - self.alpha) for p in tested)
+        """Over all strengths tried, each by itself: for display, as the least of many is biased."""
+        limits = (
+            clopper_pearson_upper(successes, units, 1 - self.alpha)
+            for successes, units in counts_by_strength(self.points).values()
+        )
+        return min(limits)
 
     def result(
         self,

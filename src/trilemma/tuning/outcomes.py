@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+from scipy.special import betaincinv
+
 from trilemma.beliefs.intervals import Interval, clopper_pearson
 from trilemma.errors import InvalidInput
 from trilemma.tuning.success_curve import CurveSummary
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Control",
     "Outcome",
     "TestedStrength",
+    "counts_by_strength",
     "non_monotone",
 ]
 
@@ -117,19 +120,35 @@ class Calibration:
         return tuple(point for point in self.points if point.passed is None)
 
 
-def non_monotone(points: Sequence[TestedStrength]) -> tuple[float, float] | None:
-    """(weaker, stronger) whose simultaneous intervals lie apart the wrong way round, if any."""
-    counts: dict[float, tuple[int, int]] = {}
+def counts_by_strength(points: Sequence[TestedStrength]) -> dict[float, tuple[int, int]]:
+    """(successes, units) seen at each x over all stages, from weak to strong."""
+    counts = {x: (0, 0) for x in sorted({point.x for point in points})}
     for point in points:
-        successes, units = counts.get(point.x, (0, 0))
+        successes, units = counts[point.x]
         counts[point.x] = successes + point.successes, units + point.units
-    confidence = 1 - _ODD / len(counts)
-    limits = {x: clopper_pearson(s, n, confidence) for x, (s, n) in sorted(counts.items())}
-    weakest = UNPROTECTED
-    for x, interval in limits.items():
-        least = limits.get(weakest)
-        if least is not None and interval.low > least.high:
-            return weakest, x
-        if least is None or interval.high < least.high:
-            weakest = x
+    return counts
+
+
+def non_monotone(points: Sequence[TestedStrength]) -> tuple[float, float] | None:
+    """(weaker, stronger) x where success rises significantly with strength, if anywhere.
+
+    Neighbouring strengths are pooled: on a falling curve no run of weaker ones can have a lower
+    mean rate than a run of stronger ones. Every run gets a Clopper-Pearson interval at a level
+    shared by them all; two that lie apart the wrong way round are reported by their nearest ends.
+    """
+    counts = counts_by_strength(points)
+    xs = list(counts)
+    totals = np.cumsum([(0, 0), *counts.values()], axis=0).T
+    starts, ends = np.triu_indices(len(xs) + 1, 1)
+    successes, units = totals[:, ends] - totals[:, starts]
+    tail = _ODD / (2 * len(starts))
+    with np.errstate(all="ignore"):  # no success has no lower limit: set just below
+        low = np.where(successes == 0, 0.0, betaincinv(successes, units - successes + 1, tail))
+        high = np.where(
+            successes == units, 1.0, betaincinv(successes + 1, units - successes, 1 - tail)
+        )
+    for cut in range(1, len(xs)):
+        if low[starts >= cut].max() > high[ends <= cut].min():
+            stronger = starts[starts >= cut][low[starts >= cut].argmax()]
+            return xs[cut - 1], xs[int(stronger)]
     return None

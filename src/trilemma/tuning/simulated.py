@@ -66,7 +66,7 @@ class SimulatedAttacker:
 
     @property
     def weakest(self) -> float:
-        """inf{x : p(x) ≤ p_max}, what a perfect calibration would return; ∞ where there is none."""
+        """inf{x : p(x) ≤ p_max}, what a perfect calibration would return; ∞ if there is none."""
         if self.curve == "step":
             return self.middle if self.p_max >= 0.005 else math.inf
         floor = 0.02 if self.curve == "plateau" else 0.0
@@ -77,7 +77,7 @@ class SimulatedAttacker:
     def units(self, generator: np.random.Generator) -> AttackUnits:
         """Independent units that fall with probability p(x)."""
 
-        def attack(x: float, count: int, stage: str, first_unit: int) -> int:
+        def attack(x: float, count: int, stage: str, first_unit: int) -> int:  # noqa: ARG001
             return int(generator.binomial(count, self.success(x)))
 
         return attack

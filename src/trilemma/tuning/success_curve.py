@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,7 +41,7 @@ class CurveSummary:
     ceiling: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Grid:
     """Strengths x, locations μ on the same lattice, and p as a function of μ - x alone.
 
@@ -84,7 +84,7 @@ def _grid(low: float, high: float, ceiling: float) -> _Grid:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SuccessCurve:
     """The posterior over (sd, f) × μ after some counts; a new count gives a new posterior."""
 
@@ -110,6 +110,7 @@ class SuccessCurve:
         gain += (units - successes) * self.grid.log_miss[:, window]
         return replace(self, log_weight=self.log_weight + gain)
 
+    @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Posterior probabilities [(sd, f), μ]."""
         weight = np.exp(self.log_weight - self.log_weight.max())
@@ -120,17 +121,21 @@ class SuccessCurve:
         self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     ) -> NDArray[np.float64]:
         """E[function(p(x))] at every strength; E[p(x)] without a function."""
-        grid, weight = self.grid, self.weights()
-        # Rows without weight are left out: a sharp posterior has three or four of them.
+        grid, weight = self.grid, self.weights
+        # What has no weight is left out: a sharp posterior keeps a tenth of the table.
         rows = weight.sum(axis=1) > 1e-4
-        values = grid.rates[rows] if function is None else function(grid.rates[rows])
-        windows = np.lib.stride_tricks.sliding_window_view(values, len(grid.mu), axis=1)
-        mean: NDArray[np.float64] = np.einsum("kxm,km->x", windows, weight[rows])[::-1]
+        columns = np.flatnonzero(weight.sum(axis=0) > 1e-6)
+        first, last = int(columns[0]), int(columns[-1]) + 1
+        table = grid.rates[rows, first : last + len(grid.x) - 1]
+        values = table if function is None else function(table)
+        windows = np.lib.stride_tricks.sliding_window_view(values, last - first, axis=1)
+        kept = weight[rows, first:last]
+        mean: NDArray[np.float64] = np.einsum("kxm,km->x", windows, kept)[::-1] / kept.sum()
         return mean
 
     def crossing(self, rate: float) -> tuple[float, float]:
         """Posterior mean and sd of the x where p(x) = rate, held within the grid of μ."""
-        grid, weight = self.grid, self.weights()
+        grid, weight = self.grid, self.weights
         # p falls with x, so the number of columns above the rate marks the crossing of each row.
         above = (grid.rates > rate).sum(axis=1)
         columns = grid.rates.shape[1]
@@ -142,7 +147,7 @@ class SuccessCurve:
 
     def summary(self) -> CurveSummary:
         """Posterior means."""
-        grid, weight = self.grid, self.weights()
+        grid, weight = self.grid, self.weights
         rows = weight.sum(axis=1)
         return CurveSummary(
             mu=float(weight.sum(axis=0) @ grid.mu),
