@@ -263,13 +263,13 @@ class _Search:
             reason += f"; about {needed} units at the strongest setting would be needed."
         else:
             reason += (
-                f" and the success rate seems to stay near {likely:.2g}, so more units would not help; "
-                f"raise the budget or combine protections."
+                f" and the success rate seems to stay near {likely:.2g}, so more units would not "
+                f"help; raise the budget or combine protections."
             )
         return self.result(Outcome.NOT_CERTIFIED, None, reason, units_needed=needed)
 
     def smallest_upper(self) -> float:
-        """Over all strengths tried, each by itself: for display, as the least of many is biased."""
+        """Over all strengths tried, each by itself; for display: the least of many is biased."""
         limits = (
             clopper_pearson_upper(successes, units, 1 - self.alpha)
             for successes, units in counts_by_strength(self.points).values()

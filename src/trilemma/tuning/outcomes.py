@@ -122,7 +122,7 @@ class Calibration:
 
 def counts_by_strength(points: Sequence[TestedStrength]) -> dict[float, tuple[int, int]]:
     """(successes, units) seen at each x over all stages, from weak to strong."""
-    counts = {x: (0, 0) for x in sorted({point.x for point in points})}
+    counts = dict.fromkeys(sorted({point.x for point in points}), (0, 0))
     for point in points:
         successes, units = counts[point.x]
         counts[point.x] = successes + point.successes, units + point.units

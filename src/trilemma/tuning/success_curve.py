@@ -128,9 +128,10 @@ class SuccessCurve:
         first, last = int(columns[0]), int(columns[-1]) + 1
         table = grid.rates[rows, first : last + len(grid.x) - 1]
         values = table if function is None else function(table)
-        windows = np.lib.stride_tricks.sliding_window_view(values, last - first, axis=1)
         kept = weight[rows, first:last]
-        mean: NDArray[np.float64] = np.einsum("kxm,km->x", windows, kept)[::-1] / kept.sum()
+        pairs = zip(values, kept, strict=True)
+        total = sum((np.correlate(*pair, "valid") for pair in pairs), np.zeros(len(grid.x)))
+        mean: NDArray[np.float64] = total[::-1] / kept.sum()
         return mean
 
     def crossing(self, rate: float) -> tuple[float, float]:
