@@ -240,6 +240,15 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
     assert any("would be needed" in each.reason for each in short)
 
 
+def test_no_more_units_are_used_than_allowed() -> None:
+    attacker = SimulatedAttacker("plateau", 0.02)  # out of reach: would take thousands
+    for max_units in (100, 400, 1500):
+        attack = attacker.units(np.random.default_rng(4))
+        result = calibrate(attack, 0.02, control=WORKS, max_units=max_units)
+        assert result.units <= max_units
+        assert result.outcome is Outcome.NOT_CERTIFIED
+
+
 def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -> None:
     walked: set[float] = set()
 
@@ -303,7 +312,10 @@ def test_only_a_significant_rise_counts() -> None:
         (lambda: calibrate(cliff(0), 0.3, domain=(1.0, 1.0)), "domain"),
         (lambda: calibrate(cliff(0), 0.3, domain=(-math.inf, 1.0)), "domain"),
         (lambda: calibrate(cliff(0, high=1.5), 0.3), "attack_units"),
+        (lambda: calibrate(lambda x, count, stage, first_unit: [True], 0.3), "attack_units"),
         (lambda: Control(3, 2), "3 of 2"),
+        (lambda: TestedStrength(0.0, 0, 0, "walk"), "0 of 0"),
+        (lambda: Calibration(Outcome.CERTIFIED, 0.3, 0.05, None, (), 0, ""), "exactly when"),
         (lambda: SimulatedAttacker("stepp", 0.3), "did you mean 'step'"),
         (lambda: SequentialTest(0.1, 0.05, (5,), (0,), (2,)), "last look"),
         (lambda: SequentialTest(0.1, 0.05, (5, 6), (0,), (1,)), "each look"),

@@ -55,12 +55,7 @@ class SequentialTest:
 
     def pass_probability(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(pass | p) for each p, interpolated in a table of exact values."""
-        result: NDArray[np.float64] = np.interp(rates, _RATES, _table(self)[0])
-        return result
-
-    def expected_units(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """E[units | p] for each p, interpolated in a table of exact values."""
-        result: NDArray[np.float64] = np.interp(rates, _RATES, _table(self)[1])
+        result: NDArray[np.float64] = np.interp(rates, _RATES, _table(self))
         return result
 
 
@@ -95,8 +90,8 @@ def exact_operation(
 
 
 @lru_cache(maxsize=512)
-def _table(test: SequentialTest) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return exact_operation(test, _RATES)
+def _table(test: SequentialTest) -> NDArray[np.float64]:
+    return exact_operation(test, _RATES)[0]
 
 
 @lru_cache(maxsize=512)

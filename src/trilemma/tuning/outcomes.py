@@ -82,6 +82,13 @@ class TestedStrength:
     allowed: int | None = None
     passed: bool | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.successes <= self.units or self.units < 1:
+            raise InvalidInput(
+                f"a strength needs 0 <= successes <= units and at least one unit, "
+                f"got {self.successes} of {self.units}."
+            )
+
     @property
     def pointwise_interval(self) -> Interval:
         """95 % Clopper-Pearson interval as if this strength had been chosen in advance."""
@@ -108,6 +115,10 @@ class Calibration:
     smallest_upper_limit: float | None = None
     units_needed: int | None = None
     non_monotone: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.x is not None) != (self.outcome is Outcome.CERTIFIED):
+            raise InvalidInput("a calibration has a strength exactly when it is certified.")
 
     @property
     def tested(self) -> tuple[TestedStrength, ...]:
