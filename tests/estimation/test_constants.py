@@ -18,7 +18,7 @@ from trilemma.estimation.constants import (
 )
 from trilemma.estimation.leakage import mean_leakage
 from trilemma.estimation.recoveries import Measurement, Outcomes, measure
-from trilemma.mechanisms.distortions import GaussianNoise
+from trilemma.mechanisms.specs import parse_protection
 
 KAPPA = BlindGuess(20.0, "mean", 5, 500, 0.004, 0.05, 0.95)
 GUESS = Guess(Criterion(), KAPPA)
@@ -133,7 +133,7 @@ def test_a_criterion_is_the_one_asked_for_the_scenarios_own_or_the_default() -> 
 def test_c1_lies_in_its_interval_across_seeds() -> None:
     """Noisy updates, so that about half of the records are recovered; truth from 1,000 units."""
     scenario = small_scenario(clients=1, size=60)
-    noise = GaussianNoise(4e-3)
+    noise = parse_protection("randomization:variance=4e-3")
 
     def hits(seed: int, units: int) -> int:
         asked = Measurement(Division(), noise, units=units, seed=seed, steps=0, chunk=500)

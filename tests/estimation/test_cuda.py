@@ -3,7 +3,7 @@ import torch
 
 from trilemma.beliefs.recovery import Criterion
 from trilemma.estimation.recoveries import Measurement, measure
-from trilemma.mechanisms.distortions import GaussianNoise
+from trilemma.mechanisms.specs import parse_protection
 from trilemma.scenarios import load_scenario
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
@@ -13,7 +13,9 @@ def test_a_scenario_runs_on_the_gpu_and_recovers_the_same() -> None:
     rates = {}
     for device in ("cpu", "cuda"):
         scenario = load_scenario("digits-mlp", clients=2, batch=1, device=device)
-        asked = Measurement(units=16, restarts=2, protection=GaussianNoise(4.0))
+        asked = Measurement(
+            units=16, restarts=2, protection=parse_protection("randomization:variance=4.0")
+        )
         protected, control = measure(scenario, asked, Criterion())
         assert protected is not None
         rates[device] = (control.tagged().mean(), protected.tagged().mean())

@@ -10,7 +10,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recoveries import Measurement, Outcomes, draw_unit, measure
 from trilemma.learning import client_update
-from trilemma.mechanisms.distortions import GaussianNoise
+from trilemma.mechanisms.specs import parse_protection
 from trilemma.runs import Run
 
 TWENTY = Criterion("psnr", 20.0)
@@ -21,7 +21,7 @@ def same(a: Outcomes, b: Outcomes) -> bool:
 
 
 def test_a_perfect_attack_recovers_all_and_noise_stops_it() -> None:
-    asked = Measurement(Division(), GaussianNoise(100.0), units=20)
+    asked = Measurement(Division(), parse_protection("randomization:variance=100.0"), units=20)
     protected, control = measure(small_scenario(), asked, TWENTY)
     assert control.tagged().all()
     assert protected is not None
@@ -124,7 +124,9 @@ def test_every_unit_has_its_own_batch_and_model_unless_models_are_shared() -> No
 
 def test_workers_and_interruptions_change_nothing(tmp_path: Path) -> None:
     scenario = small_scenario()
-    asked = Measurement(Division(), GaussianNoise(0.01), units=12, chunk=5, steps=3)
+    asked = Measurement(
+        Division(), parse_protection("randomization:variance=0.01"), units=12, chunk=5, steps=3
+    )
     plain = measure(scenario, asked, TWENTY)
     spread = measure(scenario, asked, TWENTY, workers=2)
     with Run(tmp_path, asked.settings()) as run:

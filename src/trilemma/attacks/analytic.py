@@ -37,7 +37,7 @@ class Analytic:
         """Whether the model's first step is a linear layer with bias on the flat input."""
         return _first_linear(view.task, view.weights, view.input_spec) is not None
 
-    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:  # noqa: ARG002
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         view = common_view(views)
         place = _first_linear(view.task, view.weights, view.input_spec)
         if place is None:

@@ -39,7 +39,7 @@ class Pool:
     def name(self) -> str:
         return "pool"
 
-    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:  # noqa: ARG002
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, "auto")
         view = units.view
         inputs: torch.Tensor

@@ -23,7 +23,9 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
 from trilemma.estimation.scenario import Records, Scenario
 from trilemma.learning import client_update
-from trilemma.mechanisms.distortions import Distortion, Unprotected
+from trilemma.mechanisms.protection import Protection
+from trilemma.mechanisms.protocol import RoundInfo
+from trilemma.observations import Adversary, Observation
 from trilemma.parallel import map_chunks
 from trilemma.progress import Progress
 
@@ -53,7 +55,8 @@ class Measurement:
     """
 
     attack: Attack = field(default_factory=lambda: get("dlg"))
-    protection: Distortion = field(default_factory=Unprotected)
+    protection: Protection = field(default_factory=Protection)
+    adversary: Adversary = Adversary.SERVER
     units: int = 10
     restarts: int = 3
     attempts: int = 1
@@ -70,12 +73,36 @@ class Measurement:
         if self.models is not None and self.models < 1:
             raise InvalidInput(f"models must be at least 1, got {self.models}.")
         Seeded(self.seed)
+        reads = self.protection.transport.server_reads
+        if reads == "nothing" and self.adversary is Adversary.SERVER:
+            raise InvalidInput(
+                f"the server reads nothing under {self.protection.describe()}, so there is "
+                f"nothing to attack: what protects there is the key; attack as a curious client."
+            )
+
+    @property
+    def protected(self) -> bool:
+        """Whether there is more to measure than the unprotected control."""
+        return self.protection != Protection() or self.adversary is not Adversary.SERVER
+
+    def cohort(self, scenario: Scenario) -> int:
+        """Clients whose updates one observation holds: one message, or the sum of all."""
+        reads = self.protection.transport.server_reads
+        if self.adversary is Adversary.SERVER and reads == "messages":
+            return 1
+        clients = len(scenario.records)
+        if self.adversary is Adversary.CLIENT and clients < 2:
+            raise InvalidInput(
+                "a curious client needs another one to be curious about; use 2 clients or more."
+            )
+        return clients
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers, for a run's journal."""
         return {
             "attack": repr(self.attack),
-            "protection": self.protection.name,
+            "protection": self.protection.describe(),
+            "adversary": self.adversary.value,
             **{
                 name: getattr(self, name)
                 for name in (
@@ -106,16 +133,19 @@ def draw_unit(scenario: Scenario, measurement: Measurement, number: int) -> Unit
     """The unit with this number: clients take turns; its batch depends on seed and number only."""
     clients = len(scenario.records)
     client, turn = number % clients, number // clients
-    records = scenario.records[client]
     # The paper fixes one mini-batch a client; independent units need a new one each.
     path = ("batch of", client) if measurement.literal else ("batch", number)
-    rows = (
-        Seeded(measurement.seed)
-        .generator(*path)
-        .choice(len(records), scenario.local_training.unit_size, replace=False)
-    )
     model = number if measurement.models is None else turn % measurement.models
-    return Unit(number, client, model, records[torch.from_numpy(rows)])
+    return Unit(number, client, model, _draw_batch(scenario, measurement, client, *path))
+
+
+def _draw_batch(
+    scenario: Scenario, measurement: Measurement, client: int, *path: str | int
+) -> Records:
+    records = scenario.records[client]
+    draw = Seeded(measurement.seed).generator(*path)
+    rows = draw.choice(len(records), scenario.local_training.unit_size, replace=False)
+    return records[torch.from_numpy(rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +221,7 @@ def measure(
     scenario = source if isinstance(source, Scenario) else source()
     total = measurement.units * len(scenario.records)
     stages = {"control": False}
-    if not isinstance(measurement.protection, Unprotected):
+    if measurement.protected:
         stages["protected"] = True
     found: dict[str, Outcomes] = {}
     for name, protected in stages.items():
@@ -244,8 +274,13 @@ class _Job:
         """The arrays of `Outcomes` for the units of one chunk."""
         asked = self.measurement
         units = [draw_unit(scenario, asked, number) for number in numbers]
-        views = self._views(scenario, units)
-        originals = torch.stack([unit.records.inputs for unit in units])
+        batches = [self._batches(scenario, unit) for unit in units]
+        views = self._views(scenario, units, batches)
+        # A curious client takes its own part out of the sum, so its records are not sought.
+        sought = [
+            batch[: view.observation.clients] for batch, view in zip(batches, views, strict=True)
+        ]
+        originals = torch.stack([torch.cat([r.inputs for r in each]) for each in sought])
         outcomes = []
         for attempt in range(asked.attempts):
             found = asked.attack(
@@ -263,7 +298,7 @@ class _Job:
                 shown = min(_PICTURES, len(units)) if scenario.show_records and chunk == 0 else 0
                 partners = match.partner[:shown, :, *[None] * len(scenario.input_spec.shape)]
                 pictures = torch.take_along_dim(inputs[:shown], partners, 1)
-        labels = torch.stack([unit.records.labels for unit in units])
+        labels = torch.stack([torch.cat([r.labels for r in each]) for each in sought])
         if scenario.classes is None:
             labels = torch.full(originals.shape[:2], -1)
         return {
@@ -276,31 +311,62 @@ class _Job:
             "pictures": pictures.numpy(),
         }
 
-    def _views(self, scenario: Scenario, units: Sequence[Unit]) -> list[View]:
-        """What the server sees of each unit."""
-        asked = self.measurement
+    def _batches(self, scenario: Scenario, unit: Unit) -> list[Records]:
+        """The records of each client that an observation holds, the unit's own client first."""
+        clients = len(scenario.records)
+        others = self.measurement.cohort(scenario) - 1 if self.protected else 0
+        return [unit.records] + [
+            _draw_batch(
+                scenario,
+                self.measurement,
+                (unit.client + step) % clients,
+                *("batch beside", unit.number, step),
+            )
+            for step in range(1, others + 1)
+        ]
+
+    def _views(
+        self, scenario: Scenario, units: Sequence[Unit], batches: Sequence[Sequence[Records]]
+    ) -> list[View]:
+        """What the adversary sees of each unit."""
+        asked, training = self.measurement, scenario.local_training
         numbers = sorted({unit.model for unit in units})
         prepared = prepare_models(scenario, numbers, steps=asked.steps, seed=asked.seed)
-        protection = asked.protection if self.protected else Unprotected()
         weights_of = prepared[[numbers.index(unit.model) for unit in units]]
-        inputs = torch.stack([unit.records.inputs for unit in units]).to(scenario.device)
-        labels = torch.stack([unit.records.labels for unit in units]).to(scenario.device)
+        inputs = torch.stack([torch.stack([r.inputs for r in batch]) for batch in batches])
+        labels = torch.stack([torch.stack([r.labels for r in batch]) for batch in batches])
 
         def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return client_update(scenario.task, weights, x, y, scenario.local_training)
+            return client_update(scenario.task, weights, x, y, training)
 
-        updates = vmap(send)(weights_of, inputs, labels)
-        training = scenario.local_training
+        clients = vmap(send, in_dims=(None, 0, 0))
+        updates = vmap(clients)(weights_of, inputs.to(scenario.device), labels.to(scenario.device))
         step = training.lr if training.algorithm == "fedsgd" else 1.0
         views = []
-        for unit, weights, update in zip(units, weights_of, updates, strict=True):
-            seen = protection.distort(update, Seeded(asked.seed).child("draw", unit.number))
-            if asked.literal:
-                weights = weights - step * update
-            views.append(
-                View(scenario.task, weights, seen, scenario.local_training, scenario.input_spec)
-            )
+        for unit, weights, sent in zip(units, weights_of, updates, strict=True):
+            seen = self._observation(sent, unit) if self.protected else Observation(sent[0])
+            at = weights - step * sent[0] if asked.literal else weights
+            views.append(View(scenario.task, at, seen, training, scenario.input_spec))
         return views
+
+    def _observation(self, updates: torch.Tensor, unit: Unit) -> Observation:
+        """One draw of the protection for a round of clients [K, m], as the adversary reads it.
+
+        The unit's own client is number 0; a curious one is the last.
+        """
+        asked, clients = self.measurement, updates.shape[0]
+        draws = Seeded(asked.seed).child("draw", unit.number)
+        round = RoundInfo(
+            run="measurement",
+            number=unit.number,
+            participants=tuple(range(clients)),
+            threshold=clients,
+            mask_seed=draws.integer("mask"),
+        )
+        seen = asked.protection.observe_updates(
+            updates, None, asked.adversary, entropy=draws, round=round, curious=clients - 1
+        )
+        return seen[0]
 
 
 def _save(arrays: Mapping[str, NDArray[Any]]) -> bytes:
