@@ -203,7 +203,7 @@ def leakage_error_bound(relative_error: float, form: Form = "corrected") -> floa
 def chernoff_failure(relative_error: float, trials: int, rates: Sequence[float]) -> float:
     """Probability 2 Σ_d exp(-e² T κ(d)/3) that some belief errs by more than e·κ(d) (capped).
 
-    >>> round(chernoff_failure(0.1, 6358, [0.25] * 5), 4)
+    >>> round(chernoff_failure(0.1, 7948, [0.2] * 5), 4)
     0.05
     """
     _check_chernoff(relative_error, rates)
@@ -216,8 +216,8 @@ def chernoff_failure(relative_error: float, trials: int, rates: Sequence[float])
 def chernoff_sample_size(relative_error: float, alpha: float, rates: Sequence[float]) -> int:
     """Fewest trials T for which the Chernoff lemma promises failure ≤ alpha (E18: far too many).
 
-    >>> chernoff_sample_size(0.1, 0.05, [0.25] * 5)
-    6358
+    >>> chernoff_sample_size(0.1, 0.05, [0.2] * 5)
+    7948
     """
     _check_chernoff(relative_error, rates)
     if not 0 < alpha < 1:
@@ -274,6 +274,8 @@ def certified_leakage(
     H_κ at the bound is not monotone in κ, so its ends are not enough; κ runs over `points` values
     evenly spaced in Φ⁻¹(κ), on which the curve is smooth.
     """
+    for end in (kappa.low, kappa.high):
+        _check_certificate(end, clip, rounds)
     grid = ndtr(np.linspace(ndtri(kappa.low), ndtri(kappa.high), points))
     grid[0], grid[-1] = kappa.low, kappa.high
     return max(

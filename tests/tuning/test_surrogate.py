@@ -133,6 +133,14 @@ def test_several_clients_share_one_parameter() -> None:
         assert solution.surrogate_leakage == pytest.approx(0.3, abs=1e-9)
 
 
+def test_unlike_clients_that_need_nothing_are_not_distorted() -> None:
+    profiles = [Profile(2410, delta=d, sigma=1.0) for d in (0.1, 0.5, 2.0)]
+    for each in LAWS.values():
+        solution = solve(each, Constants(0.2, 5.0), Problem(0.4), profiles)
+        assert solution.distortion == 0
+        assert solution.proved
+
+
 def test_printed_efficiency_of_sharing_grows_with_clients() -> None:
     def bound(clients: int) -> float:
         solution = solve(

@@ -74,7 +74,7 @@ def solve(
     if needed >= 1 or needed > limit:
         return _infeasible(law, form, _too_much(constants, needed, limit))
     strength = (
-        Strength(-math.inf, max(law.anchor(profile) for profile in profiles))
+        Strength(-math.inf, min(law.anchor(profile) for profile in profiles))
         if needed <= 0
         else strength_for(law, needed, profiles, form)
     )
@@ -84,7 +84,9 @@ def solve(
     utility = [law.utility_bound(dose, profile, c4) for dose, profile in pairs]
     count = len(profiles) if clients is None else clients
     cost = [law.efficiency_bound(strength, profile, c5, form, count) for profile in profiles]
-    tv_limit = _mean([law.distortion_limit(dose, profile) for dose, profile in pairs])
+    # Where nothing is needed nothing is sent differently, whatever the clients' boxes are.
+    limits = [_tv_limit(law, strength, profile) if needed > 0 else 0.0 for profile in profiles]
+    tv_limit = _mean(limits)
     breach = _breached_cap(problem, _mean(utility), _mean(cost))
     return Solution(
         mechanism=law.name,
@@ -93,7 +95,7 @@ def solve(
         regime=constants.regime(problem.budget),
         feasible=not breach,
         reason=breach,
-        guarantee=_guarantee(constants, problem.budget),
+        guarantee=_guarantee(constants, problem.budget, tv_limit),
         value=law.value(strength),
         distortion=distortion,
         surrogate_leakage=constants.surrogate_leakage(distortion),
@@ -106,6 +108,17 @@ def solve(
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _tv_limit(law: Law, strength: Strength, profile: Profile) -> float:
+    """An upper bound of one client's true TV at a common γ, for a proof.
+
+    Where γ lies short of the client's neutral value (a mask narrower than its box) the law says
+    nothing, although the update is distorted: 1 is then the only bound at hand.
+    """
+    if strength.anchor + strength.dose < law.anchor(profile):
+        return 1.0
+    return law.distortion_limit(law.dose_of(strength, profile), profile)
 
 
 def _infeasible(law: Law, form: Form, reason: str) -> Solution:
@@ -157,12 +170,19 @@ def _breached_cap(problem: Problem, utility: float, cost: float) -> str:
     return ""
 
 
-def _guarantee(constants: Constants, budget: float) -> str:
-    """What γ* does and does not guarantee (E3)."""
+def _guarantee(constants: Constants, budget: float, tv_limit: float) -> str:
+    """What γ* does and does not guarantee (E3), given an upper bound of its true TV (E20)."""
     c1 = constants.c1
     if budget >= 2 * c1:
         return f"Nothing is needed: unprotected updates leak C1 = {c1:.4g}, within the budget."
     if budget >= 1.5 * c1:
+        proved_up_to = c1 + constants.c2 * tv_limit
+        if proved_up_to > budget * (1 + 1e-12):  # at budget = 1.5*C1 the two are equal
+            return (
+                f"Unproved: the true distortion may be {tv_limit:.4g}, at which all that holds "
+                f"is a leakage of at most {min(1.0, proved_up_to):.4g}; "
+                f"unprotected updates already leak C1 = {c1:.4g}, within the budget."
+            )
         return (
             f"The paper's bound holds here, but unprotected updates already leak only "
             f"C1 = {c1:.4g}, less than the budget: nothing is gained by it."
