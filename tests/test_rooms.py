@@ -23,6 +23,7 @@ RANK = {
     "attacks": 5,
     "runs": 5,
     "parallel": 5,
+    "progress": 5,
     "federation": 6,
     "estimation": 7,
     "scenarios": 8,

@@ -11,6 +11,8 @@ import sys
 import click
 import typer
 
+from trilemma.commands.attack import attack
+from trilemma.commands.estimate import estimate
 from trilemma.commands.solve import solve
 from trilemma.errors import TrilemmaError
 
@@ -23,6 +25,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(attack)
+app.command()(estimate)
 app.command()(solve)
 
 

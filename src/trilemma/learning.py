@@ -13,6 +13,7 @@ from typing import Literal
 
 import torch
 from torch.func import functional_call, grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 from trilemma.updates import Layout
@@ -82,9 +83,11 @@ class Task:
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs [S, ...] at flat weights [m] for inputs [S, ...]."""
-        outputs: torch.Tensor = functional_call(
-            self.model, self.layout.unflatten(weights), (inputs,)
-        )
+        # Attention's fused kernels have no second derivative, which attacks need.
+        with sdpa_kernel(SDPBackend.MATH):
+            outputs: torch.Tensor = functional_call(
+                self.model, self.layout.unflatten(weights), (inputs,)
+            )
         return outputs
 
     def mean_loss(

@@ -1,0 +1,96 @@
+"""Labels read off the last linear layer's part of an update, before any input is known.
+
+For softmax with cross-entropy the gradient of the last bias is, over S records,
+∂L/∂b_c = mean_s p_sc - n_c / S, where n_c counts the records of class c.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.func import vmap
+
+from trilemma.attacks.gradient_matching import Units
+from trilemma.entropy import Seeded
+from trilemma.learning import Task
+
+__all__ = ["infer_labels", "last_linear"]
+
+_PROBES = 64  # random inputs that tell the mean prediction p at the weights
+
+
+def last_linear(task: Task) -> tuple[slice, slice | None] | None:
+    """Where the last linear layer's weight and bias lie in the flat update; None if it has none.
+
+    The layer counts only if it has one output for each class.
+    """
+    starts = dict(zip(task.layout.names, _offsets(task.layout.sizes), strict=True))
+    found = None
+    for prefix, module in task.model.named_modules():
+        if not isinstance(module, torch.nn.Linear) or module.out_features != task.classes:
+            continue
+        weight, bias = (f"{prefix}.{part}".lstrip(".") for part in ("weight", "bias"))
+        if weight in starts:
+            at = starts[weight]
+            size = module.out_features * module.in_features
+            place = starts.get(bias)
+            bias_at = None if place is None else slice(place, place + module.out_features)
+            found = slice(at, at + size), bias_at
+    return found
+
+
+def _offsets(sizes: tuple[int, ...]) -> list[int]:
+    return [sum(sizes[:index]) for index in range(len(sizes))]
+
+
+def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
+    """Class indices [U, S], sorted, or None where the update does not tell them.
+
+    One record: the only row whose gradient has the sign of p_c - 1 < 0. Several: the counts n_c
+    that best explain the bias gradient at the mean prediction over random inputs in the range;
+    they need the bias, all of it read, in updates of known scale.
+    """
+    view = units.view
+    place = last_linear(view.task)
+    if view.task.classes is None or place is None:
+        return None
+    weight, bias = place
+    if view.records == 1:
+        return _one_record(units, weight, bias)
+    scaled = view.observation.clip is None and bool(
+        (units.client_weights == units.client_weights[:, :1]).all()
+    )
+    if bias is None or not scaled or not bool(units.known[:, bias].all()):
+        return None
+    return _counts(units, bias, seed)
+
+
+def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
+    if bias is not None and bool(units.known[:, bias].all()):
+        return units.update[:, bias].argmin(1, keepdim=True)
+    if not bool(units.known[:, weight].all()):
+        return None
+    rows = units.update[:, weight].unflatten(1, (units.view.task.classes, -1))
+    # row c is (p_c - y_c)·h: the true class points against all the others
+    agreement = torch.bmm(rows, rows.transpose(1, 2))
+    agreement.diagonal(dim1=1, dim2=2).zero_()
+    return agreement.sum(2).argmin(1, keepdim=True)
+
+
+def _counts(units: Units, bias: slice, seed: int) -> torch.Tensor:
+    view = units.view
+    training, task, records = view.local_training, view.task, view.records
+    generator = Seeded(seed).torch_generator("label probes")
+    probes = torch.rand(_PROBES, *view.input_spec.shape, generator=generator, dtype=torch.float64)
+    probes = view.input_spec.low + (view.input_spec.high - view.input_spec.low) * probes
+    probes = probes.to(units.weights)
+    outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
+    mean = torch.softmax(outputs, -1).mean(1)
+    per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
+    scale = per_step * units.client_weights.sum(1, keepdim=True)
+    expected = records * (mean - units.update[:, bias] / scale)
+    chosen = []
+    for _ in range(records):
+        label = expected.argmax(1, keepdim=True)
+        expected = expected.scatter_add(1, label, -torch.ones_like(expected[:, :1]))
+        chosen.append(label)
+    return torch.cat(chosen, 1).sort(1).values

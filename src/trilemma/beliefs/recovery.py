@@ -1,0 +1,185 @@
+"""Ω, the test whether a record was recovered: similarity, matching of a batch, threshold.
+
+A gradient does not order its batch, so a batch is recovered as a set: reconstructions are paired
+with records by optimal assignment (departure E17; the paper pairs them by position).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["Criterion", "Match", "Range", "best_pairing", "psnr_matrix", "ssim_matrix"]
+
+_MAX_PSNR: Final = 300.0  # an exact copy; finite, because an assignment cannot weigh infinity
+_SSIM_WINDOW: Final = 11
+
+
+class Range(Protocol):
+    """The interval in which every input value lies."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """For each record [N, S]: was it recovered, how well, and by which reconstruction."""
+
+    recovered: torch.Tensor
+    similarity: torch.Tensor
+    partner: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Recovered means: similarity above `threshold` (t₀; dB for PSNR, in (0, 1) for SSIM)."""
+
+    metric: Literal["psnr", "ssim"] = "psnr"
+    threshold: float = 20.0
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("psnr", "ssim"):
+            raise InvalidInput(f"metric must be 'psnr' or 'ssim', got {self.metric!r}.")
+        if not math.isfinite(self.threshold):
+            raise InvalidInput(f"threshold must be finite, got {self.threshold}.")
+        if self.metric == "ssim" and not 0 < self.threshold < 1:
+            raise InvalidInput(
+                f"an SSIM threshold must lie between 0 and 1, got {self.threshold}."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Criterion:
+        """The criterion that "psnr:25" or "ssim:0.6" names.
+
+        >>> Criterion.parse("psnr:25")
+        Criterion(metric='psnr', threshold=25.0)
+        """
+        metric, _, threshold = text.partition(":")
+        try:
+            return cls(metric, float(threshold))  # type: ignore[arg-type]
+        except ValueError as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"a success criterion is written psnr:DECIBEL or ssim:SHARE, got {text!r}."
+            ) from error
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse SSIM for inputs of a shape that its window does not fit."""
+        if self.metric == "ssim" and (len(shape) != 3 or min(shape[1:]) < _SSIM_WINDOW):
+            raise InvalidInput(
+                f"SSIM looks through a window of {_SSIM_WINDOW}x{_SSIM_WINDOW} pixels, but an "
+                f"input has shape {shape}; use psnr."
+            )
+
+    def similarity(
+        self, reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+    ) -> torch.Tensor:
+        """Similarity [N, S, S] of reconstruction i to record j, both [N, S, *shape]."""
+        measure = psnr_matrix if self.metric == "psnr" else ssim_matrix
+        return measure(reconstructions, originals, spec)
+
+    def match(
+        self,
+        reconstructions: torch.Tensor,
+        originals: torch.Tensor,
+        spec: Range,
+        *,
+        by_position: bool = False,
+    ) -> Match:
+        """Pair reconstructions with records, both [N, S, *shape], and judge each record.
+
+        A reconstruction with NaN counts as not recovered here; whoever counts units decides what
+        a diverged attack means.
+        """
+        matrix = self.similarity(reconstructions, originals, spec)
+        if by_position:
+            size = matrix.shape[1]
+            partner = torch.arange(size, device=matrix.device).expand(matrix.shape[0], size)
+        else:
+            partner = best_pairing(matrix)
+        paired = torch.gather(matrix, 1, partner[:, None, :]).squeeze(1)
+        return Match(paired > self.threshold, paired, partner)
+
+
+def psnr_matrix(
+    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+) -> torch.Tensor:
+    """PSNR [N, S, S] in dB of reconstruction i against record j, after clamping to the range.
+
+    PSNR = 10 log₁₀((high - low)² / mean squared error), at most 300 dB; NaN where a reconstruction
+    has NaN.
+
+    >>> from types import SimpleNamespace
+    >>> one = torch.zeros(1, 1, 4)
+    >>> round(psnr_matrix(one + 0.1, one, SimpleNamespace(low=0.0, high=1.0)).item(), 3)
+    20.0
+    """
+    guesses, records = _paired(reconstructions, originals, spec)
+    floor = 10 ** (-_MAX_PSNR / 10)
+    # One record at a time: the full table of differences is S times larger than the inputs.
+    errors = torch.stack(
+        [(guesses - records[:, j : j + 1]).square().mean(-1) for j in range(records.shape[1])],
+        dim=2,
+    )
+    relative = errors / (spec.high - spec.low) ** 2
+    return -10 * torch.log10(relative.clamp_min(floor))
+
+
+def ssim_matrix(
+    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+) -> torch.Tensor:
+    """SSIM [N, S, S] of reconstruction i against record j, images [N, S, channels, h, w]."""
+    shape = originals.shape[2:]
+    Criterion("ssim", 0.5).check_shape(tuple(shape))
+    # Here, because it takes seconds to import and PSNR does without.
+    from torchmetrics.functional.image import structural_similarity_index_measure
+
+    count, size = originals.shape[:2]
+    guesses = reconstructions.to(torch.float64).clamp(spec.low, spec.high)
+    pairs = (count, size, size, *shape)
+    values = structural_similarity_index_measure(
+        guesses[:, :, None].expand(pairs).reshape(-1, *shape),
+        originals.to(torch.float64)[:, None].expand(pairs).reshape(-1, *shape),
+        kernel_size=_SSIM_WINDOW,
+        data_range=spec.high - spec.low,
+        reduction="none",
+    )
+    assert isinstance(values, torch.Tensor)
+    return values.reshape(count, size, size)
+
+
+def best_pairing(similarity: torch.Tensor) -> torch.Tensor:
+    """The reconstruction [N, S] given to each record: the assignment of largest total similarity.
+
+    >>> best_pairing(torch.tensor([[[1.0, 9.0], [8.0, 2.0]]]))
+    tensor([[1, 0]])
+    """
+    table = torch.nan_to_num(similarity, nan=-_MAX_PSNR).cpu().numpy()
+    # Records as rows, so that the answer comes in the order of the records.
+    chosen = [linear_sum_assignment(unit.T, maximize=True)[1] for unit in table]
+    pairing = np.array(chosen, dtype=np.int64).reshape(similarity.shape[:2])
+    return torch.from_numpy(pairing).to(similarity.device)
+
+
+def _paired(
+    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if reconstructions.shape != originals.shape:
+        raise InvalidInput(
+            f"reconstructions {tuple(reconstructions.shape)} and originals "
+            f"{tuple(originals.shape)} must have the same shape [N, S, ...]."
+        )
+    guesses = reconstructions.to(torch.float64).clamp(spec.low, spec.high)
+    return guesses.flatten(2), originals.to(torch.float64).flatten(2)

@@ -1,0 +1,138 @@
+"""`trilemma attack`: one attack, what it recovers with and without a protection, and a picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from trilemma.commands.measuring import (
+    AlphaOption,
+    AttackOption,
+    BatchOption,
+    ClientsOption,
+    DataOption,
+    DeviceOption,
+    FreshOption,
+    JsonOption,
+    OutOption,
+    RestartsOption,
+    ScenarioOption,
+    SeedOption,
+    SuccessOption,
+    UnitsOption,
+    WorkersOption,
+    prepare,
+)
+
+__all__ = ["attack"]
+
+
+def attack(
+    scenario: ScenarioOption = "digits",
+    data: DataOption = None,
+    clients: ClientsOption = None,
+    batch: BatchOption = None,
+    alpha: AlphaOption = None,
+    attack: AttackOption = "dlg",
+    protection: Annotated[
+        str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
+    ] = "none",
+    units: UnitsOption = 20,
+    restarts: RestartsOption = 3,
+    success: SuccessOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    out: OutOption = None,
+    fresh: FreshOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack updates as a curious server would, and show what comes back.
+
+    Example: trilemma attack --batch 1 --protection randomization:variance=1e-3 --out runs/noise
+    """
+    from trilemma.estimation.constants import constants_of
+    from trilemma.estimation.recoveries import measure
+    from trilemma.mechanisms.distortions import parse_protection
+    from trilemma.reporting.recoveries import draw_recoveries, show_recoveries
+
+    options = {
+        "folder": data,
+        "clients": clients,
+        "batch": batch,
+        "alpha": alpha,
+        "device": device,
+    }
+    prepared = prepare(
+        "attack",
+        scenario,
+        options,
+        attack=attack,
+        success=success,
+        units=units,
+        out=out,
+        restarts=restarts,
+        seed=seed,
+        protection=parse_protection(protection),
+    )
+    with prepared.run(fresh=fresh) as run:
+        protected, control = measure(
+            prepared.source,
+            prepared.measurement,
+            prepared.guess.criterion,
+            run=run,
+            workers=workers,
+            show_progress=True,
+        )
+        rows = [("none (control)", control)]
+        if protected is not None:
+            rows.append((protection, protected))
+        document: dict[str, Any] = {"scenario": prepared.scenario.name, "protection": protection}
+        for key, outcomes in zip(("control", "protected"), (control, protected), strict=True):
+            if outcomes is not None:
+                found = constants_of(outcomes, prepared.guess).as_json()
+                document[key] = {
+                    "success": found["success"],
+                    "success_any": found["success_any"],
+                    "success_all": found["success_all"],
+                    "leakage": found["c1"],
+                    "leakage_max": found["c1_max"],
+                    "failed": int(outcomes.failed[:, 0].sum()),
+                }
+        works = not constants_of(control, prepared.guess).attack_failed
+        document |= {"attack_failed": not works, "units": len(control.client)}
+        prepared.write("attack.json", document)
+        picture = prepared.folder / "recoveries.png"
+        if prepared.scenario.show_records:
+            unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
+            draw_recoveries(
+                picture,
+                prepared.originals(len(control.pictures)),
+                rows,
+                prepared.scenario.input_spec,
+                unit,
+            )
+    if as_json:
+        print(json.dumps(document, allow_nan=False, indent=2))
+    else:
+        show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
+        print(_verdict(works, prepared.scenario.show_records, str(picture)))
+    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+
+
+def _verdict(works: bool, shown: bool, picture: str) -> str:
+    sentences = []
+    if not works:
+        sentences.append(
+            "The attack failed here: it does not recover unprotected records either, so nothing "
+            "above speaks for the protection; try another attack, more restarts, a smaller batch."
+        )
+    sentences.append(
+        f"Originals beside recoveries: {picture}"
+        if shown
+        else "No picture: the scenario does not set show_records."
+    )
+    return "\n".join(sentences)

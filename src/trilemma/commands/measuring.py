@@ -1,0 +1,166 @@
+"""What `attack` and `estimate` share: their options, the scenario's source, and the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trilemma.estimation.constants import Guess
+    from trilemma.estimation.recoveries import Measurement
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.runs import Run
+
+__all__ = [
+    "AlphaOption",
+    "AttackOption",
+    "BatchOption",
+    "ClientsOption",
+    "DataOption",
+    "DeviceOption",
+    "FreshOption",
+    "JsonOption",
+    "OutOption",
+    "Prepared",
+    "RestartsOption",
+    "ScenarioOption",
+    "SeedOption",
+    "SuccessOption",
+    "UnitsOption",
+    "WorkersOption",
+    "prepare",
+]
+
+ScenarioOption = Annotated[
+    str,
+    typer.Option(help="digits, digits-lenet, fashion-mnist, mnist, cifar10, or module:function."),
+]
+DataOption = Annotated[str | None, typer.Option(help="Folder of the image files.")]
+ClientsOption = Annotated[int | None, typer.Option(help="K, the number of clients.")]
+BatchOption = Annotated[int | None, typer.Option(help="S, records of one update.")]
+AlphaOption = Annotated[
+    float | None, typer.Option(help="Split by a Dirichlet law with this alpha; default even.")
+]
+AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
+UnitsOption = Annotated[int, typer.Option(help="Updates to attack, shared evenly by the clients.")]
+RestartsOption = Annotated[int, typer.Option(help="The attack keeps the best of so many starts.")]
+SuccessOption = Annotated[
+    str | None,
+    typer.Option(help="When a record is recovered: psnr:20, ssim:0.6; default psnr by kappa."),
+]
+SeedOption = Annotated[int, typer.Option(help="Same seed, same numbers.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+WorkersOption = Annotated[int, typer.Option(help="Processes to spread the work over.")]
+OutOption = Annotated[
+    Path | None, typer.Option(help="Run folder; the same command resumes there.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Start the run folder over.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A command, ready to run."""
+
+    source: Callable[[], Scenario]
+    scenario: Scenario
+    guess: Guess
+    measurement: Measurement
+    folder: Path
+    settings: Mapping[str, Any]
+
+    @contextmanager
+    def run(self, *, fresh: bool) -> Iterator[Run]:
+        """The run folder; an interruption says how to go on."""
+        from trilemma.runs import Run
+
+        with Run(self.folder, self.settings, fresh=fresh) as run:
+            try:
+                yield run
+            except KeyboardInterrupt:
+                print(
+                    f"trilemma: interrupted; finished chunks are kept in {self.folder}: run the "
+                    f"same command again to go on.",
+                    file=sys.stderr,
+                )
+                raise typer.Exit(130) from None
+
+    def headline(self) -> str:
+        """One sentence on what is measured."""
+        asked, scenario = self.measurement, self.scenario
+        clients = len(scenario.records)
+        return (
+            f"{scenario.name}: {asked.units * clients} units of "
+            f"{scenario.local_training.unit_size} records from {clients} clients "
+            f"({scenario.local_training.algorithm}), {asked.attack!r}, best of {asked.restarts}, "
+            f"seed {asked.seed}"
+        )
+
+    def originals(self, units: int) -> NDArray[np.float32]:
+        """The records [units, S, *shape] of the first units."""
+        import torch
+
+        from trilemma.estimation.recoveries import draw_unit
+
+        drawn = [draw_unit(self.scenario, self.measurement, number) for number in range(units)]
+        return torch.stack([unit.records.inputs for unit in drawn]).numpy()
+
+    def write(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write a JSON document into the run folder."""
+        text = json.dumps(document, allow_nan=False, indent=2)
+        (self.folder / name).write_text(text + "\n")
+
+
+def prepare(
+    command: str,
+    spec: str,
+    options: Mapping[str, Any],
+    *,
+    attack: str,
+    success: str | None,
+    units: int,
+    out: Path | None,
+    **effort: Any,
+) -> Prepared:
+    """Load the scenario, choose the criterion and name the run folder."""
+    from trilemma.attacks import get
+    from trilemma.beliefs.recovery import Criterion
+    from trilemma.estimation.constants import choose_criterion
+    from trilemma.estimation.recoveries import Measurement
+    from trilemma.scenarios import load_scenario
+
+    given = {name: value for name, value in options.items() if value is not None}
+    source = partial(load_scenario, spec, **given)
+    chosen = get(attack)
+    scenario = source()
+    clients = len(scenario.records)
+    measurement = Measurement(attack=chosen, units=-(-units // clients), **effort)
+    criterion = Criterion.parse(success) if success else None
+    guess = choose_criterion(scenario, criterion, seed=measurement.seed)
+    settings = {
+        "command": command,
+        "scenario": spec,
+        **given,
+        "records": [len(records) for records in scenario.records],
+        "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
+        **measurement.settings(),
+    }
+    if out is None:
+        # Named after the settings: the same command resumes, another one starts its own run.
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+        out = Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
+    return Prepared(source, scenario, guess, measurement, out, settings)

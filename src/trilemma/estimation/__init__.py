@@ -1,0 +1,1 @@
+"""Measuring: scenarios, prepared models, recoveries, and the constants that follow from them."""

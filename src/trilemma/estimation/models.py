@@ -1,0 +1,90 @@
+"""Algorithm 1 (Prepare Model): the models w_1 .. w_M at which clients are attacked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch.func import grad, vmap
+
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from trilemma.estimation.scenario import Scenario
+
+__all__ = ["fresh_weights", "prepare_models"]
+
+_BATCH: Final = 32
+
+
+def prepare_models(
+    scenario: Scenario, models: Sequence[int], *, steps: int = 20, seed: int = 0
+) -> torch.Tensor:
+    """Weights [M, m] of the models with these numbers: fresh ones after R = `steps` SGD steps.
+
+    w^{r+1} = w^r - η ∇L(w^r; S_r), r = 0 .. R-1, S_r a random mini-batch of the pooled clients'
+    records (Algorithm prepare_model; the paper's loop does R + 1 steps and returns w^R, departure
+    E15). All M models take their steps together. A model depends on its number and the seed only.
+    """
+    if steps < 0:
+        raise InvalidInput(f"steps (R, SGD steps of a prepared model) must be >= 0, got {steps}.")
+    weights = fresh_weights(scenario, models, seed=seed)
+    pool = scenario.pooled()
+    size = min(_BATCH, len(pool))
+    draws = [Seeded(seed).generator("steps", model) for model in models]
+    step = vmap(grad(scenario.task.mean_loss), randomness="different")
+    for _ in range(steps):
+        rows = torch.stack(
+            [torch.from_numpy(draw.choice(len(pool), size, replace=False)) for draw in draws]
+        )
+        batch = pool[rows]
+        inputs, labels = batch.inputs.to(scenario.device), batch.labels.to(scenario.device)
+        weights = weights - scenario.local_training.lr * step(weights, inputs, labels)
+    if not torch.isfinite(weights).all():
+        raise InvalidInput(
+            f"a model diverged within {steps} SGD steps at rate {scenario.local_training.lr}; "
+            f"lower the learning rate."
+        )
+    return weights.detach()
+
+
+def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -> torch.Tensor:
+    """Random initial weights [M, m] of the models with these numbers."""
+    model = copy.deepcopy(scenario.task.model).cpu()
+    if scenario.initialise is None:
+        _require_reset(model)
+    rows = []
+    with torch.random.fork_rng(devices=[]):
+        for number in models:
+            torch.manual_seed(Seeded(seed).integer("weights", number))
+            with torch.no_grad():
+                (scenario.initialise or _reset)(model)
+            named = {name: p.detach().clone() for name, p in model.named_parameters()}
+            rows.append(scenario.task.layout.flatten(named))
+    return torch.stack(rows).to(scenario.device)
+
+
+def _reset(model: nn.Module) -> None:
+    for module in model.modules():
+        for name in ("reset_parameters", "_reset_parameters"):
+            reset = getattr(module, name, None)
+            if callable(reset):
+                reset()
+
+
+def _require_reset(model: nn.Module) -> None:
+    """Every trainable tensor must be redrawn, or all "fresh" models would share it."""
+    for path, module in model.named_modules():
+        own = [name for name, p in module.named_parameters(recurse=False) if p.requires_grad]
+        if own and not (
+            hasattr(module, "reset_parameters") or hasattr(module, "_reset_parameters")
+        ):
+            raise InvalidInput(
+                f"the tensor {'.'.join(filter(None, (path, own[0])))!r} has no reset_parameters() "
+                f"that redraws it; give the scenario an initialise(model) function."
+            )

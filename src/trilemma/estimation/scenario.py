@@ -1,0 +1,228 @@
+"""What is attacked: a model, its loss, the clients' records and how they train."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import torch
+from torch import nn
+
+from trilemma.attacks.base import InputSpec
+from trilemma.errors import InvalidInput
+from trilemma.estimation.suitability import check_stateless, check_trainable, first_line
+from trilemma.learning import LocalTraining, Task
+
+if TYPE_CHECKING:
+    from trilemma.beliefs.recovery import Criterion
+
+__all__ = ["Dataset", "Records", "Scenario"]
+
+
+class Dataset(Protocol):
+    """Any sized collection of (input, label): a TensorDataset, a list of pairs."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...])."""
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+
+    @classmethod
+    def of(cls, dataset: Dataset | Records, whose: str) -> Records:
+        """Stack a dataset of (input, label) pairs; `whose` names it in errors."""
+        if isinstance(dataset, Records):
+            return dataset
+        try:
+            size = len(dataset)
+            pairs = [dataset[index] for index in range(size)]
+            inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
+            labels = torch.stack([torch.as_tensor(pair[1]) for pair in pairs])
+        except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
+            raise InvalidInput(
+                f"{whose} must be a sized dataset of (input, label) tensors of one shape, "
+                f"not empty ({type(error).__name__}: {error})."
+            ) from error
+        if not inputs.is_floating_point():
+            raise InvalidInput(
+                f"the inputs of {whose} are {inputs.dtype}, but an attack reconstructs real "
+                f"numbers; convert them to float, for images to 0 .. 1."
+            )
+        if not torch.isfinite(inputs).all():
+            raise InvalidInput(
+                f"the inputs of {whose} contain NaN or infinity; remove those records."
+            )
+        if not labels.is_floating_point():
+            labels = labels.long()
+        return cls(inputs.to(torch.get_default_dtype()), labels)
+
+    def __len__(self) -> int:
+        return self.inputs.shape[0]
+
+    def __getitem__(self, rows: torch.Tensor) -> Records:
+        return Records(self.inputs[rows], self.labels[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A federation as an attacker meets it; checks itself once, when it is made.
+
+    `loss(outputs, labels)` is the mean over a batch. `clients` may be one client's own records or
+    public proxy data. Input shape and range are read from the clients' data. `initialise(model)`
+    redraws the weights in place from torch's global generator (None: `reset_parameters`).
+    `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
+    dB that a blind guess reaches for at most 1 % of the records). `show_records` allows pictures
+    of records; leave it off unless the data is public.
+    """
+
+    model: nn.Module
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    clients: Sequence[Dataset | Records]
+    test: Dataset | Records
+    local_training: LocalTraining = field(default_factory=LocalTraining)
+    name: str = "scenario"
+    classes: int | None = None
+    initialise: Callable[[nn.Module], None] | None = None
+    criterion: Criterion | None = None
+    show_records: bool = False
+    device: str = "cpu"
+    records: tuple[Records, ...] = field(init=False, repr=False)
+    test_records: Records = field(init=False, repr=False)
+    task: Task = field(init=False, repr=False)
+    input_spec: InputSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_device(self.device)
+        if len(self.clients) == 0:
+            raise InvalidInput("a scenario needs at least one client with records.")
+        records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
+        test = Records.of(self.test, "the test set")
+        spec = _input_spec((*records, test))
+        for k, client in enumerate(records):
+            if len(client) < self.local_training.unit_size:
+                raise InvalidInput(
+                    f"client {k} has {len(client)} records, but an update is made of "
+                    f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
+                )
+        check_stateless(self.model)
+        model = copy.deepcopy(self.model).to(self.device)
+        outputs = _outputs(model, records[0].inputs[:4].to(self.device))
+        classes = self._classes(records, outputs)
+        task = Task(model, _plain_loss(self.loss), classes)
+        for name, value in (
+            ("records", records),
+            ("test_records", test),
+            ("classes", classes),
+            ("task", task),
+            ("input_spec", spec),
+        ):
+            object.__setattr__(self, name, value)
+        for k, client in enumerate((*records, test)):
+            _check_labels(client, classes, f"client {k}" if k < len(records) else "the test set")
+        unit = records[0][torch.arange(self.local_training.unit_size)]
+        check_trainable(
+            task, unit.inputs.to(self.device), unit.labels.to(self.device), self.local_training
+        )
+
+    def with_local_training(self, **changes: Any) -> Self:
+        """The same federation with other local training, e.g. `batch=8`."""
+        return replace(self, local_training=replace(self.local_training, **changes))
+
+    def pooled(self) -> Records:
+        """All clients' records together."""
+        return Records(
+            torch.cat([client.inputs for client in self.records]),
+            torch.cat([client.labels for client in self.records]),
+        )
+
+    def _classes(self, records: Sequence[Records], outputs: torch.Tensor) -> int | None:
+        if any(client.labels.is_floating_point() for client in records):
+            return None
+        if outputs.ndim != 2:
+            raise InvalidInput(
+                f"integer labels need a model that returns [batch, classes], but it returns "
+                f"shape {tuple(outputs.shape)}."
+            )
+        if self.classes is not None and self.classes != outputs.shape[1]:
+            raise InvalidInput(
+                f"classes is {self.classes}, but the model returns {outputs.shape[1]} scores."
+            )
+        return int(outputs.shape[1])
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise InvalidInput(f"device {device!r} is none that torch knows; use 'cpu'.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InvalidInput(
+            "device 'cuda' was asked for, but torch finds no CUDA GPU here; use 'cpu'."
+        )
+
+
+def _input_spec(records: Sequence[Records]) -> InputSpec:
+    shapes = {tuple(r.inputs.shape[1:]) for r in records}
+    if len(shapes) > 1:
+        raise InvalidInput(f"all inputs must have one shape, got {sorted(shapes)}.")
+    low = min(r.inputs.min().item() for r in records[:-1])
+    high = max(r.inputs.max().item() for r in records[:-1])
+    if low == high:
+        raise InvalidInput(
+            f"every input value of the clients is {low}, so there is nothing to recover."
+        )
+    return InputSpec(shapes.pop(), low, high)
+
+
+def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(model)(inputs)
+    except Exception as error:
+        raise InvalidInput(
+            f"the model cannot take inputs of shape {tuple(inputs.shape)} "
+            f"({first_line(error)}); check that model and data belong together."
+        ) from error
+    if not isinstance(outputs, torch.Tensor):
+        raise InvalidInput(f"the model must return a tensor, got {type(outputs).__name__}.")
+    if not torch.isfinite(outputs).all():
+        raise InvalidInput(
+            "the model returns NaN or infinity for the first records; check its weights and the "
+            "scale of the inputs."
+        )
+    return outputs
+
+
+def _check_labels(records: Records, classes: int | None, whose: str) -> None:
+    if classes is None:
+        if not torch.isfinite(records.labels.to(torch.float64)).all():
+            raise InvalidInput(f"the targets of {whose} contain NaN or infinity.")
+        return
+    low, high = int(records.labels.min()), int(records.labels.max())
+    if low < 0 or high >= classes:
+        raise InvalidInput(
+            f"the labels of {whose} run from {low} to {high}, but the model knows classes 0 to "
+            f"{classes - 1}."
+        )
+
+
+def _plain_loss(
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """nn.CrossEntropyLoss() as the function that `Task` knows to take soft labels."""
+    if (
+        type(loss) is nn.CrossEntropyLoss
+        and loss.weight is None
+        and loss.reduction == "mean"
+        and loss.label_smoothing == 0
+    ):
+        return nn.functional.cross_entropy
+    return loss

@@ -1,0 +1,96 @@
+"""Progress on stderr: a live bar on a terminal, a plain line every few seconds on a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+__all__ = ["Progress"]
+
+_INTERVAL_S: Final = 5.0
+
+
+class Progress:
+    """How many units are done, how many of them succeeded, units/s and time left.
+
+    `done` units of an earlier, interrupted run count as done, but not for the rate.
+
+    >>> import io
+    >>> sink = io.StringIO()
+    >>> ticks = iter([0.0, 2.0, 2.0])
+    >>> with Progress("attack", total=8, stream=sink, clock=lambda: next(ticks)) as progress:
+    ...     progress.advance(4, successes=3)
+    >>> print(sink.getvalue(), end="")
+    attack: 4 of 8 units, 75.0 % recovered, 2.0 units/s, 2 s left
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        total: int,
+        done: int = 0,
+        successes: int = 0,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what = what
+        self._total = total
+        self._done = self._before = done
+        self._successes = successes
+        self._quiet = quiet
+        self._stream = stream if stream is not None else sys.stderr
+        self._clock = clock
+        self._start = self._printed = clock()
+        console = Console(file=self._stream)
+        self._live = (
+            Live(console=console, transient=True) if console.is_terminal and not quiet else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.stop()
+        if self._done > self._before and not self._quiet:
+            print(self._line(self._clock()), file=self._stream, flush=True)
+
+    def advance(self, units: int, *, successes: int) -> None:
+        """Count `units` more, of which `successes` were recovered."""
+        self._done += units
+        self._successes += successes
+        now = self._clock()
+        if self._live:
+            row = Table.grid(padding=1)
+            row.add_row(ProgressBar(self._total, self._done, width=30), self._line(now))
+            self._live.update(row)
+        elif now - self._printed >= _INTERVAL_S and not self._quiet:
+            self._printed = now
+            print(self._line(now), file=self._stream, flush=True)
+
+    def _line(self, now: float) -> str:
+        rate = (self._done - self._before) / max(now - self._start, 1e-9)
+        left = (self._total - self._done) / rate if rate else float("inf")
+        ending = f", {left:.0f} s left" if self._done < self._total else ""
+        share = 100 * self._successes / max(self._done, 1)
+        return (
+            f"{self._what}: {self._done} of {self._total} units, {share:.1f} % recovered, "
+            f"{rate:.1f} units/s{ending}"
+        )

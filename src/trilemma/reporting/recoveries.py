@@ -1,0 +1,188 @@
+"""What attacks recovered: as tables, and as a picture of originals beside recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from trilemma.estimation.leakage import Estimate, mean_leakage, success_rate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.beliefs.recovery import Range
+    from trilemma.estimation.constants import EstimatedConstants, Guess, LiteralConstants
+    from trilemma.estimation.recoveries import Outcomes
+
+__all__ = ["draw_recoveries", "show_constants", "show_recoveries"]
+
+_COLUMNS: Final = 12
+
+
+def show_recoveries(
+    headline: str, rows: Sequence[tuple[str, Outcomes]], guess: Guess, confidence: float
+) -> None:
+    """One row a protection: success of the tagged record, of all records, and the leakage."""
+    console = _console()
+    console.print(Text(headline))
+    console.print(Text(_criterion(guess)))
+    table = _table("protection", "recovered", "interval", "all records", guess.criterion.metric)
+    table.add_column("leakage", no_wrap=True)
+    for name, outcomes in rows:
+        tagged = outcomes.tagged()
+        rate = success_rate(int(tagged.sum()), len(tagged), confidence)
+        clients = np.unique(outcomes.client)
+        hits = [int(tagged[outcomes.client == k].sum()) for k in clients]
+        leak = mean_leakage(hits, len(tagged) // len(clients), confidence=confidence)
+        table.add_row(
+            Text(name),
+            f"{rate.value:.3f}",
+            _interval(rate),
+            f"{outcomes.counted[:, 0].mean():.3f}",
+            f"{np.nanmedian(outcomes.similarity):.1f}",
+            f"{leak.value:.3f} {_interval(leak)}",
+        )
+    console.print(Padding(table, (1, 0)))
+
+
+def show_constants(
+    headline: str, found: EstimatedConstants, literal: LiteralConstants | None
+) -> None:
+    """C₁, ξ, C₂ and κ overall, then the clients."""
+    console = _console()
+    console.print(Text(headline))
+    overall = _table("", "value", f"{100 * found.confidence:g} % interval")
+    overall.add_row("C1 (mean over clients)", f"{found.c1.value:.3f}", _interval(found.c1))
+    overall.add_row("C1 (worst client)", f"{found.c1_max.value:.3f}", _interval(found.c1_max))
+    overall.add_row("success", f"{found.success.value:.3f}", _interval(found.success))
+    overall.add_row(
+        "any record of a unit", f"{found.success_any.value:.3f}", _interval(found.success_any)
+    )
+    if found.kappa is not None:
+        limits = f"{found.kappa.low:.4f} .. {found.kappa.high:.4f}"
+        overall.add_row("kappa (blind guess)", f"{found.kappa.rate:.4f}", limits)
+    for name, value, smoothed in (
+        ("xi", found.ratio.xi, found.ratio.xi_smoothed),
+        ("C2", found.ratio.c2, found.ratio.c2_smoothed),
+    ):
+        shown = "not finite" if value is None else f"{value:.4g}"
+        overall.add_row(name, shown, f"smoothed {smoothed:.4g}")
+    console.print(Padding(overall, (1, 0)))
+    clients = _table("client", "units", "success", "interval", "C1", "interval", "error bound")
+    for client in found.clients:
+        error = client.error_corrected
+        clients.add_row(
+            str(client.client),
+            str(client.units),
+            f"{client.success.value:.3f}",
+            _interval(client.success),
+            f"{client.c1.value:.3f}",
+            _interval(client.c1),
+            "vacuous" if error is None else f"{error:.3f} (paper: {client.error_printed:.3f})",
+        )
+    console.print(clients)
+    console.print()
+    for sentence in _remarks(found, literal):
+        console.print(Text(sentence))
+
+
+def draw_recoveries(
+    path: Path,
+    originals: NDArray[np.float32],
+    rows: Sequence[tuple[str, Outcomes]],
+    spec: Range,
+    unit: str,
+) -> None:
+    """Write a PNG: the originals [P, S, *shape] on top, one row of recoveries a protection."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    count = min(_COLUMNS, originals.shape[0] * originals.shape[1])
+    figure = Figure(figsize=(1.1 * count + 1.2, 1.45 * (len(rows) + 1)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(rows) + 1, count, squeeze=False)
+    shape = originals.shape[2:]
+    pictures: list[tuple[str, NDArray[np.float32], NDArray[np.float64] | None]] = [
+        ("original", originals, None),
+        *((name, o.pictures, o.similarity[:, 0]) for name, o in rows),
+    ]
+    for line, (name, images, similarity) in zip(axes, pictures, strict=True):
+        flat = images.reshape(-1, *shape)
+        for column, axis in enumerate(line):
+            axis.imshow(_as_image(flat[column]), cmap="gray", vmin=spec.low, vmax=spec.high)
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if similarity is not None:
+                axis.set_xlabel(f"{similarity.reshape(-1)[column]:.1f} {unit}", fontsize=7)
+        line[0].set_ylabel(name.replace(":", ":\n"), fontsize=7)
+    figure.savefig(path, dpi=150)
+
+
+def _as_image(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[1, h, w] or [3, h, w] as matplotlib wants it; anything else as one line of pixels."""
+    if values.ndim == 3 and values.shape[0] in (1, 3):
+        return np.moveaxis(values, 0, -1)
+    return values if values.ndim == 2 else values.reshape(1, -1)
+
+
+def _remarks(found: EstimatedConstants, literal: LiteralConstants | None) -> list[str]:
+    remarks = []
+    if found.attack_failed:
+        remarks.append(
+            f"The attack failed here: unprotected, it recovers {100 * found.success.value:.0f} % "
+            f"of the records, so C1 says nothing about privacy; try another attack, more "
+            f"restarts, or a smaller batch."
+        )
+    if found.ratio.reason:
+        remarks.append(
+            f"C2 is not finite: {found.ratio.reason}. The smoothed values add half a success and "
+            f"half a failure to each count: they measure the number of trials as much as the data."
+        )
+    failed = sum(client.failed for client in found.clients)
+    if failed:
+        remarks.append(f"{failed} units diverged and are counted as recovered.")
+    if found.models is not None and found.models < found.units:
+        remarks.append(
+            f"All units share {found.models} models: the intervals are conditional on those."
+        )
+    if literal is not None:
+        xi = "not finite" if literal.xi is None else f"{literal.xi:.4g}"
+        remarks.append(
+            f"Literal reading of the paper (uniform prior, attack at w', pairs by position): "
+            f"C1 = {literal.c1:.3f}, worst {literal.c1_max:.3f}, xi {xi}; for comparison only, "
+            f"because it gives a useless attack a higher leakage than a perfect one."
+        )
+    return remarks
+
+
+def _criterion(guess: Guess) -> str:
+    metric, threshold = guess.criterion.metric.upper(), guess.criterion.threshold
+    unit = " dB" if guess.criterion.metric == "psnr" else ""
+    sentence = f"recovered: {metric} above {threshold:g}{unit}"
+    if guess.kappa is None:
+        return sentence
+    return f"{sentence}; a blind guess reaches it for {100 * guess.kappa.rate:.2f} % of records"
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    console.width = min(console.width, 100)
+    return console
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.low:.3f} .. {estimate.high:.3f}"

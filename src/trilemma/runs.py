@@ -1,0 +1,167 @@
+"""A run on disk: a folder with a journal of finished chunks, from which the same command resumes.
+
+Work is cut into fixed chunks; the same chunk gives the same payload whatever else runs, and each
+one is committed as soon as it is finished. A process killed at any moment therefore loses at most
+the chunks in flight, and a resumed run ends in the numbers of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from trilemma.errors import InvalidInput, TrilemmaError
+
+__all__ = ["Run", "RunInUse", "SettingsChanged"]
+
+_JOURNAL: Final = "journal.sqlite"
+_LOCK: Final = "lock"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS settings (
+    one INTEGER PRIMARY KEY CHECK (one = 1), fingerprint TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS chunks (
+    stage TEXT NOT NULL, chunk INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (stage, chunk));
+"""
+
+
+class RunInUse(TrilemmaError):
+    """Another process works in the same folder."""
+
+
+class SettingsChanged(InvalidInput):
+    """The folder holds chunks of a run with other settings, which must not be mixed."""
+
+
+class Run:
+    """A run folder, held by one process at a time.
+
+    `settings` is what decides the numbers (never the number of workers): a folder made with other
+    settings is refused, unless `fresh` empties it first.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with Run(folder, {"seed": 1}) as run:
+    ...     run.commit("attack", 0, b"payload")
+    >>> with Run(folder, {"seed": 1}) as run:
+    ...     run.committed("attack")
+    {0: b'payload'}
+    """
+
+    def __init__(
+        self, folder: Path | str, settings: Mapping[str, object], *, fresh: bool = False
+    ) -> None:
+        self.folder: Final = Path(folder)
+        self._lock = _hold(self.folder)
+        try:
+            if fresh:
+                _empty(self.folder)
+            self._journal = _open(self.folder / _JOURNAL)
+            try:
+                self._claim(settings)
+            except BaseException:
+                self._journal.close()
+                raise
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder back; everything committed is already on disk."""
+        self._journal.close()
+        self._lock.close()
+
+    def commit(self, stage: str, chunk: int, payload: bytes) -> None:
+        """Write one finished chunk, durable when this returns; a chunk is never written twice."""
+        with self._journal:
+            self._journal.execute("INSERT INTO chunks VALUES (?, ?, ?)", (stage, chunk, payload))
+
+    def committed(self, stage: str) -> dict[int, bytes]:
+        """Payloads of the finished chunks of a stage, by chunk."""
+        rows = self._journal.execute(
+            "SELECT chunk, payload FROM chunks WHERE stage = ? ORDER BY chunk", (stage,)
+        )
+        return dict(rows.fetchall())
+
+    def _claim(self, settings: Mapping[str, object]) -> None:
+        text = json.dumps(settings, sort_keys=True, allow_nan=False)
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        with self._journal:
+            self._journal.execute(
+                "INSERT OR IGNORE INTO settings VALUES (1, ?, ?)", (fingerprint, text)
+            )
+        found, stored = self._journal.execute("SELECT fingerprint, text FROM settings").fetchone()
+        if found != fingerprint:
+            raise SettingsChanged(
+                f"{self.folder} holds a run with other settings ({_differences(stored, text)}); "
+                f"repeat them to resume, choose another folder, or start over with --fresh."
+            )
+
+
+def _hold(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Append mode: opening must not empty a file that another process has locked.
+        lock = (folder / _LOCK).open("a")
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write to the run folder {folder} ({error.strerror}); choose another --out."
+        ) from error
+    try:
+        # The kernel drops the lock when the process dies, so kill -9 leaves nothing to clean up.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise RunInUse(
+            f"another process is working in {folder}; wait for it, or choose another --out."
+        ) from None
+    return lock
+
+
+def _empty(folder: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            (folder / f"{_JOURNAL}{suffix}").unlink()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    journal = sqlite3.connect(path)
+    try:
+        journal.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit survives a power cut too; it costs 0.4 ms, and chunks take far longer.
+        journal.execute("PRAGMA synchronous = FULL")
+        journal.executescript(_SCHEMA)
+    except sqlite3.DatabaseError as error:
+        journal.close()
+        raise InvalidInput(
+            f"{path} is not a journal of trilemma ({error}); choose another folder, "
+            f"or start over with --fresh."
+        ) from error
+    return journal
+
+
+def _differences(stored: str, wanted: str) -> str:
+    """Which settings differ, in words: "units 100 there, 200 here"."""
+    there, here = json.loads(stored), json.loads(wanted)
+    names = [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+    return "; ".join(
+        f"{name} {there.get(name)!r} there, {here.get(name)!r} here" for name in names
+    )

@@ -1,0 +1,83 @@
+"""Ready to run: scenarios by name, or the user's own as module:function."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from trilemma.errors import InvalidInput, TrilemmaError, UnknownName
+from trilemma.estimation.scenario import Scenario
+from trilemma.scenarios.digits import digits
+from trilemma.scenarios.images import images
+
+__all__ = ["SCENARIOS", "load_scenario"]
+
+SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
+    {
+        "cifar10": partial(images, "cifar10"),
+        "digits": partial(digits, "mlp"),
+        "digits-lenet": partial(digits, "lenet"),
+        "digits-mlp": partial(digits, "mlp"),
+        "fashion-mnist": partial(images, "fashion-mnist"),
+        "mnist": partial(images, "mnist"),
+    }
+)
+"""Ready-made scenarios; each takes clients, batch, alpha (Dirichlet) and seed."""
+
+
+def load_scenario(
+    spec: str, *, batch: int | None = None, device: str | None = None, **options: Any
+) -> Scenario:
+    """The scenario of this name, or what the function `module:function` returns for `options`.
+
+    >>> load_scenario("digits-mlp", clients=2, batch=1).input_spec
+    InputSpec(shape=(1, 8, 8), low=0.0, high=1.0)
+    """
+    make = _own(spec) if ":" in spec else SCENARIOS.get(spec)
+    if make is None:
+        raise UnknownName("scenario", spec, [*SCENARIOS, "module:function"])
+    if batch is not None and ":" not in spec:
+        options["batch"] = batch
+    try:
+        scenario = make(**options)
+    except TrilemmaError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"scenario {spec!r} with options {options or 'none'} failed "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    if not isinstance(scenario, Scenario):
+        raise InvalidInput(
+            f"scenario {spec!r} must return a trilemma Scenario, got {type(scenario).__name__}."
+        )
+    # The user's own function need not know about batches and devices.
+    if batch is not None and batch != scenario.local_training.batch:
+        scenario = scenario.with_local_training(batch=batch)
+    return scenario if device is None else replace(scenario, device=device)
+
+
+def _own(spec: str) -> Callable[..., Any]:
+    name, _, function = spec.partition(":")
+    here = str(Path.cwd())
+    # A console script does not look in the current folder, where the user's module most often is.
+    sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        raise InvalidInput(
+            f"scenario {spec!r}: the module {name!r} cannot be imported "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    finally:
+        sys.path.remove(here)
+    make = getattr(module, function, None)
+    if not callable(make):
+        raise InvalidInput(f"scenario {spec!r}: {name} has no function {function!r}.")
+    return make  # type: ignore[no-any-return]

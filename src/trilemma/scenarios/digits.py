@@ -1,0 +1,48 @@
+"""scikit-learn's handwritten digits, 8x8 in 17 grey levels: always there, nothing to download."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import torch
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+from torch.nn.functional import cross_entropy
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.scenario import Records, Scenario
+from trilemma.learning import LocalTraining
+from trilemma.scenarios.networks import lenet, mlp, uniform_weights
+from trilemma.scenarios.partition import partition
+
+__all__ = ["digits"]
+
+_TEST: Final = 297  # 1,500 records are left for the clients
+
+
+def digits(
+    network: Literal["mlp", "lenet"] = "mlp",
+    *,
+    clients: int = 10,
+    batch: int = 4,
+    alpha: float | None = None,
+    seed: int = 0,
+) -> Scenario:
+    """The embedded scenario: 1,500 digits over `clients` clients, values in 0 .. 1.
+
+    network mlp: 64-32-10 with a sigmoid (m = 2,410); lenet: the DLG network at 8x8 (m = 8,026).
+    """
+    data = load_digits()
+    images = torch.tensor(data.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    records = Records(images, torch.tensor(data.target, dtype=torch.long))
+    order = torch.from_numpy(Seeded(seed).generator("split").permutation(len(records)))
+    test, train = records[order[:_TEST]], records[order[_TEST:]]
+    return Scenario(
+        model=mlp(64, 32, 10) if network == "mlp" else lenet((1, 8, 8), 10),
+        loss=cross_entropy,
+        clients=partition(train, clients, alpha=alpha, minimum=batch, seed=seed),
+        test=test,
+        local_training=LocalTraining("fedsgd", lr=0.1, batch=batch),
+        name=f"digits-{network}",
+        initialise=uniform_weights,
+        show_records=True,
+    )

@@ -1,0 +1,90 @@
+"""A user's module: a scenario so small that hundreds of units take seconds, and bad ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
+
+
+def _data(size: int, seed: int) -> TensorDataset:
+    draw = torch.Generator().manual_seed(seed)
+    return TensorDataset(
+        torch.rand(size, 6, generator=draw), torch.randint(0, 3, (size,), generator=draw)
+    )
+
+
+def small(clients: int = 2, *, show_records: bool = False) -> Scenario:
+    return Scenario(
+        nn.Sequential(nn.Linear(6, 8), nn.Sigmoid(), nn.Linear(8, 3)),
+        cross_entropy,
+        [_data(20, seed) for seed in range(clients)],
+        _data(10, 99),
+        LocalTraining(batch=1),
+        name="small",
+        show_records=show_records,
+    )
+
+
+class _NotANumber(nn.Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs) / torch.zeros(())
+
+
+def returns_nan() -> Scenario:
+    return Scenario(_NotANumber(6, 3), cross_entropy, [_data(9, 0)], _data(9, 1))
+
+
+def labels_out_of_range() -> Scenario:
+    return Scenario(nn.Linear(6, 2), cross_entropy, [_data(9, 0)], _data(9, 1))
+
+
+def infinite_inputs() -> Scenario:
+    data = _data(9, 0)
+    data.tensors[0][4, 2] = float("inf")
+    return Scenario(nn.Linear(6, 3), cross_entropy, [data], _data(9, 1))
+
+
+def constant_inputs() -> Scenario:
+    data = _data(9, 0)
+    data.tensors[0].fill_(0.5)
+    return Scenario(nn.Linear(6, 3), cross_entropy, [data], _data(9, 1))
+
+
+class _Once(torch.autograd.Function):
+    """A loss with a derivative, but no second one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
+        ctx.save_for_backward(output)  # type: ignore[attr-defined]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+        (output,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        product: torch.Tensor = grad * output
+        return product
+
+
+def _once(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    value: torch.Tensor = _Once.apply(cross_entropy(outputs, labels))
+    return value
+
+
+def loss_differentiable_once() -> Scenario:
+    return Scenario(nn.Linear(6, 3), _once, [_data(9, 0)], _data(9, 1))
+
+
+def batch_norm_in_training() -> Scenario:
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Sigmoid(), nn.Linear(4, 3))
+    return Scenario(model, cross_entropy, [_data(9, 0)], _data(9, 1), LocalTraining(batch=4))

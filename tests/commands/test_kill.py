@@ -1,0 +1,94 @@
+"""kill -9 an `estimate` run at random moments: it resumes to exactly the undisturbed numbers."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(folder: Path, units: int, workers: int) -> subprocess.Popen[bytes]:
+    words = ["estimate", "--scenario", "tests.commands.own_scenario:small", "--units", str(units)]
+    words += ["--restarts", "1", "--workers", str(workers), "--out", str(folder), "--seed", "5"]
+    return subprocess.Popen(
+        [sys.executable, "-c", "from trilemma.cli import main; main()", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+
+
+def committed(folder: Path) -> dict[int, bytes]:
+    journal = folder / "journal.sqlite"
+    if not journal.exists():
+        return {}
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as reader:
+        try:
+            return dict(reader.execute("SELECT chunk, payload FROM chunks").fetchall())
+        except sqlite3.OperationalError:  # killed before the tables were made
+            return {}
+
+
+def arrays(payload: bytes) -> dict[str, list[object]]:
+    with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
+        return {name: stored[name].tolist() for name in stored}
+
+
+def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) -> None:
+    draw = random.Random(kills)
+    units = 32 * chunks
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finish(start(calm, units, workers))
+    expected = committed(calm)
+    assert len(expected) == chunks
+    kept: dict[int, bytes] = {}
+    killed_at: list[int] = []
+    while len(killed_at) < kills:
+        process = start(rough, units, workers)
+        # Every other time wait for progress first, so that most kills hit the work itself.
+        if len(killed_at) % 2:
+            while len(committed(rough)) == len(kept) and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 0.3))
+        else:
+            time.sleep(draw.uniform(0, 4))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        now = committed(rough)
+        assert kept.items() <= now.items(), "a committed chunk was lost or written again"
+        kept = now
+        killed_at.append(len(now))
+        assert len(now) < chunks, "the run ended before all kills: give it more chunks"
+    finish(start(rough, units, workers))
+    ended = committed(rough)
+    assert kept.items() <= ended.items()
+    assert max(killed_at) > 0, "no kill came after a commit"
+    assert {c: arrays(p) for c, p in ended.items()} == {c: arrays(p) for c, p in expected.items()}
+    assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
+
+
+def test_two_kills(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=2, chunks=7, workers=1)
+
+
+@pytest.mark.slow
+def test_twenty_kills_with_two_workers(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=20, chunks=70, workers=2)

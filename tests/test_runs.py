@@ -1,0 +1,76 @@
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trilemma.errors import InvalidInput
+from trilemma.runs import Run, RunInUse, SettingsChanged
+
+
+def test_committed_chunks_are_there_again(tmp_path: Path) -> None:
+    with Run(tmp_path, {"seed": 1}) as run:
+        run.commit("a", 3, b"three")
+        run.commit("b", 3, b"other stage")
+    with Run(tmp_path, {"seed": 1}) as run:
+        assert run.committed("a") == {3: b"three"}
+        assert run.committed("b") == {3: b"other stage"}
+        assert run.committed("c") == {}
+
+
+def test_a_chunk_is_never_written_twice(tmp_path: Path) -> None:
+    with Run(tmp_path, {}) as run:
+        run.commit("a", 0, b"x")
+        with pytest.raises(sqlite3.IntegrityError):
+            run.commit("a", 0, b"y")
+        assert run.committed("a") == {0: b"x"}
+
+
+def test_other_settings_are_refused_by_name_and_fresh_starts_over(tmp_path: Path) -> None:
+    with Run(tmp_path, {"seed": 1, "units": 10}) as run:
+        run.commit("a", 0, b"x")
+    with pytest.raises(SettingsChanged, match=r"units 10 there, 20 here.*--fresh"):
+        Run(tmp_path, {"seed": 1, "units": 20})
+    with Run(tmp_path, {"seed": 1, "units": 20}, fresh=True) as run:
+        assert run.committed("a") == {}
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    with Run(tmp_path, {}), pytest.raises(RunInUse, match="another process"):
+        Run(tmp_path, {})
+    Run(tmp_path, {}).close()
+
+
+def test_kill_minus_nine_keeps_what_was_committed_and_frees_the_folder(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from trilemma.runs import Run\n"
+        "run = Run(sys.argv[1], {})\n"
+        "run.commit('a', 0, b'kept'); print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    with pytest.raises(RunInUse):
+        Run(tmp_path, {})
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with Run(tmp_path, {}) as run:
+        assert run.committed("a") == {0: b"kept"}
+
+
+def test_a_folder_that_cannot_be_written_and_a_strange_journal(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="choose another --out"):
+        Run(tmp_path / "file", {})
+    (tmp_path / "journal.sqlite").write_text("not a database, but long enough to be read as one")
+    with pytest.raises(InvalidInput, match="not a journal"):
+        Run(tmp_path, {})
+    Run(tmp_path, {}, fresh=True).close()
