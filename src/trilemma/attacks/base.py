@@ -86,9 +86,7 @@ class Attack(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(
-        self, views: Sequence[View], *, restarts: int, seed: int
-    ) -> Reconstructions: ...
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions: ...
 
 
 def common_view(views: Sequence[View]) -> View:

@@ -172,9 +172,7 @@ def _size(shape: tuple[int, ...]) -> int:
     return int(torch.Size(shape).numel())
 
 
-def squared_distance(
-    candidates: Candidates, view: View
-) -> Callable[..., torch.Tensor]:
+def squared_distance(candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:
     """Σ_known (explained update - observed update)², one unit: a function torch.func can map.
 
     Arguments: z [d], weights [m], update [m], known [m], client_weights [K], labels [S].
@@ -309,7 +307,9 @@ def reconstructions(
     return Reconstructions(inputs.to(dtype), labels, loss.to(dtype), failed)
 
 
-def random_starts(units: Units, candidates: Candidates, name: str, restarts: int, seed: int) -> torch.Tensor:
+def random_starts(
+    units: Units, candidates: Candidates, name: str, restarts: int, seed: int
+) -> torch.Tensor:
     """Standard normal starts [U, R, d], one stream a unit and restart."""
     if restarts < 1:
         raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
@@ -317,7 +317,11 @@ def random_starts(units: Units, candidates: Candidates, name: str, restarts: int
     streams = Seeded(seed)
     starts = [
         [
-            torch.randn(candidates.size, generator=streams.torch_generator(name, unit, restart), dtype=torch.float64)
+            torch.randn(
+                candidates.size,
+                generator=streams.torch_generator(name, unit, restart),
+                dtype=torch.float64,
+            )
             for restart in range(restarts)
         ]
         for unit in range(len(units))

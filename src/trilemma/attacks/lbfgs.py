@@ -69,7 +69,11 @@ class _Memory:
             setattr(self, name, getattr(self, name)[slots])
 
     def update(
-        self, slots: torch.Tensor, steps: torch.Tensor, changes: torch.Tensor, gradient: torch.Tensor
+        self,
+        slots: torch.Tensor,
+        steps: torch.Tensor,
+        changes: torch.Tensor,
+        gradient: torch.Tensor,
     ) -> torch.Tensor:
         """Add a pair for `slots` (indices); return -H·gradient [A, d] for all slots."""
         h = self.history
@@ -95,7 +99,9 @@ class _Memory:
         self.inverse[slots, at] = 0
         self.inverse[slots, :, at] = 0
         curvature = products[:, :h].gather(1, at[:, None])
-        column = torch.bmm(self.inverse[slots], -products[:, :h, None] / curvature[:, None])[..., 0]
+        column = torch.bmm(self.inverse[slots], -products[:, :h, None] / curvature[:, None])[
+            ..., 0
+        ]
         self.inverse[slots, :, at] = column.scatter(1, at[:, None], 1 / curvature)
         self.gram[slots, at] = products[:, h:]
         self.gram[slots, :, at] = products[:, h:]
@@ -186,7 +192,9 @@ class _Run:
         loss = torch.where(torch.isfinite(loss) & torch.isfinite(gradient.sum(1)), loss, torch.inf)
         broken = fresh & (loss == torch.inf)
         accepted = (fresh | (loss <= self.loss + _ARMIJO * self.step * self.slope)) & ~broken
-        progress = (self.loss - loss) > torch.maximum(1e-7 * loss, self.limits.resolution[self.unit])
+        progress = (self.loss - loss) > torch.maximum(
+            1e-7 * loss, self.limits.resolution[self.unit]
+        )
         self.stalled = torch.where(accepted & ~progress & ~fresh, self.stalled + 1, self.stalled)
         self.stalled = torch.where(accepted & progress, 0, self.stalled)
 
