@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from trilemma.mechanisms.transcripts import (
     OwnUpdate,
     Released,
     RoundResult,
+    Seconds,
     Transcript,
 )
 from trilemma.mechanisms.wire import SERVER, write_message
@@ -44,12 +46,16 @@ def run_round(
     size = updates[0].numel()
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
+    start = time.perf_counter()
     clients = {
         client: protection.client(client, round, size, secret=secret, entropy=entropy)
         for client in round.participants
     }
+    protect, reveal = (time.perf_counter() - start) / len(clients), 0.0
+    start = time.perf_counter()
     public = None if secret is None else protection.transport.public(secret)
     server = protection.server(round, size, public=public)
+    combine = time.perf_counter() - start
     messages: list[Message] = []
     inboxes: Mapping[int, bytes] = dict.fromkeys(round.participants, b"")
     released: Released | None = None
@@ -57,6 +63,8 @@ def run_round(
     while released is None:
         messages += [Message(step, SERVER, to, body) for to, body in inboxes.items() if body]
         replies: dict[int, bytes] = {}
+        before = any(clients[client].sent is None for client in inboxes)
+        start = time.perf_counter()
         for client, inbox in inboxes.items():
             if step >= drops.get(client, math.inf):
                 continue
@@ -67,7 +75,10 @@ def run_round(
                 released = reply
             else:
                 replies[client] = reply
+        took = (time.perf_counter() - start) / max(1, len(inboxes))
+        protect, reveal = (protect + took, reveal) if before else (protect, reveal + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
+        start = time.perf_counter()
         if released is None:
             outcome = server.step(replies)
             if isinstance(outcome, Released):
@@ -75,6 +86,7 @@ def run_round(
                 messages += _broadcast(protection, released, round, size, step + 1)
             else:
                 inboxes = outcome
+        combine += time.perf_counter() - start
         step += 1
     _require_all(protection, released, round)
     mean = released.mean.to(updates[0].device, updates[0].dtype)
@@ -89,7 +101,7 @@ def run_round(
         tuple(counts[client] for client in released.clients),
         OwnUpdate(curious, own, counts[curious]),
     )
-    return RoundResult(mean, transcript)
+    return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
 
 
 def _broadcast(

@@ -9,7 +9,7 @@ import torch
 from trilemma.mechanisms.protocol import RoundInfo
 from trilemma.mechanisms.wire import SERVER
 
-__all__ = ["Message", "OwnUpdate", "Released", "RoundResult", "Transcript"]
+__all__ = ["Message", "OwnUpdate", "Released", "RoundResult", "Seconds", "Transcript"]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,22 @@ class Transcript:
 
 
 @dataclass(frozen=True)
+class Seconds:
+    """Wall time of a round whose clients work at once: a step lasts the mean over its clients.
+
+    protect: clients, until their updates have left; combine: the server; reveal: clients after
+    that (opening or unmasking the sum).
+    """
+
+    protect: float
+    combine: float
+    reveal: float
+
+
+@dataclass(frozen=True)
 class RoundResult:
-    """The mean [m], and the transcript of how it came about."""
+    """The mean [m], the transcript of how it came about, and what it took."""
 
     mean: torch.Tensor
     transcript: Transcript
+    seconds: Seconds

@@ -1,0 +1,113 @@
+"""The paper's bounds of utility loss and efficiency reduction for a protection as it is deployed.
+
+They are vacuous for any real number of parameters (departure E14), which is why they stand beside
+a measurement and never in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.models import fresh_weights
+from trilemma.learning import client_update
+from trilemma.mechanisms import law
+from trilemma.mechanisms.base import Law, Strength
+from trilemma.mechanisms.compression import Compression
+from trilemma.mechanisms.paillier import Paillier
+from trilemma.mechanisms.randomization import Randomization
+from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.updates import Profile
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.mechanisms.protection import Protection
+
+__all__ = ["PaperBound", "paper_bounds", "update_profile"]
+
+_SAMPLES: Final = 64
+_MOST_COORDINATES: Final = 1 << 24  # of all sampled updates together
+
+
+@dataclass(frozen=True)
+class PaperBound:
+    """The paper's bounds for one mechanism, at most C₄ and C₅."""
+
+    mechanism: str
+    utility_loss: float
+    efficiency_reduction: float
+
+
+def update_profile(scenario: Scenario, *, seed: int = 0) -> Profile:
+    """m, δ and σᵢ of the updates that clients send from fresh weights, over units of all clients.
+
+    At most 64 updates, fewer for a large model.
+    """
+    size = scenario.task.layout.size
+    samples = max(2, min(_SAMPLES, _MOST_COORDINATES // size))
+    weights = fresh_weights(scenario, [0], seed=seed)[0]
+    draws, rows = Seeded(seed), []
+    for index in range(samples):
+        records = scenario.records[index % len(scenario.records)]
+        unit = draws.generator("profile", index).choice(
+            len(records), scenario.local_training.unit_size, replace=False
+        )
+        batch = records[torch.from_numpy(unit)]
+        inputs, labels = batch.inputs.to(scenario.device), batch.labels.to(scenario.device)
+        update = client_update(scenario.task, weights, inputs, labels, scenario.local_training)
+        rows.append(update.detach().cpu().numpy())
+    return Profile.of(np.stack(rows))
+
+
+def paper_bounds(
+    protection: Protection, profile: Profile, *, c4: float = 1.0, c5: float = 1.0
+) -> tuple[PaperBound, ...]:
+    """The paper's bounds for each mechanism of the protection that has a law.
+
+    Paillier: n = 2^bits. Secure aggregation: r = half the ring. Several ρ: their geometric mean,
+    which gives TV = 1 - Π ρᵢ.
+    """
+    made = []
+    for each in (*protection.transforms, protection.transport):
+        if isinstance(each, Randomization):
+            rule, strength = law("randomization"), Strength(math.log(each.variance))
+        elif isinstance(each, Compression):
+            rule, strength = law("compression"), Strength(_log(_mean_dose(each)))
+        elif isinstance(each, BoundedMask):
+            rule = law("secret-sharing")
+            strength = _strength(rule, math.log(each.bound), profile)
+        elif isinstance(each, SecretSharing):
+            rule = law("secret-sharing")
+            half = math.log(each.step_size()) + (each.ring_bits - 1) * math.log(2)
+            strength = _strength(rule, half, profile)
+        elif isinstance(each, Paillier):
+            rule = law("paillier")
+            strength = _strength(rule, each.bits * math.log(2), profile)
+        else:
+            continue
+        utility = rule.utility_bound(strength.log_dose, profile, c4)
+        made.append(PaperBound(rule.name, utility, rule.efficiency_bound(strength, profile, c5)))
+    return tuple(made)
+
+
+def _strength(rule: Law, log_value: float, profile: Profile) -> Strength:
+    anchor = rule.anchor(profile)
+    return Strength(_log(log_value - anchor), anchor)
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _mean_dose(compression: Compression) -> float:
+    """-ln ρ, or its mean over the coordinates."""
+    if not isinstance(compression.drop, tuple):
+        return -math.log1p(-compression.drop)
+    doses = [-math.log1p(-drop) for drop in compression.drop]
+    return float(np.average(doses, weights=compression.sizes))

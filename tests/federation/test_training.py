@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from tests.federation.small import SIZES, federation, network
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.estimation.scenario import Records, Scenario
+from trilemma.federation import cohorts
+from trilemma.federation.training import train
+from trilemma.learning import LocalTraining
+from trilemma.mechanisms.compression import Compression
+from trilemma.mechanisms.protection import Protection
+from trilemma.mechanisms.randomization import Randomization
+from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+
+FEDSGD = LocalTraining("fedsgd", lr=0.5, batch=6)
+FEDAVG = LocalTraining("fedavg", lr=0.3, steps=4, batch=3, records=8)  # the last step wraps round
+
+
+def by_hand(
+    scenario: Scenario, rounds: int, seed: int, per_round: int = 3, server_lr: float | None = None
+) -> torch.Tensor:
+    """FedSGD and FedAvg as everyone writes them: a module a client, torch.optim.SGD, a mean."""
+    setting, draws = scenario.local_training, Seeded(seed)
+    model = copy.deepcopy(scenario.model)
+    for number in range(rounds):
+        cohort = list(range(3))
+        if per_round < 3:
+            draw = draws.generator("cohort", number)
+            cohort = sorted(draw.choice(3, per_round, replace=False).tolist())
+        total = [torch.zeros_like(p, dtype=torch.float64) for p in model.parameters()]
+        for client in cohort:
+            size = len(scenario.records[client])
+            draw = draws.generator("batch", number, client)
+            unit = scenario.records[client][
+                torch.from_numpy(draw.choice(size, setting.unit_size, replace=False))
+            ]
+            local = copy.deepcopy(model)
+            optimiser = torch.optim.SGD(local.parameters(), lr=setting.lr)
+            for step in range(setting.steps):
+                rows = [(step * setting.batch + i) % len(unit) for i in range(setting.batch)]
+                optimiser.zero_grad()
+                loss = cross_entropy(local(unit.inputs[rows]), unit.labels[rows])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+            share = size / sum(len(scenario.records[each]) for each in cohort)
+            for kept, new, old in zip(total, local.parameters(), model.parameters(), strict=True):
+                change = (old.detach() - new.detach()).double()
+                kept += share * (change / setting.lr if setting.algorithm == "fedsgd" else change)
+        rate = server_lr or (setting.lr if setting.algorithm == "fedsgd" else 1.0)
+        with torch.no_grad():
+            for kept, parameter in zip(total, model.parameters(), strict=True):
+                parameter -= (rate * kept).float()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+@pytest.mark.parametrize("setting", [FEDSGD, FEDAVG], ids=["fedsgd", "fedavg"])
+@pytest.mark.parametrize("busy", [math.inf, -1], ids=["vmapped", "one by one"])
+@pytest.mark.parametrize(("per_round", "server_lr"), [(3, None), (2, 0.7)])
+def test_training_is_what_a_plain_loop_does(
+    setting: LocalTraining,
+    busy: float,
+    per_round: int,
+    server_lr: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cohorts, "_BUSY_FLOPS", busy)
+    scenario = federation(setting)
+    history = train(scenario, rounds=5, seed=4, clients_per_round=per_round, server_lr=server_lr)
+    assert (history.one_by_one is None) == (busy > 0)
+    expected = by_hand(scenario, 5, 4, per_round, server_lr)
+    assert torch.allclose(history.weights, expected, atol=2e-6)
+    assert {len(each.clients) for each in history.rounds} == {per_round}
+
+
+class Branching(nn.Module):
+    """Looks at a value, which vmap forbids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        scale = 2.0 if inputs.sum().item() > 0 else 1.0
+        outputs: torch.Tensor = self.inner(inputs)
+        return outputs * scale
+
+
+def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
+    scenario = federation(FEDAVG, Branching())
+    history = train(scenario, rounds=2, seed=1)
+    assert history.one_by_one is not None
+    assert history.one_by_one.startswith("the model does not run under vmap (")
+    assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
+
+
+def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 records x (5·4 + 4·3) multiply-adds x 2
+    for limit, reason in (
+        (191, "a step of 0 Mflop keeps a CPU busy with one client"),
+        (192, None),
+    ):
+        monkeypatch.setattr(cohorts, "_BUSY_FLOPS", limit)
+        assert train(federation(FEDAVG), rounds=1).one_by_one == reason
+
+
+def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(federation(FEDAVG), rounds=3, seed=2)
+    monkeypatch.setattr(cohorts, "_WIDEST", 2 * 39)
+    assert torch.allclose(whole.weights, train(federation(FEDAVG), rounds=3, seed=2).weights)
+
+
+def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:
+    scenario = federation(FEDSGD)
+    noisy = Protection((Randomization(1e-4),))
+    first = train(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
+    again = train(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
+    plain = train(scenario, rounds=4, seed=9, clients_per_round=2)
+    other = train(scenario, rounds=4, seed=10, clients_per_round=2)
+    assert torch.equal(first.weights, again.weights)
+    cohort = [each.clients for each in plain.rounds]
+    assert [each.clients for each in first.rounds] == cohort
+    assert [each.clients for each in other.rounds] != cohort
+    # The same batches: the two differ by the noise, lr · s · √(1/Σ...) a round, and no more.
+    gap = (first.weights - plain.weights).std().item()
+    assert 0.2 * 0.5 * 0.01 < gap < 5 * 0.5 * 0.01
+    assert (other.weights - plain.weights).std().item() > 3 * gap
+
+
+def test_unit_weights_on_request() -> None:
+    scenario = federation(FEDSGD, sizes=(6, 6, 6))
+    unlike = federation(FEDSGD)
+    assert torch.equal(
+        train(scenario, rounds=2).weights, train(scenario, rounds=2, weighted=False).weights
+    )
+    assert not torch.allclose(
+        train(unlike, rounds=2).weights, train(unlike, rounds=2, weighted=False).weights
+    )
+    with pytest.raises(InvalidInput, match="unweighted sum only"):
+        train(unlike, Protection((BoundedMask(1.0),)), rounds=1)
+    masked = train(unlike, Protection((BoundedMask(1.0),)), rounds=2, weighted=False)
+    assert torch.allclose(
+        masked.weights, train(unlike, rounds=2, weighted=False).weights, atol=1e-5
+    )
+
+
+def test_bits_are_those_of_the_messages() -> None:
+    size = 5 * 4 + 4 + 4 * 3 + 3
+    plain = train(federation(FEDSGD), rounds=1).rounds[0].exchange
+    assert plain is not None
+    header = 32 + 25
+    assert plain.bits_up == plain.bits_down == (8 * (header + 4 * size),) * 3
+    thinned = Protection((Compression(0.5),))
+    sent = train(federation(FEDSGD), thinned, rounds=1).rounds[0].exchange
+    assert sent is not None
+    kept = (sent.bits_up[0] // 8 - header) // 4
+    assert 0 < kept < size
+    assert sent.bits_up == sent.bits_down == (8 * (header + 4 * kept),) * 3
+    hidden = train(federation(FEDSGD), Protection((), SecretSharing()), rounds=1).rounds[0]
+    assert hidden.exchange is not None
+    assert min(hidden.exchange.bits_up) > plain.bits_up[0]
+    assert min(hidden.exchange.seconds.protect, hidden.exchange.seconds.combine) > 0
+    assert plain.seconds.reveal == 0.0 < hidden.exchange.seconds.reveal
+    assert hidden.train_seconds > 0
+
+
+def test_rounds_are_evaluated_when_asked_and_at_the_end() -> None:
+    scenario = federation(FEDAVG)
+    history = train(scenario, rounds=5, evaluate_every=2)
+    assert [each.metric is not None for each in history.rounds] == [False, True, False, True, True]
+    model = copy.deepcopy(scenario.model)
+    model.load_state_dict(scenario.task.layout.unflatten(history.weights))
+    outputs, labels = model(scenario.test_records.inputs), scenario.test_records.labels
+    assert history.metric == (outputs.argmax(1) == labels).float().mean().item()
+    assert history.loss == pytest.approx(cross_entropy(outputs, labels).item(), abs=1e-6)
+    for records, value in zip(scenario.records, history.client_metrics, strict=True):
+        right = model(records.inputs).argmax(1) == records.labels
+        assert value == pytest.approx(right.float().mean().item())
+    assert len(history.client_metrics) == len(SIZES)
+
+
+def test_a_metric_of_ones_own() -> None:
+    def margin(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return float(outputs.gather(1, labels[:, None]).mean())
+
+    history = train(federation(FEDAVG), rounds=1, metric=margin)
+    assert history.metric != train(federation(FEDAVG), rounds=1).metric
+
+
+def test_without_classes_the_metric_is_minus_the_loss() -> None:
+    draw = torch.Generator().manual_seed(1)
+    records = Records(torch.rand(9, 2, generator=draw), torch.rand(9, 1, generator=draw))
+    scenario = Scenario(nn.Linear(2, 1), mse_loss, [records, records], records, FEDSGD)
+    history = train(scenario, rounds=3)
+    assert history.metric == pytest.approx(-history.loss)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"rounds": 0}, "rounds must be at least 1, got 0."),
+        ({"rounds": 1, "evaluate_every": 0}, "evaluate_every must be at least 1"),
+        ({"rounds": 1, "clients_per_round": 4}, "must lie in 1 .. 3, the number of clients"),
+        ({"rounds": 1, "clients_per_round": 0}, "must lie in 1 .. 3, the number of clients"),
+        (
+            {"rounds": 1, "clients_per_round": 2, "threshold": 3},
+            "a round has 2 clients, fewer than the threshold of 3; lower it",
+        ),
+        ({"rounds": 1, "server_lr": -1.0}, "server_lr must be positive"),
+        ({"rounds": 1, "weights": torch.zeros(7)}, "all must train the same model"),
+        ({"rounds": 1, "metric": lambda o, y: math.nan}, "the metric returned nan after round 0"),
+        ({"rounds": 1, "metric": lambda o, y: None}, "the metric must return a number"),
+        ({"rounds": 1, "metric": lambda o, y: o}, "the metric must return a number"),
+        ({"rounds": 3, "server_lr": 1e39}, "diverged in round 0: its weights"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        train(federation(), **settings)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_unlike_inputs_are_refused() -> None:
+    class Mixed:
+        task, test_records, local_training, device = (
+            federation().task,
+            federation().test_records,
+            FEDSGD,
+            "cpu",
+        )
+        records = (federation().records[0], Records(torch.rand(9, 2), torch.zeros(9).long()))
+
+    with pytest.raises(InvalidInput, match=r"inputs have shapes \[\(2,\), \(5,\)\]"):
+        train(Mixed(), rounds=1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_what_the_cpu_gives() -> None:
+    from dataclasses import replace
+
+    on_cpu = train(federation(FEDAVG), Protection((Randomization(1e-4),)), rounds=3)
+    scenario = replace(federation(FEDAVG), device="cuda")
+    on_gpu = train(scenario, Protection((Randomization(1e-4),)), rounds=3)
+    assert torch.allclose(on_gpu.weights.cpu(), on_cpu.weights, atol=1e-5)
