@@ -236,6 +236,7 @@ class TopK(Transform):
     name: ClassVar[str] = "top-k"
     thins: ClassVar[bool] = True
     selects_by_value: ClassVar[bool] = True
+    caveat: ClassVar[str] = "top-k shows which coordinates are large."
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:

@@ -114,6 +114,12 @@ class Protection:
             parts.append(self.transport.describe())
         return "+".join(parts) or "none"
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside every result under this protection."""
+        sentences = [each.caveat for each in self.transforms] + [self.transport.caveat]
+        return tuple(each for each in sentences if each)
+
     # Sessions
 
     def client(

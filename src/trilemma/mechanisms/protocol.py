@@ -179,6 +179,7 @@ class Transform(ABC):
     thins: ClassVar[bool] = False  # sends some coordinates only
     selects_by_value: ClassVar[bool] = False  # which coordinates are sent depends on the update
     cancels: ClassVar[bool] = False  # adds up to zero over all clients
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
     clip: float | None = None
 
     @abstractmethod
@@ -278,6 +279,7 @@ class Transport(ABC):
     """
 
     name: ClassVar[str]
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
 
     @property
     @abstractmethod
