@@ -13,7 +13,9 @@ import typer
 
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
+from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
+from trilemma.commands.tune import tune
 from trilemma.errors import TrilemmaError
 
 __all__ = ["app", "main"]
@@ -27,7 +29,9 @@ app = typer.Typer(
 )
 app.command()(attack)
 app.command()(estimate)
+app.command()(runs)
 app.command()(solve)
+app.command()(tune)
 
 
 @app.callback()

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "Ticker"]
 
 _INTERVAL_S: Final = 5.0
 
@@ -94,3 +95,55 @@ class Progress:
             f"{self._what}: {self._done} of {self._total} units, {share:.1f} % recovered, "
             f"{rate:.1f} units/s{ending}"
         )
+
+
+class Ticker:
+    """What has been done of work whose end is not known: units, seconds, and the last thing done.
+
+    >>> import io
+    >>> sink = io.StringIO()
+    >>> ticks = iter([0.0, 6.0])
+    >>> with Ticker("tune", stream=sink, clock=lambda: next(ticks)) as ticker:
+    ...     ticker.tick("attack on noise", units=16)
+    >>> print(sink.getvalue(), end="")
+    tune: 16 units attacked in 6 s; attack on noise
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._units = what, 0
+        self._stream = stream if stream is not None else sys.stderr
+        self._clock = clock
+        self._start = self._printed = clock()
+        console = Console(file=self._stream)
+        self._live = Live(console=console, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def tick(self, last: str, *, units: int) -> None:
+        """Count `units` more; `last` says what was done."""
+        self._units += units
+        now = self._clock()
+        line = f"{self._what}: {self._units} units attacked in {now - self._start:.0f} s; {last}"
+        if self._live:
+            self._live.update(Text(line, overflow="ellipsis", no_wrap=True))
+        elif now - self._printed >= _INTERVAL_S:
+            self._printed = now
+            print(line, file=self._stream, flush=True)

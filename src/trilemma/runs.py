@@ -12,14 +12,16 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
+from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
 
-__all__ = ["Run", "RunInUse", "SettingsChanged"]
+__all__ = ["Run", "RunInUse", "RunListed", "SettingsChanged", "list_runs"]
 
 _JOURNAL: Final = "journal.sqlite"
 _LOCK: Final = "lock"
@@ -29,6 +31,7 @@ CREATE TABLE IF NOT EXISTS settings (
 CREATE TABLE IF NOT EXISTS chunks (
     stage TEXT NOT NULL, chunk INTEGER NOT NULL, payload BLOB NOT NULL,
     PRIMARY KEY (stage, chunk));
+CREATE TABLE IF NOT EXISTS keys (name TEXT PRIMARY KEY, key BLOB NOT NULL);
 """
 
 
@@ -101,6 +104,18 @@ class Run:
         )
         return dict(rows.fetchall())
 
+    def key(self, name: str) -> bytes:
+        """A secret of 32 bytes that stays in this folder; the same one whenever it is asked for.
+
+        For keyed hashes of data: they tell the same data again, and nothing to who has no key.
+        """
+        with self._journal:
+            self._journal.execute(
+                "INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, System().bytes(32))
+            )
+        row = self._journal.execute("SELECT key FROM keys WHERE name = ?", (name,)).fetchone()
+        return bytes(row[0])
+
     def _claim(self, settings: Mapping[str, object]) -> None:
         text = json.dumps(settings, sort_keys=True, allow_nan=False)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()
@@ -114,6 +129,43 @@ class Run:
                 f"{self.folder} holds a run with other settings ({_differences(stored, text)}); "
                 f"repeat them to resume, choose another folder, or start over with --fresh."
             )
+
+
+@dataclass(frozen=True)
+class RunListed:
+    """A run folder: the command that made it, its finished chunks, and what it has written."""
+
+    folder: Path
+    command: str
+    chunks: int
+    results: tuple[str, ...]
+    in_use: bool
+
+
+def list_runs(parent: Path) -> list[RunListed]:
+    """The run folders in `parent`, by name; nothing in them is changed."""
+    return [_listed(path.parent) for path in sorted(parent.glob(f"*/{_JOURNAL}"))]
+
+
+def _listed(folder: Path) -> RunListed:
+    try:
+        _hold(folder).close()
+        in_use = False
+    except RunInUse:
+        in_use = True
+    except InvalidInput:  # not ours to write to: nobody else's either
+        in_use = False
+    try:
+        with closing(
+            sqlite3.connect(f"{(folder / _JOURNAL).resolve().as_uri()}?mode=ro", uri=True)
+        ) as reader:
+            chunks = reader.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+            (text,) = reader.execute("SELECT text FROM settings").fetchone() or ("{}",)
+        command = str(json.loads(text).get("command", "?"))
+    except sqlite3.DatabaseError:
+        command, chunks = "unreadable", 0
+    results = tuple(path.name for path in sorted(folder.glob("*.json")))
+    return RunListed(folder, command, chunks, results, in_use)
 
 
 def _hold(folder: Path) -> IO[str]:

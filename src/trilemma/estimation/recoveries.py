@@ -18,6 +18,7 @@ import torch
 from torch.func import vmap
 
 from trilemma.attacks import Attack, View, get
+from trilemma.beliefs.recovery import Criterion
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
@@ -32,10 +33,18 @@ from trilemma.progress import Progress
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.beliefs.recovery import Criterion
     from trilemma.runs import Run
 
-__all__ = ["Measurement", "Outcomes", "Source", "Unit", "draw_unit", "measure"]
+__all__ = [
+    "Measurement",
+    "Outcomes",
+    "Source",
+    "Unit",
+    "attack_units",
+    "draw_unit",
+    "measure",
+    "unit_views",
+]
 
 _PICTURES: Final = 8
 
@@ -248,6 +257,27 @@ def measure(
     return found.get("protected"), found["control"]
 
 
+def attack_units(
+    scenario: Scenario, measurement: Measurement, criterion: Criterion, numbers: Sequence[int]
+) -> Outcomes:
+    """Outcomes of the units with these numbers; they are attacked together, as one chunk."""
+    job = _Job(scenario, measurement, criterion, measurement.protected)
+    return Outcomes(**job.attack(scenario, numbers[0], numbers))
+
+
+def unit_views(
+    scenario: Scenario, measurement: Measurement, numbers: Sequence[int]
+) -> tuple[list[View], torch.Tensor, torch.Tensor]:
+    """What the adversary sees of these units, and the truth: inputs [N, S, ...], labels [N, S]."""
+    job = _Job(scenario, measurement, Criterion(), measurement.protected)
+    units = [draw_unit(scenario, measurement, number) for number in numbers]
+    batches = [job.batches(scenario, unit) for unit in units]
+    views = job.views(scenario, units, batches)
+    sought = job.sought(batches, views)
+    inputs = torch.stack([torch.cat([r.inputs for r in each]) for each in sought])
+    return views, inputs, torch.stack([torch.cat([r.labels for r in each]) for each in sought])
+
+
 @dataclass(frozen=True)
 class _Job:
     """Makes a worker's function: chunk number -> payload."""
@@ -264,22 +294,19 @@ class _Job:
             total = self.measurement.units * len(scenario.records)
             size = self.measurement.chunk
             numbers = range(chunk * size, min(total, (chunk + 1) * size))
-            return _save(self._attack(scenario, chunk, numbers))
+            return _save(self.attack(scenario, chunk, numbers))
 
         return work
 
-    def _attack(
+    def attack(
         self, scenario: Scenario, chunk: int, numbers: Sequence[int]
     ) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
         asked = self.measurement
         units = [draw_unit(scenario, asked, number) for number in numbers]
-        batches = [self._batches(scenario, unit) for unit in units]
-        views = self._views(scenario, units, batches)
-        # A curious client takes its own part out of the sum, so its records are not sought.
-        sought = [
-            batch[: view.observation.clients] for batch, view in zip(batches, views, strict=True)
-        ]
+        batches = [self.batches(scenario, unit) for unit in units]
+        views = self.views(scenario, units, batches)
+        sought = self.sought(batches, views)
         originals = torch.stack([torch.cat([r.inputs for r in each]) for each in sought])
         outcomes = []
         for attempt in range(asked.attempts):
@@ -311,7 +338,7 @@ class _Job:
             "pictures": pictures.numpy(),
         }
 
-    def _batches(self, scenario: Scenario, unit: Unit) -> list[Records]:
+    def batches(self, scenario: Scenario, unit: Unit) -> list[Records]:
         """The records of each client that an observation holds, the unit's own client first."""
         clients = len(scenario.records)
         others = self.measurement.cohort(scenario) - 1 if self.protected else 0
@@ -325,7 +352,7 @@ class _Job:
             for step in range(1, others + 1)
         ]
 
-    def _views(
+    def views(
         self, scenario: Scenario, units: Sequence[Unit], batches: Sequence[Sequence[Records]]
     ) -> list[View]:
         """What the adversary sees of each unit."""
@@ -348,6 +375,14 @@ class _Job:
             at = weights - step * sent[0] if asked.literal else weights
             views.append(View(scenario.task, at, seen, training, scenario.input_spec))
         return views
+
+    def sought(
+        self, batches: Sequence[Sequence[Records]], views: Sequence[View]
+    ) -> list[Sequence[Records]]:
+        """The batches without a curious client's own, which it takes out of the sum."""
+        return [
+            batch[: view.observation.clients] for batch, view in zip(batches, views, strict=True)
+        ]
 
     def _observation(self, updates: torch.Tensor, unit: Unit) -> Observation:
         """One draw of the protection for a round of clients [K, m], as the adversary reads it.

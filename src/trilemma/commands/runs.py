@@ -1,0 +1,31 @@
+"""`trilemma runs`: the run folders, and how far each has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["runs"]
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+) -> None:
+    """List the runs in a folder.
+
+    Example: trilemma runs runs
+    """
+    from trilemma.errors import InvalidInput
+    from trilemma.runs import list_runs
+
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is no folder; runs are made by tune, attack and estimate.")
+    found = list_runs(folder)
+    if not found:
+        print(f"no runs in {folder}")
+    for each in found:
+        state = "in use" if each.in_use else ("finished" if each.results else "can be resumed")
+        made = ", ".join(each.results) or "-"
+        print(f"{each.folder}  {each.command}  {each.chunks} chunks  {state}  {made}")

@@ -1,0 +1,95 @@
+"""The settings of a tuning: from trilemma.toml and from flags, which win."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.tuning.problem import (
+    DEFAULT_BUDGET,
+    DEFAULT_EFFICIENCY_WEIGHT,
+    DEFAULT_UTILITY_WEIGHT,
+)
+
+__all__ = ["DEFAULT_FILE", "Settings", "read_settings"]
+
+DEFAULT_FILE = Path("trilemma.toml")
+
+
+class Settings(BaseModel):
+    """Everything that a tuning can be told; the defaults are those of the command line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    scenario: str = "digits"
+    data: str | None = None
+    clients: int | None = None
+    batch: int | None = None
+    alpha: float | None = None
+    device: str | None = None
+    budget: float = DEFAULT_BUDGET
+    confidence: float = 0.95
+    utility_weight: float | tuple[float, ...] = DEFAULT_UTILITY_WEIGHT
+    efficiency_weight: float | tuple[float, ...] = DEFAULT_EFFICIENCY_WEIGHT
+    max_utility_loss: float | None = None
+    max_cost: float | None = None
+    bandwidth: float = 100e6
+    mechanisms: tuple[str, ...] | None = None
+    attacks: tuple[str, ...] | None = None
+    adversary: Literal["server", "client"] = "server"
+    basis: Literal["measured", "certified", "surrogate", "all"] = "measured"
+    success: str | None = None
+    restarts: int = 3
+    rounds: int = 150
+    seeds: int = 5
+    certified_rounds: int = 1
+    kappa: float | None = None
+    clip: float | None = None
+    seed: int = 0
+
+    def scenario_options(self) -> dict[str, Any]:
+        """What goes to the function that makes the scenario."""
+        options = {
+            "folder": self.data,
+            "clients": self.clients,
+            "batch": self.batch,
+            "alpha": self.alpha,
+            "device": self.device,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def read_settings(path: Path | None, flags: Mapping[str, Any]) -> Settings:
+    """The file's settings, overridden by the flags that were given (those that are not None)."""
+    chosen = path
+    if path is None and DEFAULT_FILE.exists():
+        chosen = DEFAULT_FILE
+    found: dict[str, Any] = {} if chosen is None else _read(chosen)
+    given = {name: value for name, value in flags.items() if value is not None}
+    where = "the settings" if chosen is None else str(chosen)
+    for name in found:
+        if name not in Settings.model_fields:
+            raise UnknownName(f"setting in {where}", name, Settings.model_fields)
+    try:
+        return Settings(**{**found, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        source = "the flag" if name in given else f"the setting in {where}"
+        raise InvalidInput(
+            f"{name} ({source}) is {first['input']!r}: {first['msg'].lower()}."
+        ) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path} ({error.strerror}); check its name.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is not valid TOML ({error}); mend that line.") from None

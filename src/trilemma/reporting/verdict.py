@@ -1,0 +1,175 @@
+"""A verdict for people, in 80 columns: the same text on a terminal and on a pipe."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from trilemma.estimation.leakage import Estimate
+    from trilemma.tuning.promises import Promise
+    from trilemma.tuning.verdict import Candidate, Verdict
+
+__all__ = ["show_verdict"]
+
+_WIDTH: Final = 80
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """What is not covered, what to use, what leaks, what it costs, against whom."""
+    console = Console(highlight=False, soft_wrap=False, file=sys.stdout)
+    console.width = min(console.width, _WIDTH)
+    console.print(Text(_headline(verdict)))
+    console.print(Text("\nNot covered", style="bold"))
+    for sentence in verdict.limits:
+        console.print(Padding(Text(f"- {sentence}"), (0, 0, 0, 2)))
+    _show_choice(console, verdict)
+    console.print(Text("\nAll candidates", style="bold"))
+    console.print(_candidates(verdict))
+    for each in verdict.candidates:
+        if each is not verdict.choice:
+            console.print(
+                Padding(Text.assemble((each.name, "bold"), f": {each.statement}"), (0, 2))
+            )
+    if verdict.promises:
+        _show_promises(console, verdict)
+
+
+def _headline(verdict: Verdict) -> str:
+    there = verdict.federation
+    return (
+        f"{there.scenario}: {there.clients} clients, {there.records_per_update} record(s) an "
+        f"update ({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
+        f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
+    )
+
+
+def _show_choice(console: Console, verdict: Verdict) -> None:
+    chosen = verdict.choice
+    console.print(Text("\nVerdict", style="bold"))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    if chosen is None:
+        grid.add_row("use", Text("nothing was shown to keep the budget", style="bold"))
+        grid.add_row("what helps", Text(verdict.advice))
+        console.print(Padding(grid, (0, 2)))
+        return
+    grid.add_row("use", Text(chosen.protection or "none", style="bold", overflow="fold"))
+    grid.add_row("basis", Text(f"{verdict.basis}. {chosen.statement}"))
+    grid.add_row("leaks", Text(_leaks(chosen, verdict)))
+    if chosen.worst_client is not None:
+        grid.add_row("worst client", Text(f"{_interval(chosen.worst_client)}, all at once"))
+    if chosen.costs is not None:
+        costs = chosen.costs
+        grid.add_row(
+            "costs",
+            Text(
+                f"metric {costs.unprotected_metric:.3f} -> {costs.protected_metric:.3f} (loss "
+                f"{_interval(costs.utility_loss)}); efficiency reduction "
+                f"{_interval(costs.efficiency_reduction)}: "
+                f"{costs.protected.bits / max(costs.unprotected.bits, 1):.3g} times the bits, "
+                f"{costs.protected.seconds / max(costs.unprotected.seconds, 1e-12):.3g} times the "
+                f"seconds of a round"
+            ),
+        )
+    tied = [each.name for each in verdict.candidates if each.tied]
+    if tied:
+        grid.add_row("tied with", Text(", ".join(tied)))
+    grid.add_row("adversary", Text(_adversary(verdict)))
+    grid.add_row("attackers", Text(_attackers(verdict)))
+    for each in verdict.beside:
+        leak = "" if each.leakage is None else f"; leakage {_interval(each.leakage)}"
+        grid.add_row("beside", Text(f"{each.who}: {each.statement}{leak}"))
+    console.print(Padding(grid, (0, 2)))
+
+
+def _leaks(chosen: Candidate, verdict: Verdict) -> str:
+    if chosen.leakage is None:
+        return "nothing that the adversary can read without the key; not a measured zero"
+    budget = f"budget {verdict.problem.budget:g}"
+    if chosen.basis == "certified":
+        return f"at most {chosen.leakage.high:.3f} to any attacker ({budget})"
+    kind = f"pointwise {100 * verdict.confidence:g} % interval"
+    if chosen.basis == "surrogate":
+        return f"{_interval(chosen.leakage)} ({kind}); promised {verdict.problem.budget:g}"
+    return (
+        f"within the {budget} at confidence {verdict.confidence:g}; here "
+        f"{_interval(chosen.leakage)} ({kind})"
+    )
+
+
+def _adversary(verdict: Verdict) -> str:
+    return "the server" if verdict.adversary.value == "server" else "a curious client"
+
+
+def _attackers(verdict: Verdict) -> str:
+    parts = []
+    for each in verdict.attacks:
+        shown = "" if each.binding else ", shown only"
+        parts.append(
+            f"{each.name} (best of {each.restarts}{shown}; unprotected it recovers "
+            f"{each.control_recovered} of {each.control_units})"
+        )
+    return "; ".join(parts)
+
+
+def _candidates(verdict: Verdict) -> Table:
+    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
+    for column in ("", "mechanism", "value", "leakage", "utility loss", "cost", "units"):
+        table.add_column(column, no_wrap=True)
+    for each in verdict.candidates:
+        costs = each.costs
+        mark = "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}"
+        leak = "key" if each.basis == "cryptographic" else _interval(each.leakage)
+        if each.leakage is None and each.smallest_leakage is not None:
+            leak = f"> budget, {each.smallest_leakage:.2f}"
+        table.add_row(
+            mark,
+            each.name,
+            "-" if each.parameter is None else f"{each.parameter:.3g}",
+            leak,
+            "-" if costs is None else f"{costs.utility_loss.value:+.3f}",
+            "-" if costs is None else f"{costs.efficiency_reduction.value:+.3g}",
+            str(each.units or "-"),
+        )
+    return table
+
+
+def _show_promises(console: Console, verdict: Verdict) -> None:
+    console.print(Text("\nThe paper's optimum, attacked", style="bold"))
+    constants = verdict.constants
+    if constants is not None:
+        smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""
+        line = f"C1 = {constants.c1.value:.3f}, C2 = {constants.c2:.4g}{smoothed}"
+        console.print(Padding(Text(line), (0, 2)))
+    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
+    for column in ("mechanism", "form", "optimum", "promised", "measured leakage"):
+        table.add_column(column, no_wrap=True)
+    notes: list[str] = []
+    for each in verdict.promises:
+        table.add_row(*_promise(each))
+        if each.note and each.note not in notes:
+            notes.append(each.note)
+    console.print(Padding(table, (0, 2)))
+    for note in notes:
+        console.print(Padding(Text(note), (0, 2)))
+
+
+def _promise(each: Promise) -> tuple[str, ...]:
+    value = "none" if each.parameter is None else f"{each.symbol} = {each.parameter:.4g}"
+    measured = "cannot be run"
+    if each.measured is not None:
+        measured = f"{_interval(each.measured)}, {each.successes}/{each.units} units"
+    return each.mechanism, each.form, value, f"{each.promised:g}", measured
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
