@@ -8,9 +8,9 @@ export OMP_NUM_THREADS = 1
 
 .PHONY: demo test test-all lint bench
 
+# Ten clients with batches of four digits each; a run that was stopped goes on where it was.
 demo: $(READY)
-	$(BIN)/trilemma solve --mechanism all --c1 0.95 --c2 200 --budget 0.3 \
-	  --parameters 2410 --delta 0.5 --sigma 0.05
+	$(BIN)/trilemma tune --workers 2 --out runs/demo
 
 test: $(READY)
 	$(BIN)/pytest -n 2 -q

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trilemma.observations import Adversary, Observation
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.surrogate import Solution, solve
+    from trilemma.tuning.tune import Effort, tune
+    from trilemma.tuning.verdict import Verdict
     from trilemma.updates import Layout, Profile
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "BoundedMask",
     "Compression",
     "Constants",
+    "Effort",
     "Layout",
     "Observation",
     "Paillier",
@@ -50,6 +53,7 @@ __all__ = [
     "System",
     "TopK",
     "TrilemmaError",
+    "Verdict",
     "bernoulli_leakage",
     "certified_noise",
     "certified_success",
@@ -59,6 +63,7 @@ __all__ = [
     "leakage",
     "parse_protection",
     "solve",
+    "tune",
 ]
 
 _HOME: Final = {
@@ -66,6 +71,7 @@ _HOME: Final = {
     "BoundedMask": "mechanisms.secret_sharing.bounded",
     "Compression": "mechanisms.compression",
     "Constants": "bounds",
+    "Effort": "tuning.tune",
     "Layout": "updates",
     "Observation": "observations",
     "Paillier": "mechanisms.paillier",
@@ -81,6 +87,7 @@ _HOME: Final = {
     "System": "entropy",
     "TopK": "mechanisms.compression",
     "TrilemmaError": "errors",
+    "Verdict": "tuning.verdict",
     "bernoulli_leakage": "beliefs.belief",
     "certified_noise": "bounds",
     "certified_success": "bounds",
@@ -90,6 +97,7 @@ _HOME: Final = {
     "leakage": "beliefs.belief",
     "parse_protection": "mechanisms.specs",
     "solve": "tuning.surrogate",
+    "tune": "tuning.tune",
 }
 
 

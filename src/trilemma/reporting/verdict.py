@@ -27,7 +27,9 @@ def show_verdict(verdict: Verdict) -> None:
     console.print(Text(_headline(verdict)))
     console.print(Text("\nNot covered", style="bold"))
     for sentence in verdict.limits:
-        console.print(Padding(Text(f"- {sentence}"), (0, 0, 0, 2)))
+        bullet = Table.grid()
+        bullet.add_row("  - ", Text(sentence))
+        console.print(bullet)
     _show_choice(console, verdict)
     console.print(Text("\nAll candidates", style="bold"))
     console.print(_candidates(verdict))
@@ -142,31 +144,31 @@ def _candidates(verdict: Verdict) -> Table:
 
 
 def _show_promises(console: Console, verdict: Verdict) -> None:
-    console.print(Text("\nThe paper's optimum, attacked", style="bold"))
+    console.print(Text(f"\nThe paper's optimum, promised to leak {verdict.problem.budget:g}, attacked", style="bold"))
     constants = verdict.constants
     if constants is not None:
         smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""
         line = f"C1 = {constants.c1.value:.3f}, C2 = {constants.c2:.4g}{smoothed}"
         console.print(Padding(Text(line), (0, 2)))
     table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for column in ("mechanism", "form", "optimum", "promised", "measured leakage"):
+    for column in ("mechanism, form", "optimum", "measured leakage", "units"):
         table.add_column(column, no_wrap=True)
-    notes: list[str] = []
+    notes = []
     for each in verdict.promises:
         table.add_row(*_promise(each))
-        if each.note and each.note not in notes:
-            notes.append(each.note)
+        if each.note:
+            notes.append(f"{each.mechanism}, {each.form}: {each.note}")
     console.print(Padding(table, (0, 2)))
     for note in notes:
         console.print(Padding(Text(note), (0, 2)))
 
 
 def _promise(each: Promise) -> tuple[str, ...]:
-    value = "none" if each.parameter is None else f"{each.symbol} = {each.parameter:.4g}"
-    measured = "cannot be run"
-    if each.measured is not None:
-        measured = f"{_interval(each.measured)}, {each.successes}/{each.units} units"
-    return each.mechanism, each.form, value, f"{each.promised:g}", measured
+    value = "none" if each.parameter is None else f"{each.symbol} = {each.parameter:.3g}"
+    name = f"{each.mechanism}, {each.form}"
+    if each.measured is None:
+        return name, value, "cannot be run", "-"
+    return name, value, _interval(each.measured), f"{each.successes} of {each.units}"
 
 
 def _interval(estimate: Estimate | None) -> str:

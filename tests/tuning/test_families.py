@@ -1,0 +1,79 @@
+"""Families: a larger x protects more, and transports fit what they carry."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.tuning.test_certificate import SETTING
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.mechanisms.paillier import Paillier
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.mechanisms.specs import parse_protection
+from trilemma.observations import Adversary
+from trilemma.tuning.families import FAMILIES, families
+from trilemma.tuning.measured import streams
+from trilemma.tuning.outcomes import UNPROTECTED
+
+
+@pytest.mark.parametrize("adversary", Adversary)
+def test_every_protection_survives_its_text(adversary: Adversary) -> None:
+    for family in families(SETTING, adversary):
+        for x in (UNPROTECTED, family.domain[0], 0.0, family.domain[1]):
+            protection = family.protection(x)
+            assert parse_protection(protection.describe()) == protection
+
+
+def test_stronger_is_larger_x_for_each_knob() -> None:
+    for family in families(SETTING, Adversary.SERVER):
+        if family.knob is None:
+            continue
+        values = [family.parameter(x) or 0.0 for x in (-0.3, 0.0, 0.3)]
+        if family.knob == "keep":
+            values = [-value for value in values]
+        assert all(a < b for a, b in pairwise(values))
+
+
+def test_compression_never_keeps_more_than_all() -> None:
+    for name in ("compression", "compression+secret-sharing"):
+        (family,) = families(SETTING, Adversary.SERVER, [name])
+        assert family.parameter(family.domain[0]) == pytest.approx(1.0)
+
+
+def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
+    for family in families(SETTING, Adversary.SERVER):
+        transport = family.protection(1.0).transport
+        if isinstance(transport, SecretSharing | Paillier):
+            reach = SETTING.largest
+            if family.knob == "keep":
+                reach /= family.parameter(1.0) or 1.0
+            if family.knob == "variance":
+                reach += 6 * (family.parameter(1.0) or 0.0) ** 0.5
+            assert transport.clip_range >= reach
+            assert transport.max_weight == SETTING.total_weight
+
+
+def test_what_the_server_reads() -> None:
+    seen = {family.name: family.seen for family in families(SETTING, Adversary.SERVER)}
+    assert seen["randomization"] == "message"
+    assert seen["randomization+paillier"] == "sum"
+    assert seen["paillier"] == "nothing"
+    assert {f.seen for f in families(SETTING, Adversary.CLIENT)} == {"sum"}
+
+
+def test_families_that_look_alike_share_a_calibration() -> None:
+    both = families(
+        SETTING, Adversary.SERVER, ["randomization+secret-sharing", "randomization+paillier"]
+    )
+    assert streams(both) == 2  # the noisy sum, and the bare one
+    assert streams(families(SETTING, Adversary.SERVER, ["paillier"])) == 1
+    assert streams(families(SETTING, Adversary.SERVER)) == 6
+
+
+def test_bad_names_and_lone_clients() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'compression'"):
+        families(SETTING, Adversary.SERVER, ["compresion"])
+    with pytest.raises(InvalidInput, match="cancel"):
+        families(SETTING, Adversary.CLIENT, ["bounded-masks"])
+    assert set(FAMILIES) == {family.name for family in families(SETTING, Adversary.SERVER)}
