@@ -32,9 +32,7 @@ SETTING = Setting(
 def brute_force(kappa: Interval, ratio: float) -> float:
     """Leakage at the bound, by scipy's own normal law on a grid of its own."""
     grid = np.linspace(kappa.low, kappa.high, 997)
-    return max(
-        bernoulli_leakage(float(norm.cdf(norm.ppf(k) + ratio)), float(k)) for k in grid
-    )
+    return max(bernoulli_leakage(float(norm.cdf(norm.ppf(k) + ratio)), float(k)) for k in grid)
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.3, 0.6])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-
 from tests.tuning.test_certificate import SETTING
+
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.secret_sharing.transport import SecretSharing

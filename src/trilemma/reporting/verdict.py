@@ -144,7 +144,12 @@ def _candidates(verdict: Verdict) -> Table:
 
 
 def _show_promises(console: Console, verdict: Verdict) -> None:
-    console.print(Text(f"\nThe paper's optimum, promised to leak {verdict.problem.budget:g}, attacked", style="bold"))
+    console.print(
+        Text(
+            f"\nThe paper's optimum, promised to leak {verdict.problem.budget:g}, attacked",
+            style="bold",
+        )
+    )
     constants = verdict.constants
     if constants is not None:
         smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""

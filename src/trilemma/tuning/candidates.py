@@ -32,8 +32,14 @@ _KEY = (
 )
 
 
-def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
-    """Calibrate a family, then measure what it costs at the strength found."""
+def measured_candidate(
+    gauge: Gauge, family: Family, pricing: Pricing, *, sum_is_priced: bool = False
+) -> Candidate:
+    """Calibrate a family, then measure what it costs at the strength found.
+
+    `sum_is_priced` says that secret sharing is a candidate of its own: where the bare sum is
+    within the budget, a family that would add something to it need not be priced.
+    """
     if family.seen == "nothing":
         return _cryptographic(gauge.ask, family, pricing)
     found = gauge.measure(family)
@@ -67,6 +73,9 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing) -> Candid
         by_attack=counts.by_attack,
         failed_units=counts.failed,
     )
+    if sum_is_priced and family.knob and family.transport != "plain":
+        if calibration.x == UNPROTECTED:
+            return replace(candidate, protection=None)
     weighted = family.setting.equal_weights or family.deployable
     return _priced(candidate, gauge.ask, protection, pricing, weighted=weighted)
 

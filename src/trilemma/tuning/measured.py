@@ -136,7 +136,7 @@ class Gauge:
             if family.knob is None:
                 return bare
             if bare.calibration.outcome is Outcome.CERTIFIED:
-                note = "The sum of all clients is within the budget by itself: nothing is added."
+                note = "Not needed: secret sharing alone is within the budget."
                 return Measured(bare.calibration, bare.counts, note)
             tested = bare.calibration.points[-1]
             # The attack works, as the control shows; a sum that hides most of the records is no

@@ -199,7 +199,10 @@ class _Plan:
         return wanted
 
     def _measured(self, family: Family) -> Procedure:
-        return lambda ask: measured_candidate(self.gauge(ask), family, self.pricing)
+        priced = any(each.name == "secret-sharing" for each in self.families)
+        return lambda ask: measured_candidate(
+            self.gauge(ask), family, self.pricing, sum_is_priced=priced
+        )
 
     def _shown(self, ask: Ask) -> Counts:
         """What the attacks that do not bind recover without protection."""

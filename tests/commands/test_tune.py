@@ -1,0 +1,297 @@
+"""`trilemma tune`: settings, bad input, a verdict that can be deployed, resuming after kill -9."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from trilemma.commands.settings import Settings, read_settings
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.mechanisms.protection import Protection
+from trilemma.runs import list_runs
+from trilemma.tuning.verdict import Verdict, verdict_schema
+
+ROOT = Path(__file__).parents[2]
+QUICK = [
+    "--scenario",
+    "tests.commands.own_scenario:small",
+    "--restarts",
+    "1",
+    "--rounds",
+    "5",
+    "--seeds",
+    "2",
+    "--budget",
+    "0.6",
+    "--mechanisms",
+    "randomization,secret-sharing",
+    "--efficiency-weight",
+    "0",
+]
+
+
+def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from trilemma.cli import main; main()", *words],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+            "OMP_NUM_THREADS": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(*words: str, cwd: Path = ROOT) -> tuple[int, str, str]:
+    process = start(*words, cwd=cwd)
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("runs") / "calm"
+    code, out, err = run("tune", *QUICK, "--out", str(folder))
+    assert code == 0, err
+    return folder, out
+
+
+def test_the_text_says_what_a_person_needs(tuned: tuple[Path, str]) -> None:
+    folder, out = tuned
+    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
+    places = [out.index(word) for word in ("Not covered", "Verdict", "All candidates")]
+    assert places == sorted(places), "the limits come first"
+    for word in ("use", "leaks", "within the budget 0.6", "costs", "adversary", "attackers"):
+        assert word in out
+    assert "a curious client:" in out
+    assert "the pool attacker:" in out
+    assert out.rstrip().endswith(str(folder / "verdict.json"))
+
+
+def test_the_verdict_is_valid_and_gives_the_protection_back(tuned: tuple[Path, str]) -> None:
+    path = tuned[0] / "verdict.json"
+    document = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(word))
+    jsonschema.validate(document, verdict_schema())
+    assert next(iter(document)) == "schema_version"
+    assert document["local_training"]["algorithm"] == "fedsgd"
+    verdict = Verdict.load(path)
+    assert isinstance(verdict.protection, Protection)
+    assert verdict.protection.describe() == document["protection"]
+    assert verdict.as_json() == document
+    chosen = verdict.choice
+    assert chosen is not None
+    assert chosen.rank == 1
+    assert chosen.leakage is not None
+    assert chosen.leakage.value <= verdict.problem.budget
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    published = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
+    assert published == verdict_schema(), "write verdict_schema() to docs/verdict.schema.json"
+
+
+def test_no_record_is_in_the_verdict(tuned: tuple[Path, str]) -> None:
+    """Every long list of numbers would be one; the longest is the curve's points."""
+
+    def longest(value: Any) -> int:
+        if isinstance(value, dict):
+            return max(map(longest, value.values()), default=0)
+        if isinstance(value, list):
+            numbers = all(isinstance(each, int | float) for each in value)
+            return len(value) if numbers else max(map(longest, value), default=0)
+        return 0
+
+    assert longest(json.loads((tuned[0] / "verdict.json").read_text())) <= 5
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (lambda text: text[: len(text) // 2], "not a whole JSON file"),
+        (lambda text: "[1, 2]", "no verdict of version 1"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 7'), "version 1"),
+        (lambda text: text.replace('"adversary": "server"', '"adversary": "me"'), "adversary"),
+        (lambda text: text.replace('"limits"', '"limit"'), "limit"),
+    ],
+)
+def test_a_truncated_or_foreign_file_gets_one_sentence(
+    tuned: tuple[Path, str], tmp_path: Path, spoil: Any, word: str
+) -> None:
+    path = tmp_path / "verdict.json"
+    path.write_text(spoil((tuned[0] / "verdict.json").read_text()))
+    with pytest.raises(InvalidInput, match=word) as error:
+        Verdict.load(path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(InvalidInput, match="cannot read"):
+        Verdict.load(tmp_path / "none.json")
+
+
+def test_runs_are_listed(tuned: tuple[Path, str]) -> None:
+    (listed,) = list_runs(tuned[0].parent)
+    assert (listed.command, listed.in_use, listed.results) == ("tune", False, ("verdict.json",))
+    code, out, _ = run("runs", str(tuned[0].parent))
+    assert code == 0
+    assert "finished" in out
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text('budget = 0.5\nmechanisms = ["compression"]\nutility_weight = [1.0, 2.0]\n')
+    found = read_settings(path, {"budget": 0.2, "seed": None})
+    assert (found.budget, found.mechanisms, found.seed) == (0.2, ("compression",), 0)
+    assert found.utility_weight == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentence"),
+    [
+        ("budgett = 1", UnknownName, r"'budgett' \(did you mean 'budget'\?\)"),
+        ("budget = 'much'", InvalidInput, "budget"),
+        ("adversary = 'moon'", InvalidInput, "adversary"),
+        ("budget = ", InvalidInput, "not valid TOML"),
+    ],
+)
+def test_bad_settings(tmp_path: Path, text: str, kind: type[Exception], sentence: str) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text(text)
+    with pytest.raises(kind, match=sentence):
+        read_settings(path, {})
+    with pytest.raises(InvalidInput, match="cannot read"):
+        read_settings(tmp_path / "none.toml", {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--budget", "1.5"],
+        ["--confidence", "1"],
+        ["--mechanisms", "noise"],
+        ["--attacks", "dgl"],
+        ["--seeds", "1"],
+        ["--scenario", "nothing"],
+        ["--bandwidth", "-1"],
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], tmp_path: Path) -> None:
+    code, out, err = run("tune", *QUICK, *words, "--out", str(tmp_path / "run"))
+    said = [line for line in err.splitlines() if not line.startswith("tune:")]
+    assert (code, out) == (2, "")
+    assert len(said) == 1, err
+    assert said[0].startswith("trilemma: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_found_before_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert "cannot write" in err
+
+
+def test_a_file_in_place_of_the_folder_is_found_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert "cannot write" in err
+
+
+def comparable(folder: Path) -> dict[str, Any]:
+    """The verdict without what a clock or the folder's own key decides."""
+    document = json.loads((folder / "verdict.json").read_text())
+    document["federation"].pop("data_hash")
+    for candidate in document["candidates"]:
+        costs = candidate["costs"]
+        if costs is not None:
+            costs.pop("efficiency_reduction")
+            for spent in (costs["unprotected"], costs["protected"]):
+                for part in ("train", "protect", "combine", "reveal"):
+                    spent.pop(part)
+    return copy.deepcopy(document)
+
+
+def committed(folder: Path) -> int:
+    journal = folder / "journal.sqlite"
+    if not journal.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as reader:
+        try:
+            return int(reader.execute("SELECT COUNT(*) FROM chunks").fetchone()[0])
+        except sqlite3.OperationalError:  # killed before the tables were made
+            return 0
+
+
+def kill_and_resume(tmp_path: Path, calm: Path, kills: int, workers: int) -> None:
+    draw, rough = random.Random(kills), tmp_path / "rough"
+    words = ["tune", *QUICK, "--out", str(rough), "--workers", str(workers)]
+    hits = done = 0
+    for kill in range(kills):
+        process = start(*words)
+        # Wait for progress now and then, so that kills also hit the work itself.
+        if kill % 2:
+            while committed(rough) == done and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 0.2))
+        else:
+            time.sleep(draw.uniform(0, 6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert committed(rough) >= done, "a committed chunk was lost"
+        hits += committed(rough) > done
+        done = committed(rough)
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert hits > 0, "no kill came after a commit"
+    assert comparable(rough) == comparable(calm)
+
+
+def test_two_kills(tmp_path: Path, tuned: tuple[Path, str]) -> None:
+    kill_and_resume(tmp_path, tuned[0], kills=2, workers=1)
+
+
+@pytest.mark.slow
+def test_twenty_kills_with_two_workers(tmp_path: Path, tuned: tuple[Path, str]) -> None:
+    kill_and_resume(tmp_path, tuned[0], kills=20, workers=2)
+
+
+def test_ctrl_c_leaves_one_sentence_and_a_run_to_go_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start("tune", *QUICK, "--out", str(folder), "--workers", "2")
+    while committed(folder) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal does: to the whole group
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "run the same command again to go on" in err
+
+
+def test_another_run_is_not_mixed_in(tuned: tuple[Path, str]) -> None:
+    code, _, err = run("tune", *QUICK, "--seed", "1", "--out", str(tuned[0]))
+    assert code == 2
+    assert "seed 0 there, 1 here" in err
+
+
+def test_every_flag_is_a_setting() -> None:
+    from typing import get_type_hints
+
+    from trilemma.commands.tune import tune
+
+    flags = set(get_type_hints(tune)) - {"return", "settings", "workers", "out", "fresh"}
+    assert flags - {"as_json"} <= set(Settings.model_fields)
