@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -59,7 +59,7 @@ def test_a_cheat_fails_the_contract() -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="did you mean 'dlg'.*analytic, dlg, idlg"):
+    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dlg, idlg"):
         get("dlgg")
     with pytest.raises(UnknownName, match="known: history, iterations"):
         get("dlg", iteration=3)

@@ -88,7 +88,7 @@ def test_predicted_half_point_is_where_half_are_recovered() -> None:
     shares = []
     for factor in (0.5, 1.0, 2.0):
         noisy, x, _ = units(40, variance=factor * half)
-        found = get("dlg", iterations=200)(noisy, restarts=1, seed=0)
+        found = get("dlg", iterations=200)(noisy, restarts=2, seed=0)
         mse = ((found.inputs - x) ** 2).mean((1, 2))
         shares.append(float((10 * torch.log10(4 / mse) > 25).double().mean()))
     assert shares[0] > 0.6
