@@ -101,9 +101,7 @@ class Task:
         outputs = self.outputs(weights, inputs)
         if self.classes is None or not targets.is_floating_point():
             return self.loss(outputs, targets)
-        if self.loss is torch.nn.functional.cross_entropy or isinstance(
-            self.loss, torch.nn.CrossEntropyLoss
-        ):
+        if self.loss is cross_entropy or isinstance(self.loss, torch.nn.CrossEntropyLoss):
             return self.loss(outputs, targets)  # its own soft form, and much faster
 
         def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
