@@ -320,6 +320,13 @@ def test_texts_that_mean_nothing(text: str, error: type[Exception], why: str) ->
         parse_protection(text)
 
 
+def test_caveats_stand_beside_what_is_weak() -> None:
+    assert Protection().caveats == ()
+    assert "weak" in parse_protection("secret-sharing:bound=1").caveats[0]
+    assert "reads the sum" in parse_protection("compression:keep=0.1+secret-sharing").caveats[0]
+    assert "one client" in parse_protection("paillier").caveats[0]
+
+
 # Contradictions and bad input
 
 
@@ -442,7 +449,7 @@ def test_clients_that_disagree_on_places_cannot_be_summed() -> None:
 def test_plain_updates_come_back() -> None:
     for dtype in (np.float32, np.float64):
         sent = Payload(np.array([1.5, -2.0], dtype), 7, np.array([3, 900]), 1000)
-        got = read_update(write_update(sent))
+        got = read_update(b"".join(write_update(sent)))
         assert (got.weight, got.size) == (7, 1000)
         assert got.values.tolist() == [1.5, -2.0]
         assert got.positions is not None
@@ -467,6 +474,14 @@ def test_paillier_refuses_what_it_should(key: PrivateKey) -> None:
     for transport in (protection.transport,):
         with pytest.raises(InvalidInput, match="clip_range of 1"):
             transport.client(0, info, key, System()).step(b"", Payload(np.array([1.5]), 1))
+
+
+@pytest.mark.slow
+def test_more_processes_give_the_same_sum(key: PrivateKey) -> None:
+    spread = parse_protection(f"{PAILLIER},processes=2")
+    result = spread.run_round(updates(), None, a_round(), secret=key)
+    alone = parse_protection(PAILLIER).run_round(updates(), None, a_round(), secret=key)
+    assert torch.equal(result.mean, alone.mean)
 
 
 def test_altered_and_foreign_ciphertexts_are_named(key: PrivateKey) -> None:

@@ -108,6 +108,17 @@ def test_clipping_bounds_the_whole_update_and_keeps_its_direction() -> None:
         assert torch.allclose(short, values * 1e-3, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [1, 4095, 4096, 50_001])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_the_norm_holds_for_any_length_and_magnitude(size: int, scale: float) -> None:
+    """Against numpy in double precision; squares of 1e30 overflow in 32 bits."""
+    values = some_values(size, dtype=torch.float32) * scale
+    clip = 0.5 * scale
+    clipped = apply(Randomization(1e-6 * clip**2 / size, clip), values).values.double().numpy()
+    exact = np.linalg.norm(values.double().numpy())
+    assert np.linalg.norm(clipped) == pytest.approx(min(clip, exact), rel=2e-3)
+
+
 def test_noise_for_a_sum_survives_dropouts_and_colluders() -> None:
     """At least t clients add noise; take out any c of them and s² is left."""
     for threshold, colluders in ((7, 1), (7, 3), (2, 1), (5, 0)):

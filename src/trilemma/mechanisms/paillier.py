@@ -91,6 +91,10 @@ class Paillier(Transport):
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
+    caveat: ClassVar[str] = (
+        "one client that helps the server opens every update, and the server is trusted to follow "
+        "the protocol."
+    )
 
     def __post_init__(self) -> None:
         from trilemma.crypto.paillier import DEFAULT_BITS, FLOOR_BITS  # imports gmpy2
