@@ -28,7 +28,7 @@ from trilemma.estimation.fisher import predict
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
 
-FASHION = Path("/usr/share/dataset-fashion-mnist/train-images-idx3-ubyte.gz")  # Debian's package
+FASHION = Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")  # Debian's package
 SECTIONS = ("digits-mlp", "lenet-1", "lenet-4", "fedavg", "noise", "compression", "fisher")
 
 
@@ -157,7 +157,7 @@ def original_dlg(view: View, seed: int) -> torch.Tensor:
         return distance
 
     for _ in range(300):
-        optimiser.step(closure)  # type: ignore[arg-type]
+        optimiser.step(closure)  # type: ignore[no-untyped-call]
     return x.detach().clamp(view.input_spec.low, view.input_spec.high)
 
 
@@ -377,8 +377,9 @@ def main() -> None:
         "",
         (
             f"Made by `python benchmarks/attacks.py{' --quick' if quick else ''}` (torch "
-            f"{torch.__version__}, one thread). 8x8 data: {digits()[2]}; 28x28 data: {images()[2]}. "
-            f"Ratios are of attacks per core-second, the original's success beside ours."
+            f"{torch.__version__}, one thread). 8x8 data: {digits()[2]}; 28x28 data: "
+            f"{images()[2]}. Ratios are of attacks per core-second, the original's success beside "
+            f"ours."
         ),
     ]
     if options.device == "cuda":

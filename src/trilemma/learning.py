@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
 from trilemma.updates import Layout
