@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -211,7 +210,7 @@ class Payload:
     size: int = 0
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.weight, Integral) and not isinstance(self.weight, bool)
+        whole = isinstance(self.weight, int | np.integer) and not isinstance(self.weight, bool)
         if not whole or self.weight < 1:
             raise InvalidInput(
                 f"weight (a client's number of records) must be a whole number of at least 1, "
