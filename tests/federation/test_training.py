@@ -59,7 +59,7 @@ def by_hand(
         rate = server_lr or (setting.lr if setting.algorithm == "fedsgd" else 1.0)
         with torch.no_grad():
             for kept, parameter in zip(total, model.parameters(), strict=True):
-                parameter -= (rate * kept).float()
+                parameter.sub_((rate * kept).float())
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
