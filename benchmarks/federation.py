@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,10 +30,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded, System
-from trilemma.estimation.scenario import Records, Scenario
+from trilemma.estimation.scenario import Records
 from trilemma.federation import cohorts
 from trilemma.federation.training import new_secret, train
-from trilemma.learning import LocalTraining
+from trilemma.learning import LocalTraining, Task
 from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.protocol import RoundInfo
 from trilemma.mechanisms.specs import parse_protection
@@ -65,10 +66,20 @@ def records_of(client: int) -> Records:
     return Records(inputs, torch.randint(0, 10, (RECORDS,), generator=draw))
 
 
-def scenario(hidden: int, clients: int = CLIENTS) -> Scenario:
-    local = LocalTraining("fedavg", LR, STEPS, BATCH, RECORDS)
-    everyone = [records_of(client) for client in range(clients)]
-    return Scenario(network(hidden), cross_entropy, everyone, records_of(clients), local)
+@dataclass(frozen=True)
+class Work:
+    """What is trained, as `train` asks for it."""
+
+    task: Task
+    records: tuple[Records, ...]
+    test_records: Records
+    local_training: LocalTraining = LocalTraining("fedavg", LR, STEPS, BATCH, RECORDS)  # noqa: RUF009
+    device: str = "cpu"
+
+
+def work(hidden: int, clients: int = CLIENTS) -> Work:
+    everyone = tuple(records_of(client) for client in range(clients))
+    return Work(Task(network(hidden), cross_entropy, 10), everyone, records_of(clients))
 
 
 def trained(model: nn.Module, records: Records) -> nn.Module:
@@ -97,14 +108,14 @@ def per_round(rounds: Callable[[int], object], repeats: int = 5) -> float:
     return min(found)
 
 
-def ours(task: Scenario, *, together: bool) -> float:
+def ours(task: Work, *, together: bool) -> float:
     with patch.object(cohorts, "_BUSY_FLOPS", math.inf if together else -1):
         return per_round(lambda count: train(task, rounds=count, evaluate_every=count))
 
 
-def plain(task: Scenario) -> float:
+def plain(task: Work) -> float:
     def rounds(count: int) -> None:
-        model = copy.deepcopy(task.model)
+        model = copy.deepcopy(task.task.model)
         for _ in range(count):
             states = [trained(model, records).state_dict() for records in task.records]
             mean = {name: torch.stack([s[name] for s in states]).mean(0) for name in states[0]}
@@ -113,7 +124,7 @@ def plain(task: Scenario) -> float:
     return per_round(rounds)
 
 
-def pfl(task: Scenario) -> float:
+def pfl(task: Work) -> float:
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -123,7 +134,7 @@ def pfl(task: Scenario) -> float:
     from pfl.hyperparam import NNTrainHyperParams
     from pfl.model.pytorch import PyTorchModel
 
-    module = copy.deepcopy(task.model)
+    module = copy.deepcopy(task.task.model)
     module.loss = lambda x, y, **_: cross_entropy(module(x), y)  # type: ignore[assignment]
     module.metrics = lambda *_, **__: {}  # type: ignore[assignment]
     model = PyTorchModel(
@@ -222,7 +233,7 @@ def flower() -> float:
 
 
 def seconds_a_round() -> list[str]:
-    task = scenario(64)
+    task = work(64)
     base = plain(task)
     rows = [
         ("plain PyTorch loop", base),
@@ -276,7 +287,7 @@ def protections() -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for size in SIZES:
-        history = train(scenario((size - 10) // 75, 2), rounds=2, evaluate_every=2)
+        history = train(work((size - 10) // 75, 2), rounds=2, evaluate_every=2)
         local = min(each.train_seconds for each in history.rounds)
         base = local
         for spec in PROTECTIONS:
