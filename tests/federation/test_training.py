@@ -63,6 +63,13 @@ def by_hand(
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three clients in one vmapped pass, which are too few for it to pay."""
+    monkeypatch.setattr(cohorts, "_FEW", 1)
+
+
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("setting", [FEDSGD, FEDAVG], ids=["fedsgd", "fedavg"])
 @pytest.mark.parametrize("busy", [math.inf, -1], ids=["vmapped", "one by one"])
 @pytest.mark.parametrize(("per_round", "server_lr"), [(3, None), (2, 0.7)])
@@ -95,6 +102,7 @@ class Branching(nn.Module):
         return outputs * scale
 
 
+@pytest.mark.usefixtures("together")
 def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
     scenario = federation(FEDAVG, Branching())
     history = train(scenario, rounds=2, seed=1)
@@ -103,6 +111,7 @@ def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
     assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
 
 
+@pytest.mark.usefixtures("together")
 def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # 3 records x (5·4 + 4·3) multiply-adds x 2
     for limit, reason in (
@@ -113,10 +122,17 @@ def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert train(federation(FEDAVG), rounds=1).one_by_one == reason
 
 
+@pytest.mark.usefixtures("together")
 def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(federation(FEDAVG), rounds=3, seed=2)
     monkeypatch.setattr(cohorts, "_WIDEST", 2 * 39)
     assert torch.allclose(whole.weights, train(federation(FEDAVG), rounds=3, seed=2).weights)
+
+
+def test_few_clients_train_one_by_one_and_many_together() -> None:
+    few = train(federation(FEDAVG), rounds=1)
+    assert few.one_by_one == "fewer than 6 clients are quicker so on a CPU"
+    assert train(federation(FEDAVG, sizes=(8,) * 6), rounds=1).one_by_one is None
 
 
 def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:
