@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -203,6 +204,57 @@ def measure_original(
     return Row(label, made.records, made.recovered(found, threshold), len(made.views), spent)
 
 
+class Attributes(dict[str, Any]):
+    """breaching reads its metadata both as a dict and by attribute."""
+
+    __getattr__ = dict.__getitem__
+
+
+def measure_breaching(made: Problems, threshold: float, clock: Callable[[], float]) -> Row | None:
+    """The public `breaching` package's DLG (L-BFGS, joint labels, 300 steps), if installed."""
+    try:
+        import breaching  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    settings = breaching.get_config(
+        overrides=["attack=deepleakage", "attack.optim.max_iterations=300"]
+    )
+    task = made.views[0].task
+    setup = {"device": torch.device("cpu"), "dtype": torch.float}
+    loss = nn.CrossEntropyLoss()
+    attacker = breaching.attacks.prepare_attack(task.model, loss, settings.attack, setup)
+    found = []
+    began = clock()
+    for unit, view in enumerate(made.views):
+        nn.utils.vector_to_parameters(view.weights, task.model.parameters())
+        metadata = Attributes(
+            shape=view.input_spec.shape,
+            classes=10,
+            mean=(0.0,),
+            std=(1.0,),
+            modality="vision",
+            task="classification",
+        )
+        parameters = [part.clone() for part in task.layout.unflatten(view.weights).values()]
+        server = {"parameters": parameters, "buffers": [], "metadata": metadata}
+        shared = {
+            "gradients": list(task.layout.unflatten(view.observation.update).values()),
+            "buffers": None,
+            "metadata": {
+                "num_data_points": view.records,
+                "labels": None,
+                "local_hyperparams": None,
+                "data_key": "inputs",
+            },
+        }
+        torch.manual_seed(unit)
+        result, _ = attacker.reconstruct([server], [shared], {}, dryrun=False)
+        found.append(result["data"].detach().clamp(0, 1))
+    spent = clock() - began
+    recovered = made.recovered(torch.stack(found), threshold)
+    return Row("breaching, deepleakage, 300 steps", made.records, recovered, len(found), spent)
+
+
 def speed_table(
     title: str, made: Problems, originals: int, attacks: list[tuple[Attack, int]], threshold: float
 ) -> list[str]:
@@ -214,6 +266,11 @@ def speed_table(
     lines = heading(title, threshold)
     lines.append(show(rows[0], rows[0]))
     print("\n".join(lines), flush=True)
+    if len(made.inputs.shape) == 5:  # breaching takes images only
+        package = measure_breaching(same, threshold, clock)
+        missing = "| breaching | not installed | | | | |"
+        lines.append(missing if package is None else show(package, rows[0]))
+        print(lines[-1], flush=True)
     for attack, restarts in attacks:
         row = measure_ours(attack, made, threshold, restarts, clock)
         found = attack(same.views, restarts=restarts, seed=1).inputs
@@ -412,7 +469,7 @@ def lenet_speed(quick: bool) -> list[str]:
     attacks: list[tuple[Attack, int]] = [(get("idlg"), 1)]
     if not quick:
         attacks.append((get("dlg", iterations=600), 1))
-    return speed_table("LeNet 1x28x28, B=1", made, 1 if quick else 40, attacks, 30)
+    return speed_table("LeNet 1x28x28, B=1", made, 1 if quick else 50, attacks, 30)
 
 
 def lenet_batch_speed(quick: bool) -> list[str]:
