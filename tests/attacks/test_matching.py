@@ -75,9 +75,9 @@ def test_soft_labels_of_any_loss_are_weighted_sums_over_classes() -> None:
     weights = torch.randn(18, generator=generator)
     inputs = torch.randn(4, 5, generator=generator)
     soft = torch.randn(4, 3, generator=generator).softmax(-1)
+    outputs = task.outputs(weights, inputs)
     by_hand = sum(
-        soft[row, label]
-        * margin(task.outputs(weights, inputs)[row : row + 1], torch.tensor([label]))
+        soft[row, label] * margin(outputs[row : row + 1], torch.tensor([label]))
         for row in range(4)
         for label in range(3)
     )
