@@ -11,6 +11,7 @@ import sys
 import click
 import typer
 
+from trilemma.commands import keys
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
 from trilemma.commands.solve import solve
@@ -28,11 +29,7 @@ app = typer.Typer(
 app.command()(attack)
 app.command()(estimate)
 app.command()(solve)
-
-
-@app.callback()
-def _keep_subcommands() -> None:
-    """Make typer show `solve` as a subcommand even while it is the only one."""
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:
