@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+    UserConfig,
+)
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from trilemma.federation.flower import Terms, protect_mod
+from trilemma.mechanisms.paillier import Paillier
 
 RUN = 77
 NODES = (3, 2**63 + 5, 2**64 - 9, 40)  # Flower draws them from 64 bits
@@ -39,6 +51,19 @@ def moves(node: int) -> dict[str, np.ndarray]:
     }
 
 
+def fedavg(nodes: int = 4) -> FedAvg:
+    return FedAvg(min_train_nodes=nodes, min_evaluate_nodes=nodes, min_available_nodes=nodes)
+
+
+def train_only(nodes: int = 4) -> FedAvg:
+    return FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
+
+
+def small_paillier(mode: Literal["reveal", "blind"] = "reveal") -> Paillier:
+    """For speed alone."""
+    return Paillier(bits=512, mode=mode, max_weight=100, insecure=True)
+
+
 def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None) -> ClientApp:
     """An app whose training is a fixed step, so that aggregations compare exactly."""
     app = ClientApp(mods=[] if terms is None else [protect_mod(terms)])
@@ -52,11 +77,10 @@ def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None
             name: Array(array.numpy() + step[name]) if name in step else array
             for name, array in arrays.items()
         }
-        metrics = {
-            "num-examples": RECORDS[context.node_id],
-            "train_loss": LOSSES[context.node_id],
-        }
-        content = RecordDict({"arrays": ArrayRecord(after), "metrics": MetricRecord(metrics)})
+        metrics = MetricRecord(
+            {"num-examples": RECORDS[context.node_id], "train_loss": LOSSES[context.node_id]}
+        )
+        content = RecordDict({"arrays": ArrayRecord(after), "metrics": metrics})
         return Message(content, reply_to=message)
 
     @app.evaluate()
@@ -65,8 +89,8 @@ def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None
         if seen is not None:
             seen.append({name: array.numpy() for name, array in arrays.items()})
         mean = float(np.mean(arrays["weight"].numpy()))
-        metrics = {"num-examples": RECORDS[context.node_id], "eval_mean": mean}
-        return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+        metrics = MetricRecord({"num-examples": RECORDS[context.node_id], "eval_mean": mean})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
 
@@ -77,7 +101,7 @@ class DirectGrid(Grid):
 
     app: ClientApp
     nodes: Iterable[int] = NODES
-    node_config: dict[str, str | int] = field(default_factory=dict)
+    node_config: UserConfig = field(default_factory=dict)
     on_message: Callable[[int, Message], Message | None] = lambda exchange, message: message
     on_reply: Callable[[int, Message], Message | None] = lambda exchange, reply: reply
     sent: list[list[Message]] = field(default_factory=list)
@@ -94,6 +118,8 @@ class DirectGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         batch = list(messages)
+        if not batch:
+            return []
         self.sent.append(batch)
         exchange = len(self.sent) - 1
         replies = []

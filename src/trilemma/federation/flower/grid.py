@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
-from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -75,6 +76,7 @@ class ProtectedGrid(Grid):
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
         self._following: dict[Kind, ServerRound] = {}
         self._trained, self._fewest = 0, sys.maxsize
+        self._counters: dict[str, Array] = {}
         self._sums: list[Stage] = []  # what clients must apply to the first model, if blind
         self._delivered: dict[int, int] = {}
 
@@ -101,7 +103,7 @@ class ProtectedGrid(Grid):
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
 
     def _round(self, kind: Kind, batch: list[Message], timeout: float | None) -> list[Message]:
-        _, model = only_arrays(batch[0].content)
+        name, model = self._model(batch[0])
         size = model_tensors(model)[0].size if kind == "train" else 0
         cohort = tuple(sorted(each.metadata.dst_node_id for each in batch))
         threshold = self.terms.threshold_of(len(cohort))
@@ -117,16 +119,18 @@ class ProtectedGrid(Grid):
         if current is None or not current.is_ready(cohort, size):
             current = self._begin(kind, cohort, size)
             for _ in range(self.terms.preparations):
-                self._exchange(current, None, batch[:1], timeout)
+                self._exchange(current, None, batch[0], timeout)
         self._numbers[kind] += 1
         following = None
         if self.terms.preparations and self.terms.allows(self._trained + 2, fewest):
             following = self._begin_following(kind, current.nodes, size)
         if kind == "train":
             self._trained, self._fewest = self._trained + 1, fewest
-        following = self._exchange(current, following, batch, timeout, bulk=True)
+        # FedAvg's messages share one RecordDict, so each gets its own.
+        contents = {each.metadata.dst_node_id: {**each.content, name: model} for each in batch}
+        following = self._exchange(current, following, batch[0], timeout, contents)
         while current.waiting:
-            following = self._exchange(current, following, batch[:1], timeout)
+            following = self._exchange(current, following, batch[0], timeout)
         if following is not None:
             self._following[kind] = following
         if current.encrypted is not None:
@@ -145,39 +149,42 @@ class ProtectedGrid(Grid):
         except TrilemmaError:  # those who are left are too few for a round of their own
             return None
 
+    def _model(self, message: Message) -> tuple[str, ArrayRecord]:
+        """The model of a message; FedAvg makes floats of counters, so these stay as they were."""
+        name, record = only_arrays(message.content)
+        counters = {key: each for key, each in record.items() if each.numpy().dtype.kind != "f"}
+        self._counters |= counters
+        return name, ArrayRecord({**record, **self._counters})
+
     def _exchange(
         self,
         current: ServerRound,
         following: ServerRound | None,
-        batch: Sequence[Message],
+        original: Message,
         timeout: float | None,
-        *,
-        bulk: bool = False,
+        contents: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
     ) -> ServerRound | None:
         """One message to each node that is due one, and its answer to both rounds.
 
-        The app's own content goes along where `bulk` says so. Returns the round that follows, or
-        None where that one failed: it is started afresh then.
+        `contents` are the app's own, for the message that asks for updates. Returns the round
+        that follows, or None where that one failed: it is started afresh then.
         """
-        asked = {each.metadata.dst_node_id: each for each in batch} if bulk else {}
         outgoing = []
         for node in current.nodes:
-            original = asked.get(node, batch[0])
             stages = [current.message(node)]
             if following is not None and node in following.nodes:
                 stages.append(following.message(node))
-            if bulk:
+            if contents:
                 stages += self._sums[self._delivered.get(node, 0) :]
             records = write_stages(each for each in stages if each is not None)
-            # FedAvg's messages share one RecordDict, so each gets its own.
-            content = RecordDict({**(original.content if bulk else {}), **records})
+            content = RecordDict({**contents.get(node, {}), **records})
             kind, group = original.metadata.message_type, original.metadata.group_id
             outgoing.append(Message(content, node, kind, group_id=group))
         known = len(self._sums)
         answered = self._read(self._grid.send_and_receive(outgoing, timeout=timeout))
-        if bulk and self.terms.blind:
+        if self.terms.blind:
             # Who refused may have lost its model: it gets every sum again.
-            self._delivered.update({node: known if node in answered else 0 for node in asked})
+            self._delivered.update({node: known if node in answered else 0 for node in contents})
         sessions = (current.stage.session, following and following.stage.session)
         for node, stages_of in answered.items():
             if strangers := [each for each in stages_of if each.session not in sessions]:

@@ -145,8 +145,8 @@ def only_arrays(content: RecordDict) -> tuple[str, ArrayRecord]:
 def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     """The floating-point arrays of a model as a layout and one vector [m].
 
-    Other arrays (counters, such as BatchNorm's) are not averaged: they stay as the server has
-    them.
+    Other arrays (counters, such as BatchNorm's) are not averaged: they stay as the server sent
+    them first.
     """
     tensors = {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
     floats = {name: each for name, each in tensors.items() if each.is_floating_point()}
@@ -167,7 +167,7 @@ def shifted(record: ArrayRecord, change: torch.Tensor) -> ArrayRecord:
             made[name] = array
             continue
         values = array.numpy()
-        made[name] = Array((values - parts[name].numpy()).astype(values.dtype))
+        made[name] = Array(np.asarray(values - parts[name].numpy(), values.dtype))
     return ArrayRecord(made)
 
 
