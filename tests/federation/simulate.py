@@ -21,6 +21,7 @@ from flwr.simulation import run_simulation
 from trilemma.federation.flower import protect_mod
 
 SETTINGS: dict[str, Any] = {"strategy": "FedAvg", "local-epochs": 5, "lr": 0.1}
+BACKEND: dict[str, Any] = {"client_resources": {"num_cpus": 1.0, "num_gpus": 0.0}}
 
 
 def _note(record: logging.LogRecord, starts: list[float]) -> bool:
@@ -50,10 +51,7 @@ def simulate(settings: dict[str, Any]) -> dict[str, Any]:
         found["train"] = {k: dict(v) for k, v in result.train_metrics_clientapp.items()}
         found["evaluate"] = {k: dict(v) for k, v in result.evaluate_metrics_clientapp.items()}
 
-    resources = {"num_cpus": 1.0, "num_gpus": 0.0}
-    run_simulation(
-        server, clients, config["nodes"], backend_config={"client_resources": resources}
-    )
+    run_simulation(server, clients, config["nodes"], backend_config=BACKEND)
     return found
 
 

@@ -53,7 +53,7 @@ def train(model: torch.nn.Module, part: tuple[torch.Tensor, ...], epochs: int, l
     total = 0.0
     for _ in range(epochs):
         total = 0.0
-        for rows in torch.randperm(len(labels)).split(BATCH):
+        for rows in torch.split(torch.randperm(len(labels)), BATCH):
             optimizer.zero_grad()
             loss = cross_entropy(model(images[rows]), labels[rows])
             loss.backward()  # type: ignore[no-untyped-call]
