@@ -241,7 +241,8 @@ class ProtectedGrid(Grid):
         return Message(RecordDict(dict(records)), reply_to=original)
 
     def _check_strategy(self, strategy: Strategy | None) -> None:
-        names = {each.__name__ for each in type(strategy).__mro__}
+        wrapped = (strategy, getattr(strategy, "strategy", None))  # Flower's DP wraps another
+        names = {base.__name__ for each in wrapped for base in type(each).__mro__}
         for name in sorted(names & set(_NEED_SINGLE_UPDATES)):
             raise InvalidInput(
                 f"{name} needs single updates, and a protected round gives one mean; use FedAvg, "
