@@ -97,15 +97,16 @@ def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None
 
 @dataclass
 class DirectGrid(Grid):
-    """Calls each node's ClientApp; `on_reply` may change, replace or drop (None) a reply."""
+    """Calls each node's ClientApp; `on_message` may drop (None) or change, `on_reply` change."""
 
     app: ClientApp
     nodes: Iterable[int] = NODES
     node_config: UserConfig = field(default_factory=dict)
     on_message: Callable[[int, Message], Message | None] = lambda exchange, message: message
-    on_reply: Callable[[int, Message], Message | None] = lambda exchange, reply: reply
+    on_reply: Callable[[int, Message], Message] = lambda exchange, reply: reply
     sent: list[list[Message]] = field(default_factory=list)
     received: list[Message] = field(default_factory=list)
+    ready: list[Message] = field(default_factory=list)
     contexts: dict[int, Context] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,31 +115,38 @@ class DirectGrid(Grid):
             config = dict(self.node_config)
             self.contexts[node] = Context(RUN, node, config, RecordDict(), {})
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         batch = list(messages)
-        if not batch:
-            return []
+        exchange = len(self.sent)
         self.sent.append(batch)
-        exchange = len(self.sent) - 1
-        replies = []
         for message in batch:
             message.metadata.__dict__["_message_id"] = f"{exchange}-{message.metadata.dst_node_id}"
             delivered = self.on_message(exchange, message)
             if delivered is None:  # Flower reports the lost node from the SuperLink's number
-                replies.append(Message(Error(5, "node unavailable"), reply_to=message))
-                replies[-1].metadata.__dict__["_src_node_id"] = 1
+                reply = Message(Error(5, "node unavailable"), reply_to=message)
+                reply.metadata.__dict__["_src_node_id"] = 1
+                self.ready.append(reply)
                 continue
             context = self.contexts[message.metadata.dst_node_id]
             try:
                 reply = self.app(delivered, context)
             except Exception as error:
                 reply = Message(Error(2, repr(error)), reply_to=message)
-            if (passed := self.on_reply(exchange, reply)) is not None:
-                self.received.append(passed)
-                replies.append(passed)
+            changed = self.on_reply(exchange, reply)
+            changed.metadata.__dict__["_reply_to_message_id"] = message.metadata.message_id
+            self.received.append(changed)
+            self.ready.append(changed)
+        return [message.metadata.message_id for message in batch]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies, self.ready = self.ready, []
         return replies
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        batch = list(messages)
+        return self.pull_messages(self.push_messages(batch)) if batch else []
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.contexts)
@@ -151,12 +159,6 @@ class DirectGrid(Grid):
         raise AssertionError("not used")
 
     def create_message(self, *args: object, **kwargs: object) -> Message:
-        raise AssertionError("not used")
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise AssertionError("not used")
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         raise AssertionError("not used")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -38,6 +39,8 @@ __all__ = ["ProtectedGrid"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _FAILED: Final = 2  # Flower's code for what raised
+_SHORTEST_WAIT: Final = 0.01
+_LONGEST_WAIT: Final = 3.0
 _NEED_SINGLE_UPDATES: Final = (
     "Bulyan",
     "DifferentialPrivacyClientSideAdaptiveClipping",
@@ -181,7 +184,7 @@ class ProtectedGrid(Grid):
             kind, group = original.metadata.message_type, original.metadata.group_id
             outgoing.append(Message(content, node, kind, group_id=group))
         known = len(self._sums)
-        answered = self._read(self._grid.send_and_receive(outgoing, timeout=timeout))
+        answered = self._read(self._deliver(outgoing, timeout))
         if self.terms.blind:
             # Who refused may have lost its model: it gets every sum again.
             self._delivered.update({node: known if node in answered else 0 for node in contents})
@@ -201,6 +204,23 @@ class ProtectedGrid(Grid):
             _LOG.info("the next round starts afresh: %s", error)
             return None
         return following
+
+    def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:
+        """Flower's `send_and_receive`, which looks for replies each 0.1 s, or 3 s in a deployment.
+
+        A round has several exchanges, some of them short, so this looks again after a tenth of
+        the time that it has waited.
+        """
+        waiting = {each for each in self._grid.push_messages(messages) if each}
+        replies: list[Message] = []
+        start = time.monotonic()
+        while waiting and (timeout is None or time.monotonic() - start < timeout):
+            found = list(self._grid.pull_messages(waiting))
+            replies += found
+            waiting -= {each.metadata.reply_to_message_id for each in found}
+            if waiting:
+                time.sleep(min(_SHORTEST_WAIT + (time.monotonic() - start) / 10, _LONGEST_WAIT))
+        return replies
 
     def _read(self, replies: Iterable[Message]) -> dict[int, list[Stage]]:
         """The stages that nodes answered; who answers with an error has dropped out."""
