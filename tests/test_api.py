@@ -40,7 +40,17 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
         _ = trilemma.no_such_name
 
 
-HEAVY = ("torch", "matplotlib", "optuna", "flwr", "ray", "sklearn")
+HEAVY = (
+    "cryptography",
+    "dp_accounting",
+    "flwr",
+    "gmpy2",
+    "matplotlib",
+    "optuna",
+    "ray",
+    "sklearn",
+    "torch",
+)
 
 
 @pytest.mark.parametrize(

@@ -15,43 +15,80 @@ if TYPE_CHECKING:
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.mechanisms import law
+    from trilemma.mechanisms.compression import Compression, TopK
+    from trilemma.mechanisms.dp import dp_figure
+    from trilemma.mechanisms.paillier import Paillier
+    from trilemma.mechanisms.plain import Plain
+    from trilemma.mechanisms.protection import Protection
+    from trilemma.mechanisms.protocol import RoundInfo
+    from trilemma.mechanisms.randomization import Randomization
+    from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
+    from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+    from trilemma.mechanisms.specs import parse_protection
+    from trilemma.observations import Adversary, Observation
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.surrogate import Solution, solve
     from trilemma.updates import Layout, Profile
 
 __all__ = [
+    "Adversary",
+    "BoundedMask",
+    "Compression",
     "Constants",
     "Layout",
+    "Observation",
+    "Paillier",
+    "Plain",
     "Problem",
     "Profile",
+    "Protection",
+    "Randomization",
+    "RoundInfo",
+    "SecretSharing",
     "Seeded",
     "Solution",
     "System",
+    "TopK",
     "TrilemmaError",
     "bernoulli_leakage",
     "certified_noise",
     "certified_success",
+    "dp_figure",
     "largest_success_rate",
     "law",
     "leakage",
+    "parse_protection",
     "solve",
 ]
 
 _HOME: Final = {
+    "Adversary": "observations",
+    "BoundedMask": "mechanisms.secret_sharing.bounded",
+    "Compression": "mechanisms.compression",
     "Constants": "bounds",
     "Layout": "updates",
+    "Observation": "observations",
+    "Paillier": "mechanisms.paillier",
+    "Plain": "mechanisms.plain",
     "Problem": "tuning.problem",
     "Profile": "updates",
+    "Protection": "mechanisms.protection",
+    "Randomization": "mechanisms.randomization",
+    "RoundInfo": "mechanisms.protocol",
+    "SecretSharing": "mechanisms.secret_sharing.transport",
     "Seeded": "entropy",
     "Solution": "tuning.surrogate",
     "System": "entropy",
+    "TopK": "mechanisms.compression",
     "TrilemmaError": "errors",
     "bernoulli_leakage": "beliefs.belief",
     "certified_noise": "bounds",
     "certified_success": "bounds",
+    "dp_figure": "mechanisms.dp",
     "largest_success_rate": "beliefs.belief",
     "law": "mechanisms",
     "leakage": "beliefs.belief",
+    "parse_protection": "mechanisms.specs",
     "solve": "tuning.surrogate",
 }
 

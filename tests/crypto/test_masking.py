@@ -7,6 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
+from trilemma.crypto import masking
 from trilemma.crypto.masking import (
     KeyPair,
     Ring,
@@ -28,15 +29,19 @@ DTYPES = (np.uint32, np.uint64)
 
 
 def aes_ecb_counter(key: bytes, count: int) -> bytes:
-    """Counter mode from its definition: the encryption of 0, 1, 2, ..."""
+    """Counter mode from its definition: the encryption of 2, 3, 4, ..."""
     cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()
-    blocks = b"".join(i.to_bytes(16, "big") for i in range(-(-count // 16)))
+    blocks = b"".join(i.to_bytes(16, "big") for i in range(2, 2 + -(-count // 16)))
     return cipher.update(blocks)[:count]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("length", [0, 1, 3, 16_384, 40_001])
-def test_masks_are_the_counter_mode_keystream(dtype: Any, length: int) -> None:
+@pytest.mark.parametrize("mode", [modes.CTR(bytes(15) + b"\2"), modes.GCM(bytes(12))])
+def test_masks_are_the_counter_mode_keystream(
+    dtype: Any, length: int, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masking, "_fastest_mode", lambda: mode)
     a, b = Seed.generate(System()), Seed.generate(System())
     values = np.random.default_rng(1).integers(0, 1 << 32, length).astype(dtype)
     size = np.dtype(dtype).itemsize
@@ -250,3 +255,12 @@ def test_bad_arguments_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput):
             attempt()
+
+
+def test_pair_seeds_are_bound_to_the_clients_numbers() -> None:
+    own, peer = KeyPair.generate(System()), KeyPair.generate(System())
+    seeds = [
+        pairwise_seeds(own, me, {other: peer.public}, ROUND)[0][0].reveal()
+        for me, other in ((0, 1), (0, 2), (1, 2))
+    ]
+    assert len(set(seeds)) == 3

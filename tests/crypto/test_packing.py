@@ -50,7 +50,7 @@ def random_weights(rng: random.Random, cap: int, clients: int) -> list[int]:
 def test_ten_thousand_packed_sums_equal_integer_arithmetic() -> None:
     """Each case: its own precision, cap, plaintext size, number of clients (1 .. 1000), values."""
     rng = random.Random(20)
-    clients_seen = []
+    clients_seen: list[int] = []
     while (case := len(clients_seen)) < CASES:
         bits = rng.choice((2, 3, 8, 12, 16, 24, 32))
         clients = (

@@ -258,6 +258,7 @@ def test_a_pool_of_another_key_is_refused(small: PrivateKey) -> None:
         small.encrypt([1], System(), RandomizerPool(other, System()))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_finds_the_pool_empty(small: PrivateKey) -> None:
     pool = RandomizerPool(small, System())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
@@ -21,6 +21,8 @@ from trilemma.mechanisms.randomization import Randomization
 __all__ = ["PrivacyFigure", "dp_figure", "gaussian_delta", "gaussian_epsilon"]
 
 Neighbouring = Literal["add-remove", "replace"]
+Method = Literal["analytic Gaussian", "participation bound", "PLD", "RDP"]
+_LEAST_FOR_PLD: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class PrivacyFigure:
     noise_multiplier: float
     rounds: int
     neighbouring: Neighbouring
-    method: Literal["analytic Gaussian", "participation bound", "PLD", "RDP"]
+    method: Method
 
 
 def dp_figure(
@@ -46,15 +48,19 @@ def dp_figure(
     population: int | None = None,
     neighbouring: Neighbouring = "add-remove",
 ) -> PrivacyFigure:
-    """What the noise is worth over `rounds` rounds of `clients` clients each.
+    """What the noise is worth over `rounds` rounds of `clients` clients each, of equal weight.
+
+    For a sum, count the clients whose noise an adversary cannot take out: the threshold less the
+    colluders.
 
     If all take part in each round, R rounds are one Gaussian release with μ = √R/z, exactly.
     `population` > `clients` says that each round samples its clients from so many:
 
     - release "sum": subsampling amplifies. This holds against those who do not learn who was
       sampled (a curious client, a reader of the model), not against a server that picks them.
-      add-remove: Poisson sampling, privacy loss distributions; replace: a fixed number without
-      replacement, Rényi (both by dp-accounting).
+      add-remove: Poisson sampling, privacy loss distributions (Rényi below z = ½, where these
+      take too long); replace: a fixed number without replacement, Rényi; all by dp-accounting,
+      or the figure without sampling, where that is better.
     - release "local": the server knows who took part, so nothing is amplified; but a client takes
       part in at most B rounds except with probability δ/2, B that binomial quantile, so that
       (ε, δ) follows from B rounds at δ/2.
@@ -87,23 +93,24 @@ def dp_figure(
     multiplier = randomization.scale / sensitivity
     if release == "sum":
         multiplier *= math.sqrt(clients)
-    rate = clients / everyone
-    method: Literal["analytic Gaussian", "participation bound", "PLD", "RDP"]
-    if rate == 1:
-        method = "analytic Gaussian"
-        each, total = (gaussian_epsilon(math.sqrt(r) / multiplier, delta) for r in (1, rounds))
-    elif release == "local":
-        method = "participation bound"
-        most = max(1, int(binom.isf(delta / 2, rounds, rate)))
-        each = gaussian_epsilon(1 / multiplier, delta)
-        total = gaussian_epsilon(math.sqrt(most) / multiplier, delta / 2)
-        total = min(total, gaussian_epsilon(math.sqrt(rounds) / multiplier, delta))
-    else:
-        method = "PLD" if neighbouring == "add-remove" else "RDP"
-        each, total = (
-            _sampled_epsilon(multiplier, r, clients, everyone, neighbouring, delta)
+    method: Method = "analytic Gaussian"
+    each, total = (gaussian_epsilon(math.sqrt(r) / multiplier, delta) for r in (1, rounds))
+    if everyone > clients and release == "local":
+        most = max(1, int(binom.isf(delta / 2, rounds, clients / everyone)))
+        bound = gaussian_epsilon(math.sqrt(most) / multiplier, delta / 2)
+        if bound < total:
+            method, total = "participation bound", bound
+    elif everyone > clients:
+        accountant: Method = "RDP"
+        if neighbouring == "add-remove" and multiplier >= _LEAST_FOR_PLD:
+            accountant = "PLD"
+        sampled = [
+            _sampled_epsilon(multiplier, r, clients, everyone, neighbouring, accountant, delta)
             for r in (1, rounds)
-        )
+        ]
+        each = min(each, sampled[0])
+        if sampled[1] < total:
+            method, total = accountant, sampled[1]
     return PrivacyFigure(total, delta, each, multiplier, rounds, neighbouring, method)
 
 
@@ -145,6 +152,7 @@ def _sampled_epsilon(
     clients: int,
     population: int,
     neighbouring: Neighbouring,
+    method: Method,
     delta: float,
 ) -> float:
     import dp_accounting  # heavy, and needed for sampled clients only
@@ -153,9 +161,10 @@ def _sampled_epsilon(
 
     gaussian = dp_accounting.GaussianDpEvent(multiplier)
     if neighbouring == "add-remove":
-        poisson = dp_accounting.PoissonSampledDpEvent(clients / population, gaussian)
-        accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
-        return float(accountant.compose(poisson, rounds).get_epsilon(delta))
-    fixed = dp_accounting.SampledWithoutReplacementDpEvent(population, clients, gaussian)
-    renyi = RdpAccountant(None, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    return float(renyi.compose(fixed, rounds).get_epsilon(delta))
+        relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+        event = dp_accounting.PoissonSampledDpEvent(clients / population, gaussian)
+    else:
+        relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+        event = dp_accounting.SampledWithoutReplacementDpEvent(population, clients, gaussian)
+    accountant = PLDAccountant(relation) if method == "PLD" else RdpAccountant(None, relation)
+    return float(accountant.compose(event, rounds).get_epsilon(delta))

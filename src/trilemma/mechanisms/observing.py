@@ -137,7 +137,7 @@ def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) 
         noise = Noise(noise.kind, noise.scale * math.hypot(*shares))
     return Observation(
         update=values,
-        known=None if known is None else known.to(values.device),
+        known=None if known is None else known.to(values.device, copy=True),
         noise=noise,
         weights=shares,
         clip=knowledge.clip,

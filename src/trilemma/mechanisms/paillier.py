@@ -39,7 +39,6 @@ __all__ = ["Paillier", "PaillierLaw"]
 _STATE: Final = struct.Struct("<Q16sBQ")
 _OPENED: Final = struct.Struct("<Qd")
 _STAGES: Final = ("update", "open", "done", "failed")
-_FLOOR_BITS: Final = 2048  # crypto.paillier.FLOOR_BITS, here without its imports (a test compares)
 
 
 class PaillierLaw(BoxLaw):
@@ -92,14 +91,20 @@ class Paillier(Transport):
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
+    caveat: ClassVar[str] = (
+        "one client that helps the server opens every update, and the server is trusted to follow "
+        "the protocol."
+    )
 
     def __post_init__(self) -> None:
+        from trilemma.crypto.paillier import DEFAULT_BITS, FLOOR_BITS  # imports gmpy2
+
         if self.mode not in ("reveal", "blind"):
             raise InvalidInput(f"mode must be 'reveal' or 'blind', got {self.mode!r}.")
-        if self.bits < _FLOOR_BITS and not self.insecure:
+        if self.bits < FLOOR_BITS and not self.insecure:
             raise WeakKey(
-                f"a key of {self.bits} bits is below the floor of {_FLOOR_BITS}; use 3072 "
-                "(insecure=True is for tests)."
+                f"a key of {self.bits} bits is below the floor of {FLOOR_BITS}; use "
+                f"{DEFAULT_BITS} (insecure=True is for tests)."
             )
         check_positive("clip_range (largest coordinate)", self.clip_range)
         if self.processes < 1:

@@ -21,7 +21,7 @@ from trilemma.mechanisms.protocol import (
     require_payload,
     require_stage,
 )
-from trilemma.mechanisms.wire import open_message, read_array, write_message
+from trilemma.mechanisms.wire import array_bytes, open_message, read_array, write_message
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
@@ -74,7 +74,7 @@ class _PlainClient(ClientSession):
     def step(self, inbox: bytes, payload: Payload | None = None) -> bytes:
         require_stage("update", "done" if self.sent else "update")
         message = write_message(
-            "PLN", self.digest, self.client, write_update(require_payload(payload))
+            "PLN", self.digest, self.client, *write_update(require_payload(payload))
         )
         self.sent = True
         return message
@@ -111,8 +111,8 @@ class _PlainServer(ServerSession):
         return Aggregate(total / weight, tuple(sorted(replies)), weight)
 
 
-def write_update(payload: Payload) -> bytes:
-    """A plain update as bytes: its weight, its places if they are not known, its values."""
+def write_update(payload: Payload) -> tuple[bytes, bytes, memoryview]:
+    """The parts of a plain update: its weight, its places if they are not known, its values."""
     values = payload.values
     if values.ndim != 1 or values.dtype.kind != "f" or values.itemsize not in (4, 8):
         raise InvalidInput(
@@ -123,8 +123,7 @@ def write_update(payload: Payload) -> bytes:
     if payload.positions is not None:
         places = encode_positions(payload.positions, payload.size)
     head = _BODY.pack(payload.weight, payload.size, len(places), values.itemsize)
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return b"".join((head, places, little.tobytes()))
+    return head, places, array_bytes(values)
 
 
 def read_update(body: bytes | memoryview) -> Payload:

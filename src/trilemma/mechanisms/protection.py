@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -113,6 +114,12 @@ class Protection:
             parts.append(self.transport.describe())
         return "+".join(parts) or "none"
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside every result under this protection."""
+        sentences = [each.caveat for each in self.transforms] + [self.transport.caveat]
+        return tuple(each for each in sentences if each)
+
     # Sessions
 
     def client(
@@ -179,12 +186,11 @@ class Protection:
         return made
 
     def knowledge(self, round: RoundInfo, size: int, *, of_sum: bool = False) -> Knowledge:
-        """What everyone knows of how one client's values were made, or its part of the sum."""
-        knowledge = Knowledge()
-        for each in self.transforms:
-            if not (of_sum and each.cancels):
-                knowledge = each.reveal(knowledge, round, size)
-        return knowledge
+        """What everyone knows of how one client's values were made, or its part of the sum.
+
+        All sessions of a round in this process share it: do not change its tensors.
+        """
+        return _knowledge(self, round, size, of_sum)
 
     def expand(self, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
         """The mean of the sent values, put back into its places [m]."""
@@ -290,3 +296,12 @@ class Protection:
                 "bounded masks cancel in an unweighted sum only; give all clients one weight."
             )
         return rows, counts
+
+
+@lru_cache(maxsize=2)
+def _knowledge(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> Knowledge:
+    knowledge = Knowledge()
+    for each in protection.transforms:
+        if not (of_sum and each.cancels):
+            knowledge = each.reveal(knowledge, round, size)
+    return knowledge

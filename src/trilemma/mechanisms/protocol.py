@@ -13,8 +13,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from trilemma.crypto.sealed import Sealed
 from trilemma.entropy import Seeded
@@ -147,6 +150,11 @@ class Knowledge:
     noise: Noise | None = None
     clip: float | None = None
 
+    @cached_property
+    def positions(self) -> NDArray[np.int64] | None:
+        """The places of the known coordinates, rising."""
+        return None if self.known is None else np.flatnonzero(self.known.numpy())
+
     def with_noise(self, kind: Literal["gaussian", "uniform"], scale: float) -> Knowledge:
         """With noise of this scale on the sent values, here in units of the update."""
         from trilemma.observations import Noise  # imports torch
@@ -171,6 +179,7 @@ class Transform(ABC):
     thins: ClassVar[bool] = False  # sends some coordinates only
     selects_by_value: ClassVar[bool] = False  # which coordinates are sent depends on the update
     cancels: ClassVar[bool] = False  # adds up to zero over all clients
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
     clip: float | None = None
 
     @abstractmethod
@@ -270,6 +279,7 @@ class Transport(ABC):
     """
 
     name: ClassVar[str]
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
 
     @property
     @abstractmethod
@@ -323,8 +333,8 @@ def require_payload(payload: Payload | None) -> Payload:
 
 def check_range(values: NDArray[Any], clip_range: float, client: int) -> None:
     """Raises unless every value is a number within the transport's range."""
-    largest = float(abs(values).max()) if values.size else 0.0
-    if not largest <= clip_range:
+    largest = max(-float(values.min()), float(values.max())) if values.size else 0.0
+    if not largest <= clip_range:  # so that NaN is caught, which min and max pass on
         raise InvalidInput(
             f"client {client} would send a coordinate of magnitude {largest:g}, beyond the "
             f"transport's clip_range of {clip_range:g}; clip the update, or raise clip_range."

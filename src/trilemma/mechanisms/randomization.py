@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Randomization", "RandomizationLaw", "system_normals"]
 
 _BLOCK: Final = 1 << 16  # words at a time: their buffers stay in the cache
+_NORM_BLOCK: Final = 1 << 12
 _GRID_BITS: Final = 24  # noise and values meet on a grid of s · 2⁻²⁴ or finer
 
 
@@ -161,11 +162,12 @@ class Randomization(Transform):
         """Drawn on the CPU, so that the noise does not depend on where the update lives."""
         import torch  # heavy: `trilemma solve` must start without it
 
-        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
-        noise = torch.randn(values.shape, dtype=dtype, generator=generator)
-        if values.device.type == "cpu" and values.dtype == dtype:
-            return noise.mul_(self.scale).add_(values)
-        return values + self.scale * noise.to(values.device, values.dtype)
+        dtype = np.float64 if values.dtype == torch.float64 else np.float32
+        noise = torch.from_numpy(np.empty(values.numel(), dtype))  # in huge pages, unlike torch's
+        noise.normal_(0.0, self.scale, generator=generator)
+        if values.device.type == "cpu" and values.dtype == noise.dtype:
+            return noise.add_(values)
+        return values + noise.to(values.device, values.dtype)
 
     def _system_noise(self, values: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:
         """trunc(u/g)·g + round(s·z/g)·g for a power of two g ≤ s·2⁻²⁴.
@@ -223,7 +225,18 @@ def _system_blocks(count: int) -> Iterator[NDArray[np.float64]]:
 
 
 def _clipped(values: torch.Tensor, clip: float) -> torch.Tensor:
+    norm = _norm(values)
+    return values if norm <= clip else values * (clip / norm)
+
+
+def _norm(values: torch.Tensor) -> float:
+    """‖u‖: blocks in the update's precision, their norms in double."""
     import torch  # heavy: `trilemma solve` must start without it
 
-    norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
-    return values if norm <= clip else values * (clip / norm)
+    whole = values.numel() // _NORM_BLOCK * _NORM_BLOCK
+    blocks = torch.linalg.vector_norm(values[:whole].view(-1, _NORM_BLOCK), dim=1).double()
+    rest = torch.linalg.vector_norm(values[whole:], dtype=torch.float64)
+    norm = float(torch.linalg.vector_norm(torch.cat((blocks, rest.unsqueeze(0)))))
+    if math.isfinite(norm):
+        return norm
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))  # squares overflowed

@@ -99,7 +99,7 @@ def _broadcast(
     known = protection.knowledge(round, size).known
     kept = released.mean if known is None else released.mean[known]
     body = write_update(Payload(kept.numpy().astype(np.float32), released.weight))
-    message = write_message("MEAN", round.digest(), SERVER, body)
+    message = write_message("MEAN", round.digest(), SERVER, *body)
     return [Message(step, SERVER, client, message) for client in released.clients]
 
 

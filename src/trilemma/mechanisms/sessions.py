@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from trilemma.crypto.sealed import Sealed
@@ -70,20 +72,21 @@ class ProtectedClient(Sealed):
                 f"client {self.client} has an update of shape {tuple(update.shape)}, but this "
                 f"round is for ({self.size},); all must train the same model."
             )
-        if not update.is_floating_point() or not torch.isfinite(update).all():
+        if not update.is_floating_point() or not _finite(update):
             raise InvalidInput(
                 f"the update of client {self.client} contains NaN or infinity, or is not of "
                 "floating point; leave it out of the round."
             )
         made = self.protection.apply(update, self.client, self.round, self.entropy)
         self.sent = made.values
-        public = self.protection.knowledge(self.round, self.size).known
-        if public is not None:
-            return Payload(_array(made.values[public.to(made.values.device)]), weight)
+        values = _array(made.values)
+        public = self.protection.knowledge(self.round, self.size)
+        if public.known is not None:
+            return Payload(values[public.positions], weight)
         if made.known is None:
-            return Payload(_array(made.values), weight)
-        positions = made.known.nonzero().squeeze(1)
-        return Payload(_array(made.values[positions]), weight, positions.cpu().numpy(), self.size)
+            return Payload(values, weight)
+        positions = np.flatnonzero(made.known.cpu().numpy())
+        return Payload(values[positions], weight, positions, self.size)
 
 
 class ProtectedServer:
@@ -100,6 +103,14 @@ class ProtectedServer:
         if isinstance(outcome, Aggregate):
             return self.protection.expand(outcome, self.round, self.size)
         return outcome
+
+
+def _finite(values: torch.Tensor) -> bool:
+    """Whether all are numbers: the extremes of a vector with a NaN are NaN."""
+    if not values.numel():
+        return True
+    low, high = torch.aminmax(values)
+    return math.isfinite(low) and math.isfinite(high)
 
 
 def _array(values: torch.Tensor) -> NDArray[Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADER_BYTES",
     "SERVER",
+    "array_bytes",
     "open_message",
     "pack",
     "read_array",
@@ -30,9 +31,15 @@ _ENTRY: Final = struct.Struct("<QQ")
 HEADER_BYTES: Final = _HEADER.size
 
 
-def write_message(kind: str, digest: bytes, sender: int, body: bytes | bytearray) -> bytes:
+def write_message(kind: str, digest: bytes, sender: int, *body: bytes | memoryview) -> bytes:
     """The body behind 32 bytes: what it is, the digest of its round, who sends it."""
-    return b"".join((_HEADER.pack(_MAGIC, kind.encode(), digest, sender), body))
+    return b"".join((_HEADER.pack(_MAGIC, kind.encode(), digest, sender), *body))
+
+
+def array_bytes(values: NDArray[Any]) -> memoryview:
+    """The array as little-endian bytes, without a copy where the machine is little-endian."""
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return little.view(np.uint8).data
 
 
 def open_message(kind: str, digest: bytes, sender: int, message: bytes) -> memoryview:

@@ -19,11 +19,12 @@ class BoundedMask(Transform):
     """u + M with M uniform on [-r, r] in each coordinate and Σ_k M_k = 0 over the clients.
 
     Weak, and here to be measured only: each coordinate excludes every candidate that lies more
-    than r away, so that with m coordinates a wrong candidate u + d survives with probability
-    Π(1 - |dᵢ|/2r) alone. Hiding needs r ≥ ‖d‖₁/(2τ), which grows with m, while the paper's optimum
-    shrinks towards δ; and masks in floating point leave errors of r·2⁻²⁴ in the sum. It needs a
-    secret that all clients share, so it takes `Seeded` entropy only: a federation runs
-    `SecretSharing`, whose masks in a ring hide perfectly.
+    than r away, so that a wrong candidate u + d survives with probability Π(1 - |dᵢ|/2r) alone:
+    .72 for m = 10⁶ coordinates on [-δ, δ] and a mask as wide as r = 10⁶·δ. Hiding needs
+    r ≥ ‖d‖₁/(2τ), which grows with m, while the paper's optimum shrinks towards δ; and masks in
+    floating point leave errors of r·2⁻²⁴ in the sum. It needs a secret that all clients share, so
+    it takes `Seeded` entropy only: a federation runs `SecretSharing`, whose masks in a ring hide
+    perfectly.
     """
 
     bound: float
@@ -31,6 +32,10 @@ class BoundedMask(Transform):
     name: ClassVar[str] = "secret-sharing"
     adds_noise: ClassVar[bool] = True
     cancels: ClassVar[bool] = True
+    caveat: ClassVar[str] = (
+        "bounded masks are weak: each coordinate rules out all candidates more than r away, so "
+        "they hide less the larger the model, and the server reads the sum without noise."
+    )
 
     def __post_init__(self) -> None:
         check_positive("bound (r, of the random mask)", self.bound)

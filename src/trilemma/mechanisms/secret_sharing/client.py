@@ -19,7 +19,16 @@ from trilemma.mechanisms.protocol import (
     check_range,
     require_payload,
 )
-from trilemma.mechanisms.wire import SERVER, open_message, pack, read_array, unpack, write_message
+from trilemma.mechanisms.secret_sharing.identity import Identity
+from trilemma.mechanisms.wire import (
+    SERVER,
+    array_bytes,
+    open_message,
+    pack,
+    read_array,
+    unpack,
+    write_message,
+)
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
@@ -40,6 +49,7 @@ class SharingClient(ClientSession):
 
     __slots__ = (
         "_entropy",
+        "_identity",
         "_mask_key",
         "_message_key",
         "_peers",
@@ -60,6 +70,7 @@ class SharingClient(ClientSession):
         ring: Ring,
         entropy: System,
         label: bytes,
+        identity: Identity | None,
         keys: tuple[KeyPair, KeyPair, Seed],
     ) -> None:
         self.client, self.round, self.ring = client, round, ring
@@ -67,17 +78,24 @@ class SharingClient(ClientSession):
         self.digest: Final = round.digest(label)
         self.stage = "advertise"
         self._entropy: Final = require_system(entropy)
+        self._identity: Final = identity
         self._mask_key, self._message_key, self._seed = keys
         self._peers: dict[int, bytes] = {}  # U1: mask key and message key of each
         self._shares: dict[int, bytes] = {}  # U2: share of the seed, then of the mask key
 
     @classmethod
     def start(
-        cls, client: int, round: RoundInfo, ring: Ring, entropy: System, label: bytes
+        cls,
+        client: int,
+        round: RoundInfo,
+        ring: Ring,
+        entropy: System,
+        label: bytes,
+        identity: Identity | None,
     ) -> SharingClient:
         """A session with fresh keys."""
         keys = KeyPair.generate(entropy), KeyPair.generate(entropy), Seed.generate(entropy)
-        return cls(client, round, ring, entropy, label, keys)
+        return cls(client, round, ring, entropy, label, identity, keys)
 
     @property
     def wants_update(self) -> bool:
@@ -103,13 +121,29 @@ class SharingClient(ClientSession):
 
     def _advertise(self, inbox: bytes) -> bytes:
         keys = self._mask_key.public + self._message_key.public
+        if self._identity is not None:
+            keys += self._identity.sign(self._statement(self.client, keys))
         return write_message("ADV", self.digest, self.client, keys)
 
+    def _statement(self, client: int, keys: bytes) -> bytes:
+        """What a client signs: its keys, bound to this round and to itself."""
+        return b"trilemma keys" + self.digest + client.to_bytes(8, "big") + keys
+
+    def _authentic(self, shown: dict[int, bytes]) -> dict[int, bytes]:
+        """The keys of each client, whose signatures must hold where peers are pinned."""
+        keys = {peer: each[: 2 * KEY_BYTES] for peer, each in shown.items()}
+        if self._identity is not None:
+            for peer, each in shown.items():
+                if peer != self.client:
+                    statement = self._statement(peer, keys[peer])
+                    self._identity.check(peer, statement, each[2 * KEY_BYTES :])
+        return keys
+
     def _share(self, inbox: bytes) -> bytes:
-        peers = unpack(open_message("KEY", self.digest, SERVER, inbox))
-        own = self._mask_key.public + self._message_key.public
-        self._check_list(peers, self.round.participants)
-        if peers[self.client] != own:
+        shown = unpack(open_message("KEY", self.digest, SERVER, inbox))
+        self._check_list(shown, self.round.participants)
+        peers = self._authentic(shown)
+        if peers[self.client] != self._mask_key.public + self._message_key.public:
             raise ProtocolViolation(
                 f"the server shows another key for client {self.client} than it advertised; it "
                 "would read what is sent to it, so leave."
@@ -165,8 +199,7 @@ class SharingClient(ClientSession):
         check_range(payload.values, self.ring.fixed.clip, self.client)
         values = self.ring.encode(payload.values, payload.weight)
         masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
-        little = masked.astype(masked.dtype.newbyteorder("<"), copy=False)
-        return write_message("MSK", self.digest, self.client, little.tobytes())
+        return write_message("MSK", self.digest, self.client, array_bytes(masked))
 
     def _unmask(self, inbox: bytes) -> bytes:
         listed = read_array(open_message("SUR", self.digest, SERVER, inbox), np.dtype("u8"))
@@ -210,7 +243,13 @@ class SharingClient(ClientSession):
 
     @classmethod
     def restore(
-        cls, state: bytes, round: RoundInfo, ring: Ring, entropy: System, label: bytes
+        cls,
+        state: bytes,
+        round: RoundInfo,
+        ring: Ring,
+        entropy: System,
+        label: bytes,
+        identity: Identity | None,
     ) -> SharingClient:
         """The session that `export` wrote; refused in another round."""
         fields = unpack(state)
@@ -218,7 +257,7 @@ class SharingClient(ClientSession):
             raise InvalidInput("the stored state is not one of a secure aggregation client.")
         keys = KeyPair(fields[3]), KeyPair(fields[4]), Seed(fields[5])
         client = int.from_bytes(fields[0], "little")
-        session = cls(client, round, ring, entropy, label, keys)
+        session = cls(client, round, ring, entropy, label, identity, keys)
         if fields[2] != session.digest:
             raise ProtocolViolation(
                 "the stored state belongs to another round or protection; its masks must not be "

@@ -11,6 +11,7 @@ from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pai
 from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.mechanisms.protocol import Aggregate, RoundInfo, ServerSession
+from trilemma.mechanisms.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.mechanisms.wire import SERVER, open_message, pack, read_array, unpack, write_message
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class SharingServer(ServerSession):
 
     def _advertised(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         for client, body in bodies.items():
-            if len(body) != 2 * _KEY_BYTES:
+            if len(body) not in (2 * _KEY_BYTES, 2 * _KEY_BYTES + SIGNATURE_BYTES):
                 raise ProtocolViolation(
                     f"client {client} advertised {len(body)} bytes instead of two keys."
                 )

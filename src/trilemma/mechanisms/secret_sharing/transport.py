@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from trilemma.crypto.masking import Ring, check_threshold
 from trilemma.crypto.packing import FixedPoint
 from trilemma.entropy import System
+from trilemma.errors import InvalidInput
 from trilemma.mechanisms.protocol import (
     ClientSession,
     RoundInfo,
@@ -16,6 +17,7 @@ from trilemma.mechanisms.protocol import (
     check_positive,
 )
 from trilemma.mechanisms.secret_sharing.client import SharingClient
+from trilemma.mechanisms.secret_sharing.identity import Identity
 from trilemma.mechanisms.secret_sharing.server import SharingServer
 
 __all__ = ["SecretSharing"]
@@ -27,7 +29,8 @@ class SecretSharing(Transport):
 
     A single masked update is uniform on the ring, up to the security of AES and X25519; there is
     nothing to tune. Holds against a server that follows the protocol and up to t - 1 clients that
-    help it, t the round's threshold. The server still sees the sum: attack that.
+    help it, t the round's threshold; and against one that swaps keys, where clients have an
+    `Identity`. The server still sees the sum: attack that.
 
     `clip_range` is the largest coordinate, `precision_bits` the bits of a value, `max_weight` the
     public cap on the sum of all weights.
@@ -39,6 +42,10 @@ class SecretSharing(Transport):
     max_weight: int = 10_000
 
     name: ClassVar[str] = "secret-sharing"
+    caveat: ClassVar[str] = (
+        "the server reads the sum, and is trusted to follow the protocol unless clients pin each "
+        "other's identities; the threshold's number of clients together can open an update."
+    )
 
     def __post_init__(self) -> None:
         check_positive("clip_range (largest coordinate)", self.clip_range)
@@ -57,16 +64,24 @@ class SecretSharing(Transport):
     def client(
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
-        """A session with fresh keys; secure aggregation needs no `secret` from outside."""
+        """A session with fresh keys.
+
+        `secret` is None, or the client's `Identity`: then it signs its keys and leaves where a
+        peer's are not signed by the pinned one.
+        """
         self._check(round)
         round.require_participant(client)
-        return SharingClient.start(client, round, self.ring, entropy, self._label(label))
+        return SharingClient.start(
+            client, round, self.ring, entropy, self._label(label), _identity(secret)
+        )
 
     def restore(
         self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
         self._check(round)
-        return SharingClient.restore(state, round, self.ring, entropy, self._label(label))
+        return SharingClient.restore(
+            state, round, self.ring, entropy, self._label(label), _identity(secret)
+        )
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
         self._check(round)
@@ -86,3 +101,11 @@ class SecretSharing(Transport):
 
     def _label(self, label: bytes) -> bytes:
         return self.describe().encode() + b"\0" + label
+
+
+def _identity(secret: Any) -> Identity | None:
+    if secret is None or isinstance(secret, Identity):
+        return secret
+    raise InvalidInput(
+        f"secret sharing takes an Identity as its secret, or none, got {type(secret).__name__}."
+    )
