@@ -325,7 +325,7 @@ def swap_keys(exchange: int, message: Message) -> Message:
         for lane in ("update", "metrics"):
             if lane in blobs and blobs[lane][4:7] == b"KEY":
                 head, keys = blobs[lane][:HEADER_BYTES], unpack(blobs[lane][HEADER_BYTES:])
-                blobs[lane] = head + pack({**keys, 0: ours})
+                blobs[lane] = head + pack({**keys, 0: ours + keys[0][64:]})
         return replace(stage, blobs=blobs)
 
     return changed(message, swapped)

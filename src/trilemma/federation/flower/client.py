@@ -29,9 +29,7 @@ from trilemma.federation.flower.messages import (
 from trilemma.federation.flower.node import Node
 from trilemma.federation.flower.terms import Kind, Terms
 from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.sessions import ProtectedClient
 from trilemma.mechanisms.transcripts import Released
-from trilemma.mechanisms.wire import HEADER_BYTES, unpack
 
 __all__ = ["protect_mod"]
 
@@ -117,7 +115,6 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], _Work]) -> Stage:
     try:
         for lane, session in sessions.items():
             inbox = stage.blobs[lane]
-            _check_peers(node, stage, lane, session, inbox)
             if session.wants_update and done is not None:
                 reply = session.step(inbox, done.lanes[lane], done.weight)
             else:
@@ -125,25 +122,11 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], _Work]) -> Stage:
             if isinstance(reply, Released):
                 raise ProtocolViolation("a sum came without its version; nothing is applied.")
             blobs[lane] = reply
-            if not inbox and node.identity is not None and node.terms.preparations:
-                keys = reply[HEADER_BYTES:]
-                round = session.round
-                blobs[f"{lane}.signed"] = node.identity.sign(round, session.client, keys)
     finally:
         node.store(stage, sessions, answered=done is not None)
     return Stage(
         stage.run, stage.kind, stage.session, stage.number, stage.cohort, stage.size, blobs=blobs
     )
-
-
-def _check_peers(
-    node: Node, stage: Stage, lane: str, session: ProtectedClient, inbox: bytes
-) -> None:
-    """Raises where the server shows keys that pinned peers have not signed."""
-    if node.identity is None or inbox[4:8].rstrip(b"\0") != b"KEY":
-        return
-    signed = unpack(stage.blobs.get(f"{lane}.signed", b""))
-    node.identity.check(session.round, unpack(inbox[HEADER_BYTES:]), signed)
 
 
 def _work(

@@ -16,10 +16,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 from trilemma.crypto.keyfiles import load_private
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.federation.flower.identities import Identity
+from trilemma.federation.flower.identities import NodeIdentity
 from trilemma.federation.flower.messages import Stage, model_tensors
 from trilemma.federation.flower.terms import Terms
 from trilemma.mechanisms.paillier import Paillier
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
 from trilemma.mechanisms.sessions import ProtectedClient
 
 __all__ = ["Node"]
@@ -41,8 +42,6 @@ class Node:
 
     terms: Terms
     context: Context
-    identity: Identity | None
-    secret: PrivateKey | None
 
     @classmethod
     def of(cls, terms: Terms, context: Context) -> Node:
@@ -51,17 +50,7 @@ class Node:
         for setting, name in (("min_cohort", "min-cohort"), ("threshold", "threshold")):
             if (value := config.get(f"{_STATE}-{name}")) is not None:
                 terms = replace(terms, **cast("dict[str, Any]", {setting: int(value)}))
-        transport = terms.protection.transport
-        secret = None
-        if isinstance(transport, Paillier):
-            path = _path(context, "key")
-            if path is None:
-                raise InvalidInput(
-                    "Paillier needs the federation's private key; name its file as trilemma-key "
-                    "in --node-config."
-                )
-            secret = _load_key(path, transport.insecure)
-        return cls(terms, context, _identity(context), secret)
+        return cls(terms, context)
 
     def check(self, stage: Stage) -> None:
         """Raises unless the stage is for this node, in this run, under its own terms."""
@@ -149,8 +138,23 @@ class Node:
             seat = stage.seat(self.context.node_id)
         state = self._memory.get(self._key(stage, lane))
         if isinstance(state, bytes):
-            return protection.restore(state, seat, round, size, secret=self.secret)
-        return protection.client(seat, round, size, secret=self.secret)
+            return protection.restore(state, seat, round, size, secret=self._secret())
+        return protection.client(seat, round, size, secret=self._secret())
+
+    def _secret(self) -> PrivateKey | NodeIdentity | None:
+        """What the transport asks of its owner: the clients' common key, or an identity."""
+        transport = self.terms.protection.transport
+        if isinstance(transport, SecretSharing):
+            return _identity(self.context)
+        if not isinstance(transport, Paillier):
+            return None
+        path = _path(self.context, "key")
+        if path is None:
+            raise InvalidInput(
+                "Paillier needs the federation's private key; name its file as trilemma-key in "
+                "--node-config."
+            )
+        return _load_key(path, transport.insecure)
 
     # A model that the clients alone can read
 
@@ -208,7 +212,7 @@ def _path(context: Context, name: str) -> Path | None:
     return None if value is None else Path(str(value))
 
 
-def _identity(context: Context) -> Identity | None:
+def _identity(context: Context) -> NodeIdentity | None:
     key, peers = _path(context, "identity"), _path(context, "peers")
     if key is None and peers is None:
         return None
@@ -216,7 +220,7 @@ def _identity(context: Context) -> Identity | None:
         raise InvalidInput(
             "pinned identities need both trilemma-identity and trilemma-peers in --node-config."
         )
-    return Identity.load(key, peers)
+    return NodeIdentity.load(key, peers)
 
 
 @lru_cache(maxsize=1)

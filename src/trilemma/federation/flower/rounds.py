@@ -11,7 +11,6 @@ from trilemma.errors import ProtocolViolation
 from trilemma.federation.flower.messages import Stage
 from trilemma.federation.flower.terms import Kind, Terms
 from trilemma.mechanisms.transcripts import Released
-from trilemma.mechanisms.wire import pack
 
 __all__ = ["ServerRound"]
 
@@ -44,7 +43,6 @@ class ServerRound:
         }
         start = dict.fromkeys(range(len(cohort)), b"")
         self.waiting: dict[str, Mapping[int, bytes]] = dict.fromkeys(lanes, start)
-        self.signed: dict[str, dict[int, bytes]] = {}
         self.released: dict[str, Released] = {}
         self.encrypted: Stage | None = None
 
@@ -68,21 +66,17 @@ class ServerRound:
         blobs = {lane: inboxes[seat] for lane, inboxes in self.waiting.items() if seat in inboxes}
         if not blobs:
             return None
-        signed = {f"{lane}.signed": pack(proofs) for lane, proofs in self.signed.items()}
-        return replace(self.stage, blobs=blobs | signed)
+        return replace(self.stage, blobs=blobs)
 
     def receive(self, replies: Mapping[int, Stage]) -> None:
         """Steps each lane with what its nodes answered."""
         seats = {self.stage.seat(node): reply for node, reply in replies.items()}
-        self.signed = {}
         for lane in tuple(self.waiting):
             bodies = {}
             for seat, reply in seats.items():
                 self._check(seat, reply)
                 if lane in reply.blobs:
                     bodies[seat] = reply.blobs[lane]
-                if (proof := reply.blobs.get(f"{lane}.signed")) is not None:
-                    self.signed.setdefault(lane, {})[seat] = proof
             self._step(lane, bodies)
         self.steps += 1
 
