@@ -53,7 +53,17 @@ for ((i = 0; i < nodes; i++)); do
   openssl genpkey -algorithm ed25519 -out "identity-$i.pem"
   openssl pkey -in "identity-$i.pem" -pubout >>peers.pem
 done
-python -m trilemma keys new paillier.key --public paillier.pub
+python - <<'PYTHON'
+from pathlib import Path
+
+from trilemma.crypto.keyfiles import save_private, save_public
+from trilemma.crypto.paillier import PrivateKey
+from trilemma.entropy import System
+
+key = PrivateKey.generate(System(), bits=3072)
+save_private(key, Path("paillier.key"))
+save_public(key.public, Path("paillier.pub"))
+PYTHON
 public_key=""
 case $protection in *paillier*) public_key=$work/paillier.pub ;; esac
 
