@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from flwr.app import Message, RecordDict
-from flwr.serverapp.strategy import Result
 from tests.federation.flower_harness import (
     LOSSES,
     MODEL,
@@ -120,7 +119,7 @@ def test_paillier_leaves_the_server_without_a_key_or_a_single_update(
     assert ("OPN" in str(kinds)) == (mode == "reveal"), "a blind server is shown no sum"
 
 
-def failures(result: Result, caplog: pytest.LogCaptureFixture) -> str:
+def failures(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records)
 
 
@@ -158,7 +157,7 @@ def test_too_few_survivors_fail_the_round_and_the_next_one_works(
     direct = DirectGrid(toy_app(SHARING), on_message=lose)
     with caplog.at_level(logging.INFO):
         result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
-    assert "TooFewClients: 2 of 4 clients are left" in failures(result, caplog)
+    assert "TooFewClients: 2 of 4 clients are left" in failures(caplog)
     np.testing.assert_allclose(
         result.arrays["weight"].numpy(), mean_of(NODES, "weight"), atol=1e-4
     )
@@ -214,7 +213,7 @@ def test_a_bad_reply_fails_its_round_by_name_and_no_other(
     with caplog.at_level(logging.INFO):
         result = train_only().start(grid, initial(), num_rounds=3)
     assert list(result.train_metrics_clientapp) == [1, 3], "the round in between failed cleanly"
-    text = failures(result, caplog)
+    text = failures(caplog)
     assert any(name in text for name in ("ProtocolViolation:", "InvalidInput:", "ForeignCip"))
     expected = mean_of(NODES, "weight", rounds=2)
     np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
@@ -375,7 +374,16 @@ def test_fewer_clients_than_the_threshold_are_refused_in_one_sentence() -> None:
     direct = DirectGrid(toy_app(terms))
     with pytest.raises(InvalidInput, match="4 clients take part, fewer than the 5"):
         train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
+    halved = Terms.of(SHARING, threshold=2)
+    with pytest.raises(InvalidInput, match="threshold must lie above half of the 4 clients"):
+        train_only().start(ProtectedGrid(direct, halved), initial(), num_rounds=1)
     assert not direct.sent
+
+
+def test_a_paillier_server_without_a_public_key_is_refused_at_once() -> None:
+    terms = Terms(Protection((), small_paillier()))
+    with pytest.raises(InvalidInput, match="needs the clients' public key"):
+        ProtectedGrid(DirectGrid(toy_app(terms)), terms)
 
 
 def test_a_metric_that_is_nan_leaves_its_client_out(

@@ -27,6 +27,7 @@ from trilemma.federation.flower.messages import (
 )
 from trilemma.federation.flower.rounds import ServerRound
 from trilemma.federation.flower.terms import Kind, Terms
+from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.protection import Protection
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ class ProtectedGrid(Grid):
         public_key: PublicKey | None = None,
     ) -> None:
         self._grid, self.terms, self._public = grid, Terms.of(terms), public_key
+        if isinstance(self.terms.protection.transport, Paillier) and public_key is None:
+            raise InvalidInput(
+                "the server of a Paillier run needs the clients' public key; pass "
+                "public_key=load_public(path)."
+            )
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
         self._following: dict[Kind, ServerRound] = {}
         self._trained, self._fewest = 0, sys.maxsize

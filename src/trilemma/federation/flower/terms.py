@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from trilemma.crypto.masking import check_threshold
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining
 from trilemma.mechanisms.dp import PrivacyFigure, dp_figure
@@ -138,6 +139,8 @@ class Terms:
                 "wait for more (min_train_nodes, min_evaluate_nodes), or lower min_cohort or "
                 "threshold."
             )
+        if self.preparations:
+            check_threshold(self.threshold_of(clients), clients)
 
     def describe(self) -> str:
         """What both sides must have in common, as text; the threshold is bound by the protocol."""
