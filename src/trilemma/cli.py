@@ -11,6 +11,7 @@ import sys
 import click
 import typer
 
+from trilemma.commands import keys
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
 from trilemma.commands.runs import runs
@@ -32,11 +33,7 @@ app.command()(estimate)
 app.command()(runs)
 app.command()(solve)
 app.command()(tune)
-
-
-@app.callback()
-def _keep_subcommands() -> None:
-    """Make typer show `solve` as a subcommand even while it is the only one."""
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

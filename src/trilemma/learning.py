@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
 from trilemma.updates import Layout
@@ -101,9 +102,7 @@ class Task:
         outputs = self.outputs(weights, inputs)
         if self.classes is None or not targets.is_floating_point():
             return self.loss(outputs, targets)
-        if self.loss is torch.nn.functional.cross_entropy or isinstance(
-            self.loss, torch.nn.CrossEntropyLoss
-        ):
+        if self.loss is cross_entropy or isinstance(self.loss, torch.nn.CrossEntropyLoss):
             return self.loss(outputs, targets)  # its own soft form, and much faster
 
         def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

@@ -26,20 +26,9 @@ from trilemma.tuning.verdict import Verdict, verdict_schema
 
 ROOT = Path(__file__).parents[2]
 QUICK = [
-    "--scenario",
-    "tests.commands.own_scenario:small",
-    "--restarts",
-    "1",
-    "--rounds",
-    "5",
-    "--seeds",
-    "2",
-    "--budget",
-    "0.6",
-    "--mechanisms",
-    "randomization,secret-sharing",
-    "--efficiency-weight",
-    "0",
+    *("--scenario", "tests.commands.own_scenario:small", "--budget", "0.6"),
+    *("--restarts", "1", "--rounds", "5", "--seeds", "2", "--efficiency-weight", "0"),
+    *("--mechanisms", "randomization,secret-sharing"),
 ]
 
 

@@ -215,7 +215,8 @@ def test_odd_key_lengths_are_refused(bits: int) -> None:
 
 def test_unsound_primes_are_refused(small: PrivateKey) -> None:
     p, q, h = small.reveal()
-    for a, b in ((p, p), (p, q + 4), (7, q), (p, q * 2)):
+    composite = q + 4 * next(i for i in range(1, 99) if (q + 4 * i) % 3 == 0)
+    for a, b in ((p, p), (p, composite), (7, q), (p, q * 2)):
         with pytest.raises(InvalidInput, match="not a private key"):
             PrivateKey(a, b, h, insecure=True)
     with pytest.raises(InvalidInput, match="not a public key"):

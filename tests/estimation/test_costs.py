@@ -89,14 +89,14 @@ def test_trainings_that_are_no_pairs_are_refused() -> None:
 
 def test_no_protection_costs_nothing_and_noise_costs_utility() -> None:
     scenario = federation(FEDSGD)
-    plain = train_seeds(scenario, Protection(), rounds=25, seeds=range(4))
-    nothing = measure_costs(scenario, Protection(), rounds=25, seeds=range(4), unprotected=plain)
+    plain = train_seeds(scenario, Protection(), rounds=25, seeds=range(8))
+    nothing = measure_costs(scenario, Protection(), rounds=25, seeds=range(8), unprotected=plain)
     assert nothing.utility_loss.value == nothing.utility_loss.low == nothing.utility_loss.high == 0
     assert nothing.protected.bits == nothing.unprotected.bits
     assert nothing.bounds == ()
     assert nothing.unprotected_metric > 0.7
     noisy = measure_costs(
-        scenario, Protection((Randomization(4.0),)), rounds=25, seeds=range(4), unprotected=plain
+        scenario, Protection((Randomization(4.0),)), rounds=25, seeds=range(8), unprotected=plain
     )
     assert noisy.utility_loss.low > 0
     assert len(noisy.client_utility_loss) == 3

@@ -11,7 +11,9 @@ from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recoveries import Measurement, Outcomes, draw_unit, measure
 from trilemma.learning import client_update
 from trilemma.mechanisms.specs import parse_protection
+from trilemma.observations import Adversary
 from trilemma.runs import Run
+from trilemma.scenarios import load_scenario
 
 TWENTY = Criterion("psnr", 20.0)
 
@@ -164,3 +166,34 @@ def test_a_measurement_checks_itself(changes: dict[str, int]) -> None:
 def test_no_record_reaches_the_outcomes_unless_the_scenario_shows_them() -> None:
     _, control = measure(small_scenario(), Measurement(Division(), units=2), TWENTY)
     assert control.pictures.size == 0
+
+
+def test_a_sum_of_clients_is_attacked_as_one_batch() -> None:
+    """Under secure aggregation the server reads the sum: all clients' records are sought."""
+    scenario = load_scenario("digits-mlp", clients=2, batch=1)
+    asked = Measurement(protection=parse_protection("secret-sharing"), units=6, restarts=3)
+    protected, control = measure(scenario, asked, Criterion())
+    assert protected is not None
+    assert control.recovered.shape == (12, 1, 1)
+    assert protected.recovered.shape == (12, 1, 2)
+    # A sum of two is no protection: DLG finds both records in most units.
+    assert protected.tagged().mean() > 0.6
+    first = draw_unit(scenario, asked, 0)
+    assert protected.labels[0, 0] == first.records.labels[0], "the unit's own record comes first"
+
+
+def test_a_curious_client_takes_its_own_part_out_of_the_sum() -> None:
+    scenario = load_scenario("digits-mlp", clients=2, batch=1)
+    asked = Measurement(adversary=Adversary.CLIENT, units=6, restarts=2)
+    protected, _ = measure(scenario, asked, Criterion())
+    assert protected is not None
+    assert protected.recovered.shape == (12, 1, 1)
+    assert protected.tagged().mean() > 0.9, "what is left of the mean is the other's update"
+    alone = load_scenario("digits-mlp", clients=1, batch=1)
+    with pytest.raises(InvalidInput, match="2 clients or more"):
+        measure(alone, asked, Criterion())
+
+
+def test_what_nobody_can_read_is_not_attacked() -> None:
+    with pytest.raises(InvalidInput, match="reads nothing"):
+        Measurement(protection=parse_protection("paillier:mode=blind"))

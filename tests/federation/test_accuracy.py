@@ -26,7 +26,7 @@ def central_accuracy(seed: int, epochs: int) -> float:
     uniform_weights(model)
     optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
     for _ in range(epochs):
-        for rows in torch.randperm(len(pool)).split(30):
+        for rows in torch.split(torch.randperm(len(pool)), 30):
             optimiser.zero_grad()
             loss = cross_entropy(model(pool.inputs[rows]), pool.labels[rows])
             loss.backward()  # type: ignore[no-untyped-call]

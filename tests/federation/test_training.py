@@ -15,7 +15,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Records, Scenario
 from trilemma.federation import cohorts
 from trilemma.federation.training import train
-from trilemma.learning import LocalTraining
+from trilemma.learning import LocalTraining, Task
 from trilemma.mechanisms.compression import Compression
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.randomization import Randomization
@@ -59,10 +59,17 @@ def by_hand(
         rate = server_lr or (setting.lr if setting.algorithm == "fedsgd" else 1.0)
         with torch.no_grad():
             for kept, parameter in zip(total, model.parameters(), strict=True):
-                parameter -= (rate * kept).float()
+                parameter.sub_((rate * kept).float())
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three clients in one vmapped pass, which are too few for it to pay."""
+    monkeypatch.setattr(cohorts, "_FEW", 1)
+
+
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("setting", [FEDSGD, FEDAVG], ids=["fedsgd", "fedavg"])
 @pytest.mark.parametrize("busy", [math.inf, -1], ids=["vmapped", "one by one"])
 @pytest.mark.parametrize(("per_round", "server_lr"), [(3, None), (2, 0.7)])
@@ -95,14 +102,19 @@ class Branching(nn.Module):
         return outputs * scale
 
 
+@pytest.mark.usefixtures("together")
 def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
-    scenario = federation(FEDAVG, Branching())
+    # A scenario refuses such a model, as no attack runs on it; it can be trained all the same.
+    scenario, model = federation(FEDAVG), Branching()
+    object.__setattr__(scenario, "model", model)
+    object.__setattr__(scenario, "task", Task(model, cross_entropy, 3))
     history = train(scenario, rounds=2, seed=1)
     assert history.one_by_one is not None
     assert history.one_by_one.startswith("the model does not run under vmap (")
     assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
 
 
+@pytest.mark.usefixtures("together")
 def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # 3 records x (5·4 + 4·3) multiply-adds x 2
     for limit, reason in (
@@ -113,10 +125,17 @@ def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert train(federation(FEDAVG), rounds=1).one_by_one == reason
 
 
+@pytest.mark.usefixtures("together")
 def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(federation(FEDAVG), rounds=3, seed=2)
     monkeypatch.setattr(cohorts, "_WIDEST", 2 * 39)
     assert torch.allclose(whole.weights, train(federation(FEDAVG), rounds=3, seed=2).weights)
+
+
+def test_few_clients_train_one_by_one_and_many_together() -> None:
+    few = train(federation(FEDAVG), rounds=1)
+    assert few.one_by_one == "fewer than 6 clients are quicker so on a CPU"
+    assert train(federation(FEDAVG, sizes=(8,) * 6), rounds=1).one_by_one is None
 
 
 def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:

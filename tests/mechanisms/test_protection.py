@@ -384,6 +384,13 @@ def test_impossible_weights_are_named(weight: Any) -> None:
             parse_protection(text).run_round(updates(), [1, 1, weight, 1, 1], a_round())
 
 
+def test_weights_may_be_numpys() -> None:
+    weights = np.array([3, 1, 4, 1, 5])
+    result = parse_protection("secret-sharing").run_round(updates(), weights.tolist(), a_round())
+    same_again = parse_protection("secret-sharing").run_round(updates(), list(weights), a_round())
+    assert torch.equal(result.mean, same_again.mean)
+
+
 def test_weights_above_the_cap_are_refused_not_wrapped(key: PrivateKey) -> None:
     for text in ("secret-sharing:max_weight=100", PAILLIER):
         secret = key if "paillier" in text else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch.func import grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 
@@ -105,7 +106,8 @@ def _check_second_derivative(
         return (gradient * gradient).sum()
 
     try:
-        slope = vmap(grad(energy))(inputs[None], weights[None])
+        with sdpa_kernel(SDPBackend.MATH):  # as the engine does
+            slope = vmap(grad(energy))(inputs[None], weights[None])
     except (RuntimeError, NotImplementedError) as error:
         raise InvalidInput(
             f"the model's loss cannot be differentiated twice by torch.func "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.attacks.gradient_matching import (
     Candidates,
@@ -25,11 +25,13 @@ __all__ = ["DLG", "IDLG"]
 
 @dataclass(frozen=True)
 class DLG:
-    """Zhu et al. (2019): inputs and soft labels together, from a standard normal start.
+    """Zhu et al. (2019): inputs and soft labels together, by matching the update.
 
     The fields are the effort: evaluations a restart, pairs of L-BFGS memory, units evaluated at
-    once, relative matching loss at which a unit is solved, and precision ("auto": double under
-    noise, single elsewhere).
+    once, relative matching loss at which a unit is solved, precision ("auto": double under
+    noise, single elsewhere), and where restarts begin: "middle", near the middle of the range
+    with undecided labels, or "normal", standard normal as published. Middle starts fall into
+    fewer local minima (FedAvg, 5 steps: 40 of 40 digits from one start each, normal 19).
     """
 
     iterations: int = 300
@@ -37,6 +39,7 @@ class DLG:
     slots: int = 64
     tolerance: float = 1e-8
     precision: Precision = "auto"
+    start: Literal["middle", "normal"] = "middle"
 
     @property
     def name(self) -> str:
@@ -51,9 +54,9 @@ class DLG:
     ) -> Reconstructions:
         candidates = Candidates.of(units.view, joint=labels is None)
         starts = random_starts(units, candidates, self.name, restarts, seed)
-        if labels is not None:
-            # with the label fixed, a start near the middle of the range is inside the basin
-            starts = 0.5 + 0.1 * starts
+        if self.start == "middle":
+            starts = 0.1 * starts
+            starts[..., : candidates.pixels] += 0.5
         return invert(
             units,
             candidates,

@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 from torch.func import grad_and_value, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.base import InputSpec, Reconstructions, View, common_view
 from trilemma.attacks.lbfgs import minimise
@@ -44,7 +45,8 @@ def explained_update(
     total = torch.zeros_like(weights)
     for client in range(client_weights.shape[0]):
         rows = slice(client * size, (client + 1) * size)
-        update = client_update(task, weights, inputs[rows], targets[rows], local_training)
+        with sdpa_kernel(SDPBackend.MATH):  # the fused attention has no second derivative
+            update = client_update(task, weights, inputs[rows], targets[rows], local_training)
         if clip is not None:
             norm = torch.sqrt((update * update).sum() + torch.finfo(update.dtype).tiny)
             update = update * torch.clamp(clip / norm, max=1.0)

@@ -77,13 +77,13 @@ class Pool:
             noise = view.observation.noise
             if noise is None or noise.scale == 0:
                 # the limit s -> 0: all mass on the nearest
-                scores = torch.where(squared == squared.min(), 0.0, -torch.inf)
+                scores = _even(squared == squared.min(), squared)
             elif noise.kind == "gaussian":
                 scores = -squared / (2 * noise.scale**2)
             else:
                 within = largest <= noise.scale * (1 + 1e-6)
                 nearest = largest == largest.min()  # rounding may leave no candidate within
-                scores = torch.where(within if bool(within.any()) else nearest, 0.0, -torch.inf)
+                scores = _even(within if bool(within.any()) else nearest, squared)
             if self.pool[1] is None:
                 scores = torch.logsumexp(scores.reshape(self.pool[0].shape[0], -1), 1)
             rows.append(torch.log_softmax(scores, 0))
@@ -172,3 +172,8 @@ def _blocks(
     inputs: torch.Tensor, labels: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     return zip(torch.split(inputs, _BLOCK), torch.split(labels, _BLOCK), strict=True)
+
+
+def _even(possible: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Log weights 0 for what is possible, -∞ for the rest."""
+    return torch.zeros_like(like).masked_fill(~possible, -torch.inf)

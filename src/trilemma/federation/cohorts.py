@@ -23,6 +23,7 @@ __all__ = ["Cohorts", "Federated", "Labelled"]
 # Beyond so many flops a CPU is busy with one client's step, and per-client weights in one pass
 # only cost it cache: measured, the two ways meet between 2 (vmapped wins) and 4.5 Mflop.
 _BUSY_FLOPS: Final = 3_000_000
+_FEW: Final = 6  # below so many clients the tracing of a pass costs a CPU more than it saves
 _WIDEST: Final = 1 << 25  # coordinates of all the updates that one pass makes
 
 
@@ -144,6 +145,8 @@ class Cohorts:
     def _why_not_together(self) -> str | None:
         if self.inputs.device.type != "cpu":
             return None
+        if self.per_round < _FEW:
+            return f"fewer than {_FEW} clients are quicker so on a CPU"
         weights = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.task.outputs(weights, self.inputs[: self.local_training.batch])

@@ -147,4 +147,4 @@ def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) 
 
 def _shares(weights: Sequence[int]) -> tuple[float, ...]:
     total = sum(weights)
-    return tuple(weight / total for weight in weights)
+    return tuple(float(weight / total) for weight in weights)

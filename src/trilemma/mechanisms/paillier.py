@@ -238,6 +238,8 @@ class _PaillierClient(ClientSession):
 
     def _open(self, inbox: bytes) -> bytes | Aggregate:
         parts = unpack(open_message("SUM", self.digest, SERVER, inbox))
+        if set(parts) != {0, 1}:
+            raise ProtocolViolation("the server's sum lacks a part; it was altered.")
         clients = tuple(int(each) for each in read_array(parts[0], np.dtype("u8")))
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:

@@ -104,7 +104,8 @@ class _PlainServer(ServerSession):
                     f"{total.size}; all must train the same model."
                 )
             places = slice(None) if update.positions is None else update.positions
-            total[places] += update.values * np.float64(update.weight)
+            with np.errstate(invalid="ignore", over="ignore"):  # checked once, below
+                total[places] += update.values * np.float64(update.weight)
             weight += update.weight
         if not np.isfinite(total).all():
             raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")

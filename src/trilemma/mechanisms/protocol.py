@@ -210,7 +210,8 @@ class Payload:
     size: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int) or self.weight < 1:
+        whole = isinstance(self.weight, int | np.integer) and not isinstance(self.weight, bool)
+        if not whole or self.weight < 1:
             raise InvalidInput(
                 f"weight (a client's number of records) must be a whole number of at least 1, "
                 f"got {self.weight!r}."

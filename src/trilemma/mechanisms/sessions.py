@@ -55,7 +55,11 @@ class ProtectedClient(Sealed):
     ) -> bytes | Released:
         """The reply to the server's message, or the mean where the clients alone may read it."""
         payload = None
-        if self.wants_update and update is not None:
+        if self.wants_update:
+            if update is None:
+                raise InvalidInput(
+                    f"client {self.client} is to send its update now; pass it with its weight."
+                )
             payload = self._payload(update, weight)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):

@@ -73,9 +73,9 @@ def measured_candidate(
         by_attack=counts.by_attack,
         failed_units=counts.failed,
     )
-    if sum_is_priced and family.knob and family.transport != "plain":
-        if calibration.x == UNPROTECTED:
-            return replace(candidate, protection=None)
+    bare = calibration.x == UNPROTECTED and family.transport != "plain"
+    if bare and family.knob and sum_is_priced:
+        return candidate
     weighted = family.setting.equal_weights or family.deployable
     return _priced(candidate, gauge.ask, protection, pricing, weighted=weighted)
 

@@ -30,7 +30,8 @@ class SecretSharing(Transport):
     A single masked update is uniform on the ring, up to the security of AES and X25519; there is
     nothing to tune. Holds against a server that follows the protocol and up to t - 1 clients that
     help it, t the round's threshold; and against one that swaps keys, where clients have an
-    `Identity`. The server still sees the sum: attack that.
+    `Identity`. The server still sees the sum: attack that. That a masked vector arrives as it was
+    sent is left to the connection (TLS).
 
     `clip_range` is the largest coordinate, `precision_bits` the bits of a value, `max_weight` the
     public cap on the sum of all weights.

@@ -1,0 +1,1 @@
+"""Federated digits with Flower, unprotected or under any protection of trilemma."""

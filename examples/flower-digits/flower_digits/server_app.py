@@ -1,0 +1,51 @@
+"""The server's side. Protection is the one line `grid=ProtectedGrid(...)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, UserConfig
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, Result
+
+from flower_digits import task
+from trilemma.crypto.keyfiles import load_public
+from trilemma.federation.flower import ProtectedGrid
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Runs the federation that the configuration asks for."""
+    federate(grid, context.run_config)
+
+
+def federate(grid: Grid, config: UserConfig) -> Result:
+    """The federation: a strategy of Flower's, with or without protection."""
+    terms = task.make_terms(config)
+    if terms is not None:
+        path = str(config.get("public-key", ""))
+        public = load_public(Path(path)) if path else None
+        grid = ProtectedGrid(grid, terms, public_key=public)
+    least = int(config["least-nodes"])
+    make = FedAdam if config.get("strategy", "FedAvg") == "FedAdam" else FedAvg
+    strategy = make(
+        fraction_evaluate=1.0 if config["evaluate-every-round"] else 0.0,
+        min_train_nodes=least,
+        min_evaluate_nodes=least if config["evaluate-every-round"] else 0,
+        min_available_nodes=least,
+    )
+    result = strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord(task.make_model().state_dict()),
+        num_rounds=int(config["rounds"]),
+        train_config=ConfigRecord(
+            {"local-epochs": int(config["local-epochs"]), "lr": float(config["lr"])}
+        ),
+    )
+    for number, metrics in sorted(result.train_metrics_clientapp.items()):
+        print(f"round {number}: train {dict(metrics)}", flush=True)
+    for number, metrics in sorted(result.evaluate_metrics_clientapp.items()):
+        print(f"round {number}: evaluate {dict(metrics)}", flush=True)
+    return result

@@ -1,0 +1,14 @@
+"""Protection for Flower: two lines in an app that exists already (extra `flower`).
+
+`ClientApp(mods=[protect_mod(terms)])` on the nodes, and on the server
+`strategy.start(grid=ProtectedGrid(grid, terms), ...)`. What each side can read, and whom one has
+to trust for it, is on the page docs/flower.md.
+"""
+
+from __future__ import annotations
+
+from trilemma.federation.flower.client import protect_mod
+from trilemma.federation.flower.grid import ProtectedGrid
+from trilemma.federation.flower.terms import Terms, from_verdict
+
+__all__ = ["ProtectedGrid", "Terms", "from_verdict", "protect_mod"]

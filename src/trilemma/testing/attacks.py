@@ -1,0 +1,144 @@
+"""Contract tests for attacks, ours and yours.
+
+A check raises AssertionError with one sentence that says what does not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+from trilemma.attacks.base import InputSpec, View
+from trilemma.entropy import Seeded
+from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.observations import Observation
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import Attack, Reconstructions
+
+__all__ = ["check_attack", "control_records"]
+
+_PSNR = 20.0  # dB at which a record of the control counts as recovered
+
+
+def control_records(count: int, *, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records of the easy control that check_attack uses: inputs [count, 16], labels [count]."""
+    source = Seeded(seed)
+    inputs = torch.rand(count, 16, generator=source.torch_generator("inputs"), dtype=torch.float64)
+    labels = torch.randint(0, 4, (count,), generator=source.torch_generator("labels"))
+    return inputs, labels
+
+
+def check_attack(
+    attack: Attack, *, units: int = 12, recovered: float = 0.75, restarts: int = 2, seed: int = 0
+) -> None:
+    """Checks what a measurement relies on, on an unprotected sigmoid network of 16 inputs.
+
+    - Reconstructions have the shapes of the contract and lie in the input range.
+    - The same views and seed give the same bits, and the views are left unchanged.
+    - Coordinates that are not known change nothing, whatever they hold.
+    - At least the share `recovered` of the easy control comes back (20 dB).
+    - A diverged unit is reported as failed and leaves the others of its call alone.
+
+    >>> from trilemma.attacks import get
+    >>> check_attack(get("analytic"))
+    """
+    views, inputs = _control(units, seed)
+    kept = [view.observation.update.clone() for view in views]
+    found = attack(views, restarts=restarts, seed=seed)
+    _check_shapes(found, units)
+    _require(
+        all(torch.equal(a, v.observation.update) for a, v in zip(kept, views, strict=True)),
+        "an attack must not change what it observes",
+    )
+    _require(
+        _same(found, attack(views, restarts=restarts, seed=seed)),
+        "the same views and seed must give the same reconstructions, bit for bit",
+    )
+    mse = ((found.inputs - inputs) ** 2).flatten(1).mean(1)
+    share = float((mse < 10 ** (-_PSNR / 10)).double().mean())
+    _require(
+        share >= recovered,
+        f"an unprotected control must be recovered for {recovered:.0%} of the units, "
+        f"got {share:.0%}: this attack would report its weakness as privacy",
+    )
+    _check_unknown(attack, views, restarts, seed)
+    broken = dataclasses.replace(
+        views[0], observation=Observation(torch.full_like(kept[0], torch.nan))
+    )
+    mixed = attack([broken, *views[1:]], restarts=restarts, seed=seed)
+    _require(bool(mixed.failed[0]), "a unit whose update is NaN must be reported as failed")
+    _require(
+        not bool(mixed.failed[1:].any()), "a diverged unit must leave the others of its call alone"
+    )
+
+
+def _control(units: int, seed: int) -> tuple[list[View], torch.Tensor]:
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 24), torch.nn.Sigmoid(), torch.nn.Linear(24, 4)
+    )
+    task = Task(model, torch.nn.functional.cross_entropy, 4)
+    training = LocalTraining()
+    inputs, labels = control_records(units, seed=seed)
+    views = []
+    for unit in range(units):
+        generator = Seeded(seed).torch_generator("weights", unit)
+        weights = torch.rand(task.layout.size, generator=generator, dtype=torch.float64) - 0.5
+        record = slice(unit, unit + 1)
+        update = client_update(task, weights, inputs[record], labels[record], training)
+        spec = InputSpec((16,), 0.0, 1.0)
+        views.append(View(task, weights, Observation(update), training, spec))
+    return views, inputs[:, None]
+
+
+def _check_shapes(found: Reconstructions, units: int) -> None:
+    _require(
+        tuple(found.inputs.shape) == (units, 1, 16),
+        f"inputs must have shape [N, S, *shape] = ({units}, 1, 16), "
+        f"got {tuple(found.inputs.shape)}",
+    )
+    _require(
+        bool(((found.inputs >= 0) & (found.inputs <= 1)).all()),
+        "reconstructed inputs must be finite and lie in the input range",
+    )
+    _require(
+        found.labels is None or tuple(found.labels.shape) == (units, 1),
+        "labels must be None or have shape [N, S]",
+    )
+    for name in ("loss", "failed"):
+        _require(tuple(getattr(found, name).shape) == (units,), f"{name} must have shape [N]")
+    _require(found.failed.dtype == torch.bool, "failed must be boolean")
+
+
+def _check_unknown(attack: Attack, views: list[View], restarts: int, seed: int) -> None:
+    generator = Seeded(seed).torch_generator("mask")
+    known = torch.rand(views[0].task.layout.size, generator=generator) < 0.8
+    outcomes = []
+    for garbage in (0.0, 1e6):
+        hidden = [
+            dataclasses.replace(
+                view,
+                observation=Observation(
+                    torch.where(known, view.observation.update, garbage), known
+                ),
+            )
+            for view in views
+        ]
+        outcomes.append(attack(hidden, restarts=restarts, seed=seed))
+    _require(_same(*outcomes), "coordinates that are not known must change nothing")
+
+
+def _same(one: Reconstructions, other: Reconstructions) -> bool:
+    if (one.labels is None) != (other.labels is None):
+        return False
+    pairs = [(one.inputs, other.inputs), (one.loss, other.loss), (one.failed, other.failed)]
+    if one.labels is not None and other.labels is not None:
+        pairs.append((one.labels, other.labels))
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(f"{sentence}.")

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from trilemma.attacks import (
+    ATTACKS,
+    IDLG,
+    InputSpec,
+    InvertingGradients,
+    Pool,
+    View,
+    get,
+)
+from trilemma.attacks.gradient_matching import Units
+from trilemma.attacks.inverting_gradients import total_variation
+from trilemma.attacks.labels import infer_labels
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.observations import Noise, Observation
+from trilemma.testing import check_attack, control_records
+
+if TYPE_CHECKING:
+    from tests.attacks.conftest import Problems
+
+    from trilemma.attacks import Attack
+
+Maker = Callable[..., "Problems"]
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS))
+def test_every_attack_keeps_the_contract(name: str) -> None:
+    if name == "pool":
+        attack: Attack = get(name, pool=control_records(12))
+    elif name == "inverting-gradients":
+        attack = get(name, iterations=150)
+    else:
+        attack = get(name)
+    check_attack(attack)
+
+
+def test_a_cheat_fails_the_contract() -> None:
+    class Lazy:
+        name = "lazy"
+
+        def __call__(self, views: object, *, restarts: int, seed: int) -> object:
+            found = get("analytic")(views, restarts=1, seed=0)  # type: ignore[arg-type]
+            return dataclasses.replace(found, inputs=torch.full_like(found.inputs, 0.5))
+
+    with pytest.raises(AssertionError, match="weakness as privacy"):
+        check_attack(Lazy())  # type: ignore[arg-type]
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dlg, idlg"):
+        get("dlgg")
+    with pytest.raises(UnknownName, match="known: history, iterations"):
+        get("dlg", iteration=3)
+    with pytest.raises(InvalidInput, match="needs the candidate records"):
+        get("pool")
+
+
+@pytest.mark.parametrize(("name", "least"), [("dlg", 56), ("idlg", 58)])
+def test_unprotected_digits_are_recovered(problems: Maker, name: str, least: int) -> None:
+    made = problems(60, dtype=torch.float32)
+    found = get(name)(made.views, restarts=1, seed=1)
+    assert made.recovered(found.inputs) >= least
+    assert found.labels is not None
+    assert int((found.labels == made.labels).sum()) >= least
+    assert not found.failed.any()
+
+
+def test_noise_in_the_middle_of_the_curve(problems: Maker) -> None:
+    made = problems(60, variance=2e-3)
+    found = get("dlg")(made.views, restarts=1, seed=1)
+    assert 18 <= made.recovered(found.inputs) <= 48  # reference .567
+
+
+def test_masked_digits_need_only_known_coordinates(problems: Maker) -> None:
+    made = problems(15, keep=0.2)
+    found = get("dlg", iterations=600)(made.views, restarts=1, seed=1)
+    assert made.recovered(found.inputs) >= 12
+
+
+def test_sums_of_clients_are_attacked_as_one_batch(problems: Maker) -> None:
+    made = problems(8, clients=2)
+    found = get("idlg")(made.views, restarts=2, seed=1)
+    assert tuple(found.inputs.shape) == (8, 2, 64)
+    assert made.recovered(found.inputs) >= 14
+
+
+def test_clipped_sums_are_matched_with_the_clip(problems: Maker) -> None:
+    made = problems(8, clients=2, clip=0.5)
+    found = get("dlg")(made.views, restarts=2, seed=1)
+    assert made.recovered(found.inputs) >= 13
+
+
+def test_unrolled_local_steps_beat_the_one_gradient_reading(problems: Maker) -> None:
+    training = LocalTraining("fedavg", lr=0.5, steps=5, batch=2)
+    made = problems(8, training=training)
+    as_gradient = [
+        dataclasses.replace(
+            view,
+            local_training=LocalTraining(batch=2),
+            observation=Observation(view.observation.update / (training.lr * training.steps)),
+        )
+        for view in made.views
+    ]
+    attack = get("dlg")
+    unrolled = made.recovered(attack(made.views, restarts=2, seed=1).inputs)
+    naive = made.recovered(attack(as_gradient, restarts=2, seed=1).inputs)
+    assert unrolled >= 13
+    assert naive <= unrolled - 5
+
+
+def test_labels_of_single_records_are_exact_with_and_without_bias(problems: Maker) -> None:
+    made = problems(40)
+    units = Units.of(made.views, "double")
+    labels = infer_labels(units, 0)
+    assert labels is not None
+    assert torch.equal(labels, made.labels)
+    no_bias = Task(
+        nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10, bias=False)),
+        cross_entropy,
+        10,
+    )
+    made = problems(40, task=no_bias)
+    labels = infer_labels(Units.of(made.views, "double"), 0)
+    assert labels is not None
+    assert torch.equal(labels, made.labels)
+
+
+def test_label_counts_of_batches(problems: Maker) -> None:
+    made = problems(40, training=LocalTraining(batch=4), warm_up=0)
+    labels = infer_labels(Units.of(made.views, "double"), 0)
+    assert labels is not None
+    assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
+
+
+def test_analytic_is_exact_and_says_when_it_does_not_apply(problems: Maker) -> None:
+    made = problems(10)
+    found = get("analytic")(made.views, restarts=1, seed=0)
+    assert torch.allclose(found.inputs, made.inputs, atol=1e-9)
+    convolution = Task(
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10)), cross_entropy, 10
+    )
+    other = problems(1, task=convolution, shape=(1, 8, 8), warm_up=0)
+    with pytest.raises(InvalidInput, match="starts with a linear layer"):
+        get("analytic")(other.views, restarts=1, seed=0)
+
+
+def test_pool_posterior_is_brute_force_bayes(problems: Maker) -> None:
+    made = problems(3, variance=0.05)
+    pool = made.inputs[:, 0].repeat(5, 1) * torch.linspace(0.7, 1, 15).double()[:, None]
+    labels = made.labels[:, 0].repeat(5)
+    posterior = Pool((pool, labels)).log_posterior(made.views).exp().numpy()
+    for unit, view in enumerate(made.views):
+        density = []
+        for x, y in zip(pool, labels, strict=True):
+            update = client_update(view.task, view.weights, x[None], y[None], LocalTraining())
+            gap = (view.observation.update - update).detach().numpy()
+            density.append(-0.5 * np.sum(gap**2) / 0.05)
+        weights = np.exp(np.array(density) - max(density))
+        assert np.allclose(posterior[unit], weights / weights.sum(), atol=1e-9)
+
+
+def test_pool_under_uniform_noise_is_even_over_the_feasible(problems: Maker) -> None:
+    made = problems(1)
+    view = made.views[0]
+    shaken = dataclasses.replace(
+        view, observation=Observation(view.observation.update + 1e-4, noise=Noise("uniform", 2e-4))
+    )
+    truth = made.inputs[0]
+    pool = torch.cat((truth, truth, 1 - truth))
+    labels = made.labels[0].repeat(3)
+    posterior = Pool((pool, labels)).log_posterior([shaken]).exp()[0]
+    assert torch.allclose(posterior, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
+
+
+def test_pool_sums_out_unknown_labels_and_finds_batches(problems: Maker) -> None:
+    made = problems(4)
+    records = made.inputs[:, 0]
+    found = Pool((records, None))(made.views, restarts=1, seed=0)
+    assert torch.equal(found.inputs, made.inputs)
+    assert found.labels is None
+    made = problems(4, training=LocalTraining(batch=3))
+    pool = (made.inputs.reshape(12, 64), made.labels.reshape(12))
+    found = Pool(pool)(made.views, restarts=1, seed=0)
+    assert made.recovered(found.inputs, 60) == 12
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_total_variation_takes_any_number_of_channels(channels: int) -> None:
+    ramp = torch.arange(4.0).expand(2, channels, 5, 4)
+    assert total_variation(ramp) == pytest.approx(1.0)
+
+
+def relu_cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, 1, 1), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
+    )
+
+
+def eval_batch_norm() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, 1, 1), nn.BatchNorm2d(6), nn.Sigmoid(), nn.Flatten(), nn.Linear(384, 10)
+    ).eval()
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(
+            8, 2, 16, dropout=0.0, activation="gelu", batch_first=True
+        )
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self.encoder(x)
+        return self.head(hidden.flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "attack"),
+    [
+        (relu_cnn, (1, 8, 8), InvertingGradients(iterations=300)),
+        (eval_batch_norm, (1, 8, 8), IDLG()),
+        (Transformer, (8, 8), IDLG()),
+        (lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)), (64,), IDLG()),
+    ],
+    ids=["relu-cnn", "batch-norm-eval", "transformer", "relu-mlp"],
+)
+def test_many_kinds_of_models_are_recovered(
+    problems: Maker, model: Callable[[], nn.Module], shape: tuple[int, ...], attack: Attack
+) -> None:
+    torch.manual_seed(0)
+    task = Task(model(), cross_entropy, 10)
+    made = problems(8, task=task, shape=shape, dtype=torch.float32, warm_up=0)
+    found = attack(made.views, restarts=2, seed=0)
+    assert made.recovered(found.inputs) >= 6
+
+
+def test_regression_recovers_inputs_and_targets() -> None:
+    task = Task(nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 1)), mse_loss, None)
+    generator = torch.Generator().manual_seed(0)
+    spec = InputSpec((12,), -1.0, 1.0)
+    training = LocalTraining(batch=1)
+    views, inputs, targets = [], [], []
+    for _ in range(10):
+        weights = torch.rand(task.layout.size, generator=generator, dtype=torch.float64) - 0.5
+        x = 2 * torch.rand(1, 12, generator=generator, dtype=torch.float64) - 1
+        y = torch.randn(1, 1, generator=generator, dtype=torch.float64)
+        update = client_update(task, weights, x, y, training)
+        views.append(View(task, weights, Observation(update), training, spec))
+        inputs.append(x)
+        targets.append(y)
+    found = get("dlg")(views, restarts=3, seed=0)
+    close = ((found.inputs - torch.stack(inputs)) ** 2).mean((1, 2)) < 1e-3
+    assert int(close.sum()) >= 8
+    assert found.labels is not None
+    assert (found.labels - torch.stack(targets))[close].abs().max() < 0.05

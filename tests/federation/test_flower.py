@@ -1,0 +1,192 @@
+"""Protected rounds through Flower's own strategies and apps, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
+
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
+from tests.federation.flower_harness import (
+    LOSSES,
+    MODEL,
+    NODES,
+    RECORDS,
+    DirectGrid,
+    fedavg,
+    initial,
+    mean_of,
+    small_paillier,
+    toy_app,
+)
+
+from trilemma.crypto.paillier import PrivateKey
+from trilemma.errors import InvalidInput
+from trilemma.federation.flower import ProtectedGrid, Terms
+from trilemma.mechanisms.plain import Plain
+from trilemma.mechanisms.protection import Protection
+from trilemma.mechanisms.protocol import Transport
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+
+TRANSPORTS: dict[str, Transport] = {
+    "plain": Plain(),
+    "secret-sharing": SecretSharing(max_weight=100),
+    "paillier reveal": small_paillier(),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_each_aggregation_equals_plain_fedavg(name: str, key: PrivateKey, key_file: Path) -> None:
+    plain = fedavg().start(DirectGrid(toy_app(None)), initial(), num_rounds=1)
+    terms = Terms(Protection((), TRANSPORTS[name]), metrics=("train_loss",))
+    direct = DirectGrid(toy_app(terms), node_config={"trilemma-key": str(key_file)})
+    grid = ProtectedGrid(direct, terms, public_key=key.public)
+    result = fedavg().start(grid, initial(), num_rounds=1)
+    for each in ("weight", "bias"):
+        made, expected = result.arrays[each].numpy(), plain.arrays[each].numpy()
+        assert made.dtype == expected.dtype
+        np.testing.assert_allclose(made, expected, atol=3e-5)
+        np.testing.assert_allclose(expected, mean_of(NODES, each), atol=1e-6)
+    assert result.arrays["batches"].numpy() == MODEL["batches"]
+    loss = sum(RECORDS[node] * LOSSES[node] for node in NODES) / sum(RECORDS.values())
+    assert result.train_metrics_clientapp[1]["train_loss"] == pytest.approx(loss, abs=1e-6)
+
+
+def test_two_exchanges_a_round_while_the_cohort_stays() -> None:
+    terms = Terms.of(
+        Protection((), SecretSharing(max_weight=100)), evaluate_metrics=("eval_mean",)
+    )
+    direct = DirectGrid(toy_app(terms))
+    result = fedavg().start(ProtectedGrid(direct, terms), initial(), num_rounds=3)
+    kinds = [batch[0].metadata.message_type for batch in direct.sent]
+    assert kinds == ["train"] * 4 + ["evaluate"] * 4 + (["train"] * 2 + ["evaluate"] * 2) * 2
+    np.testing.assert_allclose(
+        result.arrays["weight"].numpy(), mean_of(NODES, "weight", rounds=3), atol=1e-4
+    )
+    seen = result.evaluate_metrics_clientapp[3]["eval_mean"]
+    assert seen == pytest.approx(float(mean_of(NODES, "weight", rounds=3).mean()), abs=1e-4)
+
+
+def test_a_changed_cohort_falls_back_to_four_exchanges() -> None:
+    terms = Terms.of(Protection((), SecretSharing(max_weight=100)))
+    direct = DirectGrid(toy_app(terms))
+    grid = ProtectedGrid(direct, terms)
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+    strategy.start(grid, initial(), num_rounds=1)
+    late = direct.contexts.pop(NODES[0])
+    before = len(direct.sent)
+    result = strategy.start(grid, initial(), num_rounds=2)
+    assert len(direct.sent) - before == 4 + 2
+    expected = mean_of(NODES[1:], "weight", rounds=2)
+    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
+    direct.contexts[NODES[0]] = late
+    before = len(direct.sent)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert len(direct.sent) - before == 4
+
+
+def test_fedadam_runs_unchanged() -> None:
+    def adam() -> FedAdam:
+        return FedAdam(min_train_nodes=4, min_available_nodes=4, fraction_evaluate=0.0)
+
+    plain = adam().start(DirectGrid(toy_app(None)), initial(), num_rounds=2)
+    terms = Terms.of(Protection((), SecretSharing(max_weight=100)))
+    grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms)
+    result = adam().start(grid, initial(), num_rounds=2)
+    for each in ("weight", "bias"):  # Adam divides by small numbers, which magnifies rounding
+        np.testing.assert_allclose(
+            result.arrays[each].numpy(), plain.arrays[each].numpy(), atol=2e-3
+        )
+
+
+@pytest.mark.parametrize("strategy", [Krum(), FedMedian()], ids=["Krum", "FedMedian"])
+def test_strategies_that_need_single_updates_are_refused_by_name(strategy: Strategy) -> None:
+    terms = Terms.of("secret-sharing")
+    direct = DirectGrid(toy_app(terms))
+    with pytest.raises(InvalidInput, match=f"{type(strategy).__name__} needs single updates"):
+        strategy.start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
+    assert not direct.sent
+
+
+def test_noise_and_compression_have_a_figure_and_stop_at_the_budget() -> None:
+    terms = Terms.of(
+        "randomization:variance=1.0,clip=1.0+compression:keep=0.5",
+        weighting="uniform",
+        budget=9.0,
+    )
+    direct = DirectGrid(toy_app(terms))
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
+    result = strategy.start(ProtectedGrid(direct, terms), initial(), num_rounds=6)
+    metrics = result.train_metrics_clientapp.values()
+    spent = [cast(float, record["dp-epsilon"]) for record in metrics]
+    assert spent[0] == pytest.approx(4.3771, abs=1e-3)  # the analytic Gaussian at z = 1
+    assert spent == sorted(spent)
+    assert len(spent) == 3, "the fourth round would exceed the budget"
+    assert spent[-1] < 9
+    first = result.arrays["weight"].numpy()
+    assert not np.array_equal(first, MODEL["weight"])
+
+
+def test_the_figure_of_a_hidden_sum_counts_all_but_one_client() -> None:
+    terms = Terms.of(
+        "randomization:variance=0.25,clip=1.0+secret-sharing:max_weight=100,clip_range=8.0",
+        weighting="uniform",
+    )
+    weighted = Terms.of(terms, weighting="records")
+    alone, summed = weighted.figure(1, 5), terms.figure(1, 5)
+    assert alone is not None
+    assert summed is not None
+    assert (alone.noise_multiplier, summed.noise_multiplier) == (0.5, 1.0)
+
+
+def test_a_blind_server_keeps_the_first_model_and_the_clients_learn(
+    key: PrivateKey, key_file: Path
+) -> None:
+    terms = Terms(
+        Protection((), small_paillier("blind")),
+        evaluate_metrics=("eval_mean",),
+    )
+    seen: list[dict[str, np.ndarray]] = []
+    direct = DirectGrid(toy_app(terms, seen), node_config={"trilemma-key": str(key_file)})
+    grid = ProtectedGrid(direct, terms, public_key=key.public)
+    result = fedavg().start(grid, initial(), num_rounds=3)
+    for name, values in MODEL.items():
+        np.testing.assert_array_equal(result.arrays[name].numpy(), values)
+    for name in ("weight", "bias"):
+        expected = mean_of(NODES, name, rounds=3)
+        for model in seen[-4:]:
+            np.testing.assert_allclose(model[name], expected, atol=1e-4)
+    seen_mean = result.evaluate_metrics_clientapp[3]["eval_mean"]
+    assert seen_mean == pytest.approx(float(mean_of(NODES, "weight", rounds=3).mean()), abs=1e-4)
+
+
+def test_a_node_that_missed_a_blind_round_or_lost_its_state_catches_up(
+    key: PrivateKey, key_file: Path
+) -> None:
+    terms = Terms(Protection((), small_paillier("blind")), threshold=3)
+    seen: list[dict[str, np.ndarray]] = []
+    direct = DirectGrid(toy_app(terms, seen), node_config={"trilemma-key": str(key_file)})
+    grid = ProtectedGrid(direct, terms, public_key=key.public)
+    train_only = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+    away = direct.contexts.pop(NODES[0])
+    train_only.start(grid, initial(), num_rounds=2)
+    direct.contexts[NODES[0]] = away
+    direct.contexts[NODES[1]].state.clear()  # a SuperNode that was restarted
+    train_only.start(grid, initial(), num_rounds=1)  # it refuses, and is sent everything next
+    fedavg().start(grid, initial(), num_rounds=1)
+    for model in seen[1:]:
+        np.testing.assert_allclose(model["weight"], seen[0]["weight"], atol=1e-6)
+    assert len(seen) == 4
+
+
+def test_strategies_that_need_the_mean_are_refused_where_the_server_is_blind(
+    key: PrivateKey,
+) -> None:
+    terms = Terms(Protection((), small_paillier("blind")))
+    grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms, public_key=key.public)
+    with pytest.raises(InvalidInput, match=r"FedAdam .* hides from the server"):
+        FedAdam(min_train_nodes=4, min_available_nodes=4).start(grid, initial(), num_rounds=1)
