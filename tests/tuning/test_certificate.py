@@ -48,7 +48,7 @@ def test_the_median_norm_clips_and_the_dp_figure_belongs_to_it() -> None:
     found = certify(SETTING, 0.3, Interval(0.001, 0.05), records=100)
     protection = parse_protection(found.protection)
     assert found.clip == 2.0
-    assert protection.transforms[0].clip == 2.0  # type: ignore[attr-defined]
+    assert protection.transforms[0].clip == 2.0
     assert found.leakage <= 0.3
     assert found.privacy.noise_multiplier == pytest.approx(found.noise / 2.0)
     assert found.privacy.delta == pytest.approx(0.001)

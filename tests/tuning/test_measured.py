@@ -1,0 +1,218 @@
+"""Measured verdicts: counting, levels, and budgets that hold on fresh units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from tests.commands.own_scenario import small
+from tests.tuning.test_certificate import SETTING
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trilemma.beliefs.belief import largest_success_rate
+from trilemma.beliefs.intervals import clopper_pearson
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
+from trilemma.mechanisms.protection import Protection
+from trilemma.observations import Adversary
+from trilemma.parallel import Crew
+from trilemma.scenarios import load_scenario
+from trilemma.tuning.families import families
+from trilemma.tuning.measured import AttackFailed, Gauge
+from trilemma.tuning.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.problem import Problem
+from trilemma.tuning.replay import Ask, settle
+from trilemma.tuning.suite import Suite, binding_suite, is_smooth
+from trilemma.tuning.tasks import AttackTask, Bench, Task
+from trilemma.tuning.tune import Effort, tune
+
+
+def answering(rate: Callable[[AttackTask, int], bool]) -> Ask:
+    """Payloads as an attack would give them, from a rule by task and unit."""
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        made = []
+        for task in tasks:
+            assert isinstance(task, AttackTask)
+            numbers = range(task.first, task.first + task.count)
+            hits = [rate(task, number) for number in numbers]
+            clients = [number % SETTING.clients for number in numbers]
+            found = {"client": clients, "recovered": hits, "any": hits, "failed": 0}
+            made.append(json.dumps(found).encode())
+        return made
+
+    return ask
+
+
+def gauge(rate: Callable[[AttackTask, int], bool], *, level: float = 0.05) -> Gauge:
+    suite = Suite(("dlg", "analytic"), ("pool",))
+    p_max = largest_success_rate(0.4)
+    return Gauge(answering(rate), suite, Adversary.SERVER, SETTING.clients, p_max, level)
+
+
+def test_a_unit_counts_if_any_binding_attack_recovers_it() -> None:
+    def rate(task: AttackTask, number: int) -> bool:
+        return number % 4 == (0 if task.attack == "dlg" else 1)
+
+    counts = gauge(rate).count("x", Protection(), 40)
+    assert (counts.units, counts.successes) == (40, 20)
+    assert counts.by_attack == {"dlg": 10, "analytic": 10}
+    assert sum(units for units, _ in counts.by_client.values()) == 40
+
+
+def test_an_attack_that_fails_without_protection_stops_everything() -> None:
+    with pytest.raises(AttackFailed, match="0 of 25 unprotected"):
+        gauge(lambda task, number: False).control()
+
+
+def test_a_sum_that_hides_by_itself_needs_nothing_more() -> None:
+    def rate(task: AttackTask, number: int) -> bool:
+        return "secret-sharing" not in task.protection
+
+    for name in ("secret-sharing", "randomization+secret-sharing"):
+        (family,) = families(SETTING, Adversary.SERVER, [name])
+        found = gauge(rate).measure(family)
+        assert found.calibration.outcome is Outcome.CERTIFIED
+        assert found.calibration.x == UNPROTECTED
+
+
+def test_masks_cannot_hide_what_the_sum_shows() -> None:
+    (family,) = families(SETTING, Adversary.SERVER, ["bounded-masks"])
+    found = gauge(lambda task, number: True).measure(family)
+    assert found.calibration.outcome is Outcome.NOT_CERTIFIED
+    assert "cancel in the sum" in found.note
+
+
+def test_noise_is_found_where_the_attack_ends() -> None:
+    def rate(task: AttackTask, number: int) -> bool:
+        if "variance" not in task.protection:
+            return True
+        return float(task.protection.split("variance=")[1].split("+")[0]) < 2e-3
+
+    (family,) = families(SETTING, Adversary.SERVER, ["randomization"])
+    found = gauge(rate).measure(family)
+    assert found.calibration.x is not None
+    value = family.parameter(found.calibration.x)
+    assert value is not None
+    assert 2e-3 <= value < 4e-3
+
+
+def test_units_of_one_stream_are_never_used_twice() -> None:
+    used: set[tuple[str, str, int]] = set()
+    draw = np.random.default_rng(0)
+
+    def rate(task: AttackTask, number: int) -> bool:
+        place = (task.stream, task.attack, number)
+        if task.stream != "control":
+            assert place not in used, "each test needs fresh units"
+            used.add(place)
+        return bool(draw.random() < 0.3) or task.stream == "control"
+
+    (family,) = families(SETTING, Adversary.SERVER, ["randomization"])
+    gauge(rate).measure(family)
+    assert used
+
+
+def test_the_default_suite_looks_at_the_model() -> None:
+    assert binding_suite(small()) == Suite(("dlg", "analytic"), ("pool",))
+    records = small().clients
+
+    def kinked(model: nn.Module) -> Scenario:
+        return Scenario(model, cross_entropy, records, records[0], LocalTraining())
+
+    relu = kinked(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+    assert not is_smooth(relu)
+    assert "inverting-gradients" in binding_suite(relu).binding
+
+    class Hidden(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            outputs: torch.Tensor = self.last(torch.relu(self.first(x)))
+            return outputs
+
+    assert not is_smooth(kinked(Hidden())), "no layer tells, the second derivative does"
+
+
+def test_asked_attacks_bind() -> None:
+    assert binding_suite(small(), ["pool", "dlg"]) == Suite(("pool", "dlg"))
+    with pytest.raises(UnknownName, match="did you mean 'dlg'"):
+        binding_suite(small(), ["dlgg"])
+    with pytest.raises(InvalidInput, match="at least one attack"):
+        binding_suite(small(), [])
+
+
+def test_a_budget_out_of_reach_says_what_was_reached_and_what_helps() -> None:
+    verdict = tune(
+        small,
+        Problem(0.3),
+        protections=["secret-sharing"],
+        effort=Effort(restarts=1, rounds=2, seeds=2),
+    )
+    assert verdict.protection is None
+    assert "more clients" in verdict.advice
+    assert verdict.choice is None
+
+
+def test_encryption_is_said_to_be_cryptographic() -> None:
+    verdict = tune(
+        small,
+        Problem(0.3),
+        protections=["paillier"],
+        effort=Effort(restarts=1, rounds=2, seeds=2),
+    )
+    assert verdict.basis == "cryptographic"
+    assert verdict.leakage is None, "not a measured zero"
+    assert any(each.who == "a curious client" for each in verdict.beside)
+
+
+def test_caps_rule_out() -> None:
+    verdict = tune(
+        small,
+        Problem(0.6, max_cost=-2.0),
+        protections=["randomization"],
+        effort=Effort(restarts=1, rounds=2, seeds=2),
+    )
+    assert verdict.protection is None
+    assert "cap" in verdict.advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0.2, 0.4, 0.6])
+def test_the_budget_holds_on_500_fresh_units_of_digits(budget: float) -> None:
+    """Each feasible protection, attacked anew at the verdict's own parameter."""
+    source = partial(load_scenario, "digits", clients=4, batch=1)
+    verdict = tune(
+        source,
+        Problem(budget),
+        protections=["randomization", "compression", "randomization+secret-sharing"],
+        effort=Effort(rounds=10, seeds=2),
+        workers=2,
+    )
+    feasible = [each for each in verdict.candidates if each.feasible and each.protection]
+    assert feasible, "some protection keeps each of these budgets"
+    bench = Bench(source, verdict.federation.criterion, 3, 20, seed=1)
+    with Crew[Task](bench, workers=2) as crew:
+        for each in feasible:
+
+            def attack(ask: Ask, spec: str = each.protection or "") -> int:
+                tasks = [
+                    AttackTask("fresh", spec, name, Adversary.SERVER, first, 50)
+                    for name in ("dlg", "analytic")
+                    for first in range(0, 500, 50)
+                ]
+                hits = [json.loads(payload)["recovered"] for payload in ask(tasks)]
+                joined = np.array(hits).reshape(2, 500)
+                return int(joined.any(axis=0).sum())
+
+            successes = settle({"fresh": attack}, crew)["fresh"]
+            limit = clopper_pearson(successes, 500, 0.9).low
+            assert limit <= verdict.largest_success_rate, f"{each.protection}: {successes} of 500"
