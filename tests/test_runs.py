@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.runs import Run, RunInUse, SettingsChanged
+from trilemma.runs import JournalFull, Run, RunInUse, SettingsChanged
 
 
 def test_committed_chunks_are_there_again(tmp_path: Path) -> None:
@@ -74,3 +74,24 @@ def test_a_folder_that_cannot_be_written_and_a_strange_journal(tmp_path: Path) -
     with pytest.raises(InvalidInput, match="not a journal"):
         Run(tmp_path, {})
     Run(tmp_path, {}, fresh=True).close()
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    with Run(tmp_path, {}) as run:
+        run.commit("a", 0, b"kept")
+        (pages,) = run._journal.execute("PRAGMA page_count").fetchone()
+        run._journal.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(JournalFull, match="make room") as error:
+            run.commit("a", 1, bytes(100_000))
+        assert "\n" not in str(error.value)
+    with Run(tmp_path, {}) as run:
+        assert run.committed("a") == {0: b"kept"}
+
+
+def test_a_key_stays_in_its_folder(tmp_path: Path) -> None:
+    with Run(tmp_path / "a", {}) as run:
+        key = run.key("data")
+    with Run(tmp_path / "a", {}) as run, Run(tmp_path / "b", {}) as other:
+        assert run.key("data") == key
+        assert other.key("data") != key
+        assert len(key) == 32

@@ -21,7 +21,7 @@ from typing import IO, Final, Self
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
 
-__all__ = ["Run", "RunInUse", "RunListed", "SettingsChanged", "list_runs"]
+__all__ = ["JournalFull", "Run", "RunInUse", "RunListed", "SettingsChanged", "list_runs"]
 
 _JOURNAL: Final = "journal.sqlite"
 _LOCK: Final = "lock"
@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS keys (name TEXT PRIMARY KEY, key BLOB NOT NULL);
 
 class RunInUse(TrilemmaError):
     """Another process works in the same folder."""
+
+
+class JournalFull(TrilemmaError):
+    """The disk is full, or was taken away."""
 
 
 class SettingsChanged(InvalidInput):
@@ -94,8 +98,16 @@ class Run:
 
     def commit(self, stage: str, chunk: int, payload: bytes) -> None:
         """Write one finished chunk, durable when this returns; a chunk is never written twice."""
-        with self._journal:
-            self._journal.execute("INSERT INTO chunks VALUES (?, ?, ?)", (stage, chunk, payload))
+        try:
+            with self._journal:
+                self._journal.execute(
+                    "INSERT INTO chunks VALUES (?, ?, ?)", (stage, chunk, payload)
+                )
+        except sqlite3.OperationalError as error:
+            raise JournalFull(
+                f"cannot write to the journal in {self.folder} ({error}); what was finished is "
+                f"kept: make room, and run the same command again to go on."
+            ) from error
 
     def committed(self, stage: str) -> dict[int, bytes]:
         """Payloads of the finished chunks of a stage, by chunk."""

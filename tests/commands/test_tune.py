@@ -25,6 +25,13 @@ from trilemma.runs import list_runs
 from trilemma.tuning.verdict import Verdict, verdict_schema
 
 ROOT = Path(__file__).parents[2]
+# Ctrl-C must work even where the tests themselves run in the background, deaf to it.
+MAIN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from trilemma.cli import main
+main()
+"""
 QUICK = [
     *("--scenario", "tests.commands.own_scenario:small", "--budget", "0.6"),
     *("--restarts", "1", "--rounds", "5", "--seeds", "2", "--efficiency-weight", "0"),
@@ -34,7 +41,7 @@ QUICK = [
 
 def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from trilemma.cli import main; main()", *words],
+        [sys.executable, "-c", MAIN, *words],
         cwd=cwd,
         env={
             **os.environ,

@@ -50,6 +50,7 @@ class Settings(BaseModel):
     certified_rounds: int = 1
     kappa: float | None = None
     clip: float | None = None
+    population: int | None = None
     seed: int = 0
 
     def scenario_options(self) -> dict[str, Any]:

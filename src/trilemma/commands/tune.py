@@ -163,6 +163,7 @@ def _tuned(chosen: Settings, folder: Path, *, workers: int, fresh: bool) -> Verd
         certified_rounds=chosen.certified_rounds,
         kappa=chosen.kappa,
         clip=chosen.clip,
+        population=chosen.population,
     )
     source = partial(load_scenario, chosen.scenario, **chosen.scenario_options())
     described: dict[str, Any] = {"command": "tune", **chosen.model_dump(mode="json")}

@@ -57,7 +57,9 @@ class Effort:
 
     `restarts` of which an attack keeps the best; `steps` SGD steps of the models at which updates
     are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
-    certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured).
+    certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
+    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
+    from which a round samples the scenario's clients, for its differential privacy.
     """
 
     restarts: int = 3
@@ -67,6 +69,7 @@ class Effort:
     certified_rounds: int = 1
     kappa: float | None = None
     clip: float | None = None
+    population: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("restarts", "rounds", "certified_rounds"):
@@ -230,6 +233,7 @@ class _Plan:
             clip=self.effort.clip,
             adversary=self.adversary,
             transport=transport,
+            population=self.effort.population,
         )
         name = f"certified noise, {transport}"
         return lambda ask: certified_candidate(certificate, name, ask, self.pricing)

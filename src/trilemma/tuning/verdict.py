@@ -187,8 +187,13 @@ class Verdict:
         text = json.dumps(self.as_json(), allow_nan=False, indent=2) + "\n"
         target = Path(path)
         draft = target.with_name(target.name + ".part")
-        draft.write_text(text)
-        draft.replace(target)
+        try:
+            draft.write_text(text)
+            draft.replace(target)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot write {target} ({error.strerror}); make room, or choose another folder."
+            ) from error
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
