@@ -185,6 +185,34 @@ def test_caps_rule_out() -> None:
     assert "cap" in verdict.advice
 
 
+def test_the_surrogate_is_attacked_and_not_deployed_where_it_fails() -> None:
+    verdict = tune(
+        small, Problem(0.3), basis="surrogate", effort=Effort(restarts=1, rounds=2, seeds=2)
+    )
+    assert verdict.constants is not None
+    assert verdict.constants.smoothed
+    attacked = {each.mechanism: each for each in verdict.promises if each.measured is not None}
+    assert attacked["compression"].successes == attacked["compression"].units
+    assert verdict.protection is None
+    assert "--basis measured" in verdict.advice
+
+
+def test_a_certificate_rests_on_no_attack() -> None:
+    verdict = tune(
+        small,
+        Problem(0.5),
+        basis="certified",
+        effort=Effort(restarts=1, rounds=2, seeds=2, kappa=0.1),
+    )
+    assert verdict.basis == "certified"
+    chosen = verdict.choice
+    assert chosen is not None
+    assert chosen.certificate is not None
+    assert chosen.certificate.stated
+    assert chosen.certificate.leakage <= 0.5
+    assert not any("attackers only" in sentence for sentence in verdict.limits)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [0.2, 0.4, 0.6])
 def test_the_budget_holds_on_500_fresh_units_of_digits(budget: float) -> None:

@@ -123,22 +123,23 @@ def _attackers(verdict: Verdict) -> str:
 
 def _candidates(verdict: Verdict) -> Table:
     table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for column in ("", "mechanism", "value", "leakage", "utility loss", "cost", "units"):
+    for column in ("#", "mechanism", "value", "leakage", "utility", "cost"):
         table.add_column(column, no_wrap=True)
     for each in verdict.candidates:
         costs = each.costs
         mark = "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}"
-        leak = "key" if each.basis == "cryptographic" else _interval(each.leakage)
-        if each.leakage is None and each.smallest_leakage is not None:
-            leak = f"> budget, {each.smallest_leakage:.2f}"
+        leak = "key" if each.basis == "cryptographic" else "-"
+        if each.leakage is not None:
+            leak = f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
+        elif each.smallest_leakage is not None:
+            leak = f"not below {each.smallest_leakage:.2f}"
         table.add_row(
             mark,
             each.name,
             "-" if each.parameter is None else f"{each.parameter:.3g}",
             leak,
-            "-" if costs is None else f"{costs.utility_loss.value:+.3f}",
-            "-" if costs is None else f"{costs.efficiency_reduction.value:+.3g}",
-            str(each.units or "-"),
+            "-" if costs is None else f"{-costs.utility_loss.value:+.3f}",
+            "-" if costs is None else f"{costs.efficiency_reduction.value:+.2g}",
         )
     return table
 

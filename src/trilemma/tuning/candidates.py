@@ -92,8 +92,9 @@ def certified_candidate(
         deployable=True,
         statement=(
             f"Any attacker recovers at most {certificate.success:.3g} of the records over "
-            f"{certificate.rounds} round(s), {'given' if certificate.stated else 'as'} a blind "
-            f"guess recovers at most {certificate.kappa.high:.3g}; equals "
+            f"{certificate.rounds} round(s), if a blind guess recovers at most "
+            f"{certificate.kappa.high:.3g} ({'stated' if certificate.stated else 'measured'}); "
+            f"it amounts to "
             f"({privacy.epsilon:.3g}, {privacy.delta:.1g})-differential privacy."
         ),
         protection=certificate.protection,
@@ -106,12 +107,18 @@ def certified_candidate(
 
 
 def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:
-    """The paper's choice: the γ* of least objective by its own bounds, and what it leaks."""
+    """The paper's choice: the γ* of least objective by its own bounds, and what it leaks.
+
+    Feasible unless the attacks contradict it; bounded masks are left out, as no federation
+    should run them.
+    """
     able = [
         each
         for each in promises
         if each.protection
+        and each.measured is not None
         and each.objective is not None
+        and each.mechanism != "secret-sharing"
         and (each.form != "printed" or each.mechanism == "compression")
     ]
     if not able:
@@ -119,7 +126,7 @@ def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) 
             name="surrogate",
             basis="surrogate",
             feasible=False,
-            deployable=False,
+            deployable=True,
             statement="No optimum of the paper's closed forms can be run for this budget.",
         )
     best = min(able, key=lambda each: each.objective or 0.0)
@@ -127,8 +134,8 @@ def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) 
     candidate = Candidate(
         name=f"surrogate {best.mechanism}",
         basis="surrogate",
-        feasible=True,
-        deployable=best.mechanism != "secret-sharing",
+        feasible=best.measured is not None and best.measured.low <= best.promised,
+        deployable=True,
         statement=(
             f"The paper's closed form, no guarantee: it promises a leakage of "
             f"{best.promised:.3g}, and {best.successes} of {best.units} units were recovered."

@@ -235,7 +235,7 @@ class _Plan:
             transport=transport,
             population=self.effort.population,
         )
-        name = f"certified noise, {transport}"
+        name = "certified" if transport == "plain" else f"certified+{transport}"
         return lambda ask: certified_candidate(certificate, name, ask, self.pricing)
 
     def _kappa(self) -> Interval:
@@ -374,6 +374,8 @@ def advice(candidates: Sequence[Candidate], problem: Problem, setting: Setting) 
     reached = [each for each in candidates if each.smallest_leakage is not None]
     able = [each for each in candidates if each.feasible and each.deployable]
     capped = [each for each in candidates if not each.feasible and each.costs is not None]
+    if all(each.basis == "surrogate" for each in candidates):
+        return "The paper's optimum does not keep its promise here; tune with --basis measured."
     if capped and not able:
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
     ways = "larger batches, a combined protection such as randomization+secret-sharing"
