@@ -213,7 +213,7 @@ class Attributes(dict[str, Any]):
 def measure_breaching(made: Problems, threshold: float, clock: Callable[[], float]) -> Row | None:
     """The public `breaching` package's DLG (L-BFGS, joint labels, 300 steps), if installed."""
     try:
-        import breaching  # type: ignore[import-untyped]
+        import breaching
     except ImportError:
         return None
     settings = breaching.get_config(
