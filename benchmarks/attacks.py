@@ -454,8 +454,13 @@ def main() -> None:
     else:
         for section in options.sections:
             lines += SECTION_MAKERS[section](quick)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n")
+            write(options.out, lines)  # sections take minutes: keep what is done
+    write(options.out, lines)
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
 
 
 def digits_speed(quick: bool) -> list[str]:
