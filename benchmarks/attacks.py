@@ -213,7 +213,7 @@ class Attributes(dict[str, Any]):
 def measure_breaching(made: Problems, threshold: float, clock: Callable[[], float]) -> Row | None:
     """The public `breaching` package's DLG (L-BFGS, joint labels, 300 steps), if installed."""
     try:
-        import breaching  # type: ignore[import-untyped]
+        import breaching
     except ImportError:
         return None
     settings = breaching.get_config(
@@ -454,8 +454,13 @@ def main() -> None:
     else:
         for section in options.sections:
             lines += SECTION_MAKERS[section](quick)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n")
+            write(options.out, lines)  # sections take minutes: keep what is done
+    write(options.out, lines)
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
 
 
 def digits_speed(quick: bool) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -77,8 +79,8 @@ class _Once(torch.autograd.Function):
 
 
 def _once(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    value: torch.Tensor = _Once.apply(cross_entropy(outputs, labels))
-    return value
+    apply: Callable[[torch.Tensor], torch.Tensor] = _Once.apply
+    return apply(cross_entropy(outputs, labels))
 
 
 def loss_differentiable_once() -> Scenario:

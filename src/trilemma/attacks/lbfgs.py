@@ -179,10 +179,12 @@ class _Run:
             ended = self._advance(*evaluate(self.trial))
             if not bool(ended.any()):
                 continue
+            before = self.unit
             self._retire(ended)
             if bool(self.idle.all()):
                 return self.best
-            evaluate = self.bind(self.unit)
+            if self.unit is not before:
+                evaluate = self.bind(self.unit)
 
     def _advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """Judge every trial point and set the next; returns which slots ended [A]."""
@@ -287,7 +289,8 @@ class _Run:
         slots = slots[: len(jobs)]
         table = torch.tensor(jobs, device=slots.device)
         self.idle[slots] = False
-        self.unit[slots], self.restart[slots] = table[:, 0], table[:, 1]
+        self.unit = self.unit.index_copy(0, slots, table[:, 0])  # a new tensor: bind again
+        self.restart[slots] = table[:, 1]
         self.trial[slots] = self.starts[table[:, 0], table[:, 1]]
         self.loss[slots] = torch.inf
         for counter in (self.shortened, self.stalled, self.spent):
