@@ -142,6 +142,7 @@ def train_seeds(
     seconds), the others its fixed-point twin, which computes the same numbers.
     """
     secret = settings.pop("secret", None) or new_secret(protection.transport)
+    settings.setdefault("server_lr", scenario.server_lr)
     if secret is not None:
         for key in (secret, secret.public):  # its tables are made once, not once a round
             key.randomizers(1, System())

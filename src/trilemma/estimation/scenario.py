@@ -80,7 +80,9 @@ class Scenario:
     redraws the weights in place from torch's global generator (None: `reset_parameters`).
     `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
     dB that a blind guess reaches for at most 1 % of the records). `show_records` allows pictures
-    of records; leave it off unless the data is public.
+    of records; leave it off unless the data is public. `server_lr` is the server's step when it
+    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg); no update depends on
+    it, so no attack does.
     """
 
     model: nn.Module
@@ -93,6 +95,7 @@ class Scenario:
     initialise: Callable[[nn.Module], None] | None = None
     criterion: Criterion | None = None
     show_records: bool = False
+    server_lr: float | None = None
     device: str = "cpu"
     records: tuple[Records, ...] = field(init=False, repr=False)
     test_records: Records = field(init=False, repr=False)

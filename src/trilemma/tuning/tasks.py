@@ -145,6 +145,7 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
             weighted=task.weighted,
+            server_lr=scenario.server_lr,
             evaluate_every=task.rounds,
             real_rounds=1,
             secret=secrets[task.protection],
