@@ -64,7 +64,7 @@ def _cells(each: Evaluated) -> tuple[str, ...]:
         each.mechanism,
         "-" if each.parameter is None else f"{each.parameter:.3g}",
         leak,
-        "-" if loss is None else f"{-loss.value:+.3f}",
+        "-" if loss is None else f"{0.0 - loss.value:+.3f}",
         "-" if reduction is None else f"{reduction.value:+.2g}",
     )
 

@@ -50,6 +50,10 @@ _ESTIMATE: Final = (
     "The front is an estimate, not a certificate: its points were picked by the numbers shown, "
     "and each interval holds for one point alone; tune shows that a budget is kept."
 )
+_ADVERSARY: Final = {
+    Adversary.SERVER: "The server is the adversary: what a curious client gets is not measured.",
+    Adversary.CLIENT: "A curious client is the adversary: what the server gets is not measured.",
+}
 
 
 @dataclass(frozen=True)
@@ -150,9 +154,10 @@ def measure_front(
         objectives = [(place, each.objectives) for place, each in enumerate(points)]
         able = [(place, found) for place, found in objectives if found is not None]
         kept = [able[best] for best in non_dominated([found for _, found in able])]
+        kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
         best = [found for _, found in kept]
         return Front(
-            limits=(_ESTIMATE, *limits(None, suite, adversary)),
+            limits=(_ESTIMATE, *limits(None, suite, adversary)[:-1], _ADVERSARY[adversary]),
             points=tuple(points),
             front=tuple(place for place, _ in kept),
             knee=kept[knee(best)][0],
