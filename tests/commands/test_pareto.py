@@ -67,13 +67,10 @@ def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = committed(folder)
-    code, out, err = run(*words, "--json")
+    code, out, err = run(*words, "--evaluations", "5", "--json")
     assert code == 0, err
     assert committed(folder) > done >= 9
-    assert points(folder) == points(calm[0])
     assert json.loads(out) == read(folder)
-    code, _, err = run(*words, "--evaluations", "5")
-    assert code == 0, err
     assert points(folder)[:5] == points(calm[0])
     assert len(points(folder)) == 6
 
@@ -112,8 +109,9 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The URL of a server of our own; PostgreSQL refuses to run as root."""
-    if shutil.which("initdb") is None or importlib.util.find_spec("psycopg2") is None:
-        pytest.skip("needs PostgreSQL's initdb and pg_ctl, and psycopg2")
+    drivers = [name for name in ("psycopg", "psycopg2") if importlib.util.find_spec(name)]
+    if shutil.which("initdb") is None or not drivers:
+        pytest.skip("needs PostgreSQL's initdb and pg_ctl, and psycopg or psycopg2")
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # pytest's own is too long for a socket
     how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": folder}
     if os.geteuid() == 0:
@@ -122,10 +120,10 @@ def postgres() -> Iterator[str]:
     data = folder / "data"
     subprocess.run(["initdb", "-D", data, "-U", "me", "-A", "trust"], **how)
     options = f"-k {folder} -c listen_addresses=''"
-    control = ["pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+    control = ["pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log")]
     subprocess.run([*control, "-o", options, "start"], **how)
     try:
-        yield f"postgresql://me:secret@/postgres?host={folder}"
+        yield f"postgresql+{drivers[0]}://me:secret@/postgres?host={folder}"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], **how)
         shutil.rmtree(folder)

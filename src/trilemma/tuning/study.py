@@ -198,12 +198,12 @@ class Study:
         except ArgumentError:
             raise InvalidInput(
                 "the storage is no database URL; write one such as sqlite:///study.sqlite or "
-                "postgresql://user@host/database."
+                "postgresql+psycopg://user@host/database."
             ) from None
         except ImportError:
             raise InvalidInput(
                 f"the storage {self._shown()} needs a database driver that is not installed; "
-                f"install it (for PostgreSQL: psycopg2-binary)."
+                f"install it (for postgresql+psycopg: psycopg[binary])."
             ) from None
         except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
             # optuna wraps what the database said; its first line is the reason.
