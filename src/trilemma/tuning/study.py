@@ -8,6 +8,7 @@ machines that name the same one share the work: each takes the next trial, none 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -107,14 +108,25 @@ class Study:
         self._url = storage
         logging.getLogger("optuna").setLevel(logging.WARNING)  # it tells of every trial
         with self._one_sentence():
-            self._storage = optuna.storages.RDBStorage(storage)
-            self._study = optuna.create_study(
-                study_name=name,
-                storage=self._storage,
-                directions=["minimize"] * _OBJECTIVES,
-                sampler=self._sampler(0),
-                load_if_exists=True,
-            )
+            self._storage, self._study = self._opened(name)
+
+    def _opened(self, name: str) -> tuple[optuna.storages.RDBStorage, optuna.Study]:
+        """Open the study; machines that start at once race for its tables."""
+        for wait in (0.3, 1.0, None):
+            try:
+                storage = optuna.storages.RDBStorage(self._url)
+                return storage, optuna.create_study(
+                    study_name=name,
+                    storage=storage,
+                    directions=["minimize"] * _OBJECTIVES,
+                    sampler=self._sampler(0),
+                    load_if_exists=True,
+                )
+            except (IntegrityError, ProgrammingError, optuna.exceptions.StorageInternalError):
+                if wait is None:
+                    raise
+                time.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
 
     def __enter__(self) -> Self:
         return self
