@@ -14,6 +14,7 @@ import typer
 from trilemma.commands import keys
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
+from trilemma.commands.pareto import pareto
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
 from trilemma.commands.tune import tune
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(attack)
 app.command()(estimate)
+app.command()(pareto)
 app.command()(runs)
 app.command()(solve)
 app.command()(tune)

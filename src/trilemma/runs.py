@@ -21,7 +21,15 @@ from typing import IO, Final, Self
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
 
-__all__ = ["JournalFull", "Run", "RunInUse", "RunListed", "SettingsChanged", "list_runs"]
+__all__ = [
+    "JournalFull",
+    "Run",
+    "RunInUse",
+    "RunListed",
+    "SettingsChanged",
+    "list_runs",
+    "write_json",
+]
 
 _JOURNAL: Final = "journal.sqlite"
 _LOCK: Final = "lock"
@@ -152,6 +160,20 @@ class RunListed:
     chunks: int
     results: tuple[str, ...]
     in_use: bool
+
+
+def write_json(path: Path | str, document: Mapping[str, object]) -> None:
+    """Write a result; the file is complete, or not there."""
+    text = json.dumps(document, allow_nan=False, indent=2) + "\n"
+    target = Path(path)
+    draft = target.with_name(target.name + ".part")
+    try:
+        draft.write_text(text)
+        draft.replace(target)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write {target} ({error.strerror}); make room, or choose another folder."
+        ) from error
 
 
 def list_runs(parent: Path) -> list[RunListed]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ __all__ = [
     "UnitsOption",
     "WorkersOption",
     "prepare",
+    "resumable",
 ]
 
 ScenarioOption = Annotated[
@@ -83,21 +84,9 @@ class Prepared:
     folder: Path
     settings: Mapping[str, Any]
 
-    @contextmanager
-    def run(self, *, fresh: bool) -> Iterator[Run]:
+    def run(self, *, fresh: bool) -> AbstractContextManager[Run]:
         """The run folder; an interruption says how to go on."""
-        from trilemma.runs import Run
-
-        with Run(self.folder, self.settings, fresh=fresh) as run:
-            try:
-                yield run
-            except KeyboardInterrupt:
-                print(
-                    f"trilemma: interrupted; finished chunks are kept in {self.folder}: run the "
-                    f"same command again to go on.",
-                    file=sys.stderr,
-                )
-                raise typer.Exit(130) from None
+        return resumable(self.folder, self.settings, fresh=fresh)
 
     def headline(self) -> str:
         """One sentence on what is measured."""
@@ -123,6 +112,23 @@ class Prepared:
         """Write a JSON document into the run folder."""
         text = json.dumps(document, allow_nan=False, indent=2)
         (self.folder / name).write_text(text + "\n")
+
+
+@contextmanager
+def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
+    """A run folder; an interruption says how to go on."""
+    from trilemma.runs import Run
+
+    with Run(folder, settings, fresh=fresh) as run:
+        try:
+            yield run
+        except KeyboardInterrupt:
+            print(
+                f"trilemma: interrupted; finished chunks are kept in {folder}: run the same "
+                f"command again to go on.",
+                file=sys.stderr,
+            )
+            raise typer.Exit(130) from None
 
 
 def prepare(

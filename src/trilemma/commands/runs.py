@@ -21,7 +21,9 @@ def runs(
     from trilemma.runs import list_runs
 
     if not folder.is_dir():
-        raise InvalidInput(f"{folder} is no folder; runs are made by tune, attack and estimate.")
+        raise InvalidInput(
+            f"{folder} is no folder; runs are made by tune, pareto, attack and estimate."
+        )
     found = list_runs(folder)
     if not found:
         print(f"no runs in {folder}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +21,7 @@ from trilemma.commands.measuring import (
     OutOption,
     SuccessOption,
     WorkersOption,
+    resumable,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +143,6 @@ def _tuned(chosen: Settings, folder: Path, *, workers: int, fresh: bool) -> Verd
     from trilemma.beliefs.recovery import Criterion
     from trilemma.observations import Adversary
     from trilemma.progress import Ticker
-    from trilemma.runs import Run
     from trilemma.scenarios import load_scenario
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.tune import Effort
@@ -167,32 +166,24 @@ def _tuned(chosen: Settings, folder: Path, *, workers: int, fresh: bool) -> Verd
     )
     source = partial(load_scenario, chosen.scenario, **chosen.scenario_options())
     described: dict[str, Any] = {"command": "tune", **chosen.model_dump(mode="json")}
-    with Run(folder, described, fresh=fresh) as run:
-        try:
-            with Ticker("tune") as ticker:
-                verdict = find(
-                    source,
-                    problem,
-                    protections=chosen.mechanisms,
-                    attacks=chosen.attacks,
-                    adversary=Adversary(chosen.adversary),
-                    basis=chosen.basis,
-                    confidence=chosen.confidence,
-                    bandwidth=chosen.bandwidth,
-                    criterion=Criterion.parse(chosen.success) if chosen.success else None,
-                    effort=effort,
-                    seed=chosen.seed,
-                    run=run,
-                    data_key=run.key("data"),
-                    workers=workers,
-                    ticker=ticker,
-                )
-            verdict.save(folder / "verdict.json")
-        except KeyboardInterrupt:
-            print(
-                f"trilemma: interrupted; finished chunks are kept in {folder}: run the same "
-                f"command again to go on.",
-                file=sys.stderr,
+    with resumable(folder, described, fresh=fresh) as run:
+        with Ticker("tune") as ticker:
+            verdict = find(
+                source,
+                problem,
+                protections=chosen.mechanisms,
+                attacks=chosen.attacks,
+                adversary=Adversary(chosen.adversary),
+                basis=chosen.basis,
+                confidence=chosen.confidence,
+                bandwidth=chosen.bandwidth,
+                criterion=Criterion.parse(chosen.success) if chosen.success else None,
+                effort=effort,
+                seed=chosen.seed,
+                run=run,
+                data_key=run.key("data"),
+                workers=workers,
+                ticker=ticker,
             )
-            raise typer.Exit(130) from None
+        verdict.save(folder / "verdict.json")
     return verdict

@@ -23,10 +23,16 @@ if TYPE_CHECKING:
     from trilemma.tuning.promises import Promise
     from trilemma.tuning.replay import Ask
 
-__all__ = ["certified_candidate", "measured_candidate", "promised_candidate"]
+__all__ = [
+    "KEY_STATEMENT",
+    "SYMBOLS",
+    "certified_candidate",
+    "measured_candidate",
+    "promised_candidate",
+]
 
-_SYMBOLS = {"variance": "noise variance", "keep": "share kept", "bound": "mask bound"}
-_KEY = (
+SYMBOLS = {"variance": "noise variance", "keep": "share kept", "bound": "mask bound"}
+KEY_STATEMENT = (
     "The server reads nothing: ciphertexts under a key of {bits} bits that it does not hold. This "
     "is no measurement; it rests on the key."
 )
@@ -50,7 +56,7 @@ def measured_candidate(
         feasible=calibration.outcome is Outcome.CERTIFIED,
         deployable=family.deployable,
         statement=_statement(family, found),
-        symbol=_SYMBOLS.get(family.knob or ""),
+        symbol=SYMBOLS.get(family.knob or ""),
         units=calibration.units,
         points=tuple(
             Point(family.parameter(p.x), p.units, p.successes, p.stage, p.passed)
@@ -156,7 +162,7 @@ def _cryptographic(ask: Ask, family: Family, pricing: Pricing) -> Candidate:
         basis="cryptographic",
         feasible=True,
         deployable=True,
-        statement=_KEY.format(bits=getattr(protection.transport, "bits", "?")),
+        statement=KEY_STATEMENT.format(bits=getattr(protection.transport, "bits", "?")),
         protection=protection.describe(),
     )
     return _priced(candidate, ask, protection, pricing)
@@ -184,7 +190,7 @@ def _statement(family: Family, found: Measured) -> str:
     x = found.calibration.x
     if x is not None and x != UNPROTECTED:
         # The calibration knows strengths relative to its warm start; people want the value.
-        at = f"{_SYMBOLS[family.knob or '']} {family.parameter(x):.4g}"
+        at = f"{SYMBOLS[family.knob or '']} {family.parameter(x):.4g}"
         reason = reason.replace(f"10^{x:.3f} times the warm start", at)
     parts = [found.note, reason]
     if not family.deployable:

@@ -10,10 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trilemma.errors import InvalidInput
+
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
+    from trilemma.runs import Run
 
-__all__ = ["data_hash", "versions"]
+__all__ = ["data_hash", "require_same_data", "versions"]
 
 _LIBRARIES = ("trilemma", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "gmpy2")
 
@@ -30,6 +33,18 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
             digest.update(repr((tuple(tensor.shape), str(tensor.dtype))).encode())
             digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def require_same_data(run: Run, tag: str) -> None:
+    """A resumed run must not mix units of different data."""
+    stored = run.committed("data hash")
+    if not stored:
+        run.commit("data hash", 0, tag.encode())
+    elif stored[0] != tag.encode():
+        raise InvalidInput(
+            f"the data is not that of the run in {run.folder}; bring it back to resume, choose "
+            f"another folder, or start over with --fresh."
+        )
 
 
 @cache

@@ -39,9 +39,13 @@ def settle(
     *,
     run: Run | None = None,
     ticker: Ticker | None = None,
+    known: dict[tuple[str, int], bytes] | None = None,
 ) -> dict[str, Any]:
-    """The result of each procedure, by name; tasks of all of them run side by side."""
-    known: dict[tuple[str, int], bytes] = {}
+    """The result of each procedure, by name; tasks of all of them run side by side.
+
+    `known` holds payloads of earlier calls and takes those of this one.
+    """
+    known = {} if known is None else known
     journal = _Journal(run, known)
 
     def ask(tasks: Sequence[Task]) -> list[bytes]:

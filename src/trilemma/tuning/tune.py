@@ -25,7 +25,7 @@ from trilemma.tuning.choice import Pricing, ranked
 from trilemma.tuning.families import Family, Setting, families
 from trilemma.tuning.measured import Counts, Gauge, streams
 from trilemma.tuning.promises import Promise, SurrogateConstants, promises, surrogate_constants
-from trilemma.tuning.provenance import data_hash, versions
+from trilemma.tuning.provenance import data_hash, require_same_data, versions
 from trilemma.tuning.replay import Ask, settle
 from trilemma.tuning.suite import Suite, binding_suite
 from trilemma.tuning.tasks import Bench, Task, attack_named
@@ -114,7 +114,7 @@ def tune(
     scenario = source if isinstance(source, Scenario) else source()
     tag = data_hash(scenario, data_key or secrets.token_bytes(32))
     if run is not None and data_key is not None:
-        _require_same_data(run, tag)
+        require_same_data(run, tag)
     with one_thread():  # sums must not change their order with the number of cores
         guess = choose_criterion(scenario, criterion, seed=seed)
         setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
@@ -142,18 +142,6 @@ def tune(
         chosen = next((each for each in candidates if each.rank == 1), None)
         beside = settle(plan.beside(chosen), crew, run=run, ticker=ticker)
     return plan.verdict(basis, found, candidates, chosen, beside, tag)
-
-
-def _require_same_data(run: Run, tag: str) -> None:
-    """A resumed run must not mix units of different data."""
-    stored = run.committed("data hash")
-    if not stored:
-        run.commit("data hash", 0, tag.encode())
-    elif stored[0] != tag.encode():
-        raise InvalidInput(
-            f"the data is not that of the run in {run.folder}; bring it back to resume, choose "
-            f"another folder, or start over with --fresh."
-        )
 
 
 @dataclass(frozen=True)
@@ -327,16 +315,7 @@ class _Plan:
                 for name in names
             ),
             local_training=scenario.local_training,
-            federation=Federation(
-                scenario=scenario.name,
-                clients=self.setting.clients,
-                records=self.setting.total_weight,
-                records_per_update=scenario.local_training.unit_size,
-                parameters=self.setting.parameters,
-                criterion=self.guess.criterion,
-                kappa=self.guess.kappa,
-                data_hash=tag,
-            ),
+            federation=Federation.of(scenario, self.guess, tag),
             chosen=None if chosen is None else chosen.name,
             candidates=candidates,
             beside=tuple(beside.values()),

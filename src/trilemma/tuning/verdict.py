@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -30,9 +30,14 @@ from trilemma.learning import LocalTraining
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
+from trilemma.runs import write_json
 from trilemma.tuning.certificate import Certificate
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.promises import Promise, SurrogateConstants
+
+if TYPE_CHECKING:
+    from trilemma.estimation.constants import Guess
+    from trilemma.estimation.scenario import Scenario
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -142,6 +147,20 @@ class Federation:
     kappa: BlindGuess | None
     data_hash: str
 
+    @classmethod
+    def of(cls, scenario: Scenario, guess: Guess, tag: str) -> Self:
+        """Describe a scenario whose keyed hash is `tag`."""
+        return cls(
+            scenario=scenario.name,
+            clients=len(scenario.records),
+            records=sum(map(len, scenario.records)),
+            records_per_update=scenario.local_training.unit_size,
+            parameters=scenario.task.layout.size,
+            criterion=guess.criterion,
+            kappa=guess.kappa,
+            data_hash=tag,
+        )
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -184,16 +203,7 @@ class Verdict:
 
     def save(self, path: Path | str) -> None:
         """Write the verdict; the file is complete, or not there."""
-        text = json.dumps(self.as_json(), allow_nan=False, indent=2) + "\n"
-        target = Path(path)
-        draft = target.with_name(target.name + ".part")
-        try:
-            draft.write_text(text)
-            draft.replace(target)
-        except OSError as error:
-            raise InvalidInput(
-                f"cannot write {target} ({error.strerror}); make room, or choose another folder."
-            ) from error
+        write_json(path, self.as_json())
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

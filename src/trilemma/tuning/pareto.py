@@ -1,0 +1,230 @@
+"""The measured front of three objectives, for who knows no weights: leakage, utility, efficiency.
+
+Every point is a mechanism at a strength: units attacked by the binding suite, and trainings in
+pairs with and without it. The front is an estimate, not a certificate: its points are picked by
+the very numbers that are shown.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import TypeAdapter
+
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.estimation.constants import choose_criterion
+from trilemma.estimation.costs import BANDWIDTH
+from trilemma.estimation.paper_bounds import update_profile
+from trilemma.estimation.scenario import Scenario
+from trilemma.observations import Adversary
+from trilemma.parallel import Crew, one_thread
+from trilemma.runs import write_json
+from trilemma.tuning.choice import Pricing
+from trilemma.tuning.families import Setting, families
+from trilemma.tuning.front import hypervolume, knee, non_dominated
+from trilemma.tuning.points import RESOLUTION, Evaluated, Meter
+from trilemma.tuning.problem import Problem
+from trilemma.tuning.provenance import data_hash, require_same_data, versions
+from trilemma.tuning.replay import settle
+from trilemma.tuning.study import SAMPLERS, SamplerName, Study
+from trilemma.tuning.suite import binding_suite
+from trilemma.tuning.tasks import Bench, Task
+from trilemma.tuning.tune import Effort, limits
+from trilemma.tuning.verdict import Federation
+
+if TYPE_CHECKING:
+    from trilemma.beliefs.recovery import Criterion
+    from trilemma.estimation.recoveries import Source
+    from trilemma.progress import Ticker
+    from trilemma.runs import Run
+
+__all__ = ["REFERENCE", "Front", "measure_front"]
+
+REFERENCE: Final = (1.0, 1.0, 1.0)
+_ESTIMATE: Final = (
+    "The front is an estimate, not a certificate: its points were picked by the numbers shown, "
+    "and each interval holds for one point alone; tune shows that a budget is kept."
+)
+_ADVERSARY: Final = {
+    Adversary.SERVER: "The server is the adversary: what a curious client gets is not measured.",
+    Adversary.CLIENT: "A curious client is the adversary: what the server gets is not measured.",
+}
+
+
+@dataclass(frozen=True)
+class Front:
+    """All points that were measured, and which of them (by place) are on the front.
+
+    `hypervolume` is that of the front's `Evaluated.objectives`, rounded to `resolution`, below
+    `reference`; `knee` the place of the point of the front nearest to its utopia point, each
+    objective scaled to the front's range.
+    """
+
+    limits: tuple[str, ...]
+    points: tuple[Evaluated, ...]
+    front: tuple[int, ...]
+    knee: int
+    hypervolume: float
+    reference: tuple[float, ...]
+    resolution: tuple[float, ...]
+    sampler: SamplerName
+    evaluations: int
+    wanted: int
+    adversary: Adversary
+    confidence: float
+    attacks: tuple[str, ...]
+    effort: Effort
+    bandwidth: float
+    federation: Federation
+    seed: int
+    versions: dict[str, str]
+    schema_version: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The front as plain values, the version first."""
+        document: dict[str, Any] = _adapter(Front).dump_python(self, mode="json")
+        return {"schema_version": document.pop("schema_version"), **document}
+
+    def save(self, path: Path | str) -> None:
+        """Write the front; the file is complete, or not there."""
+        write_json(path, self.as_json())
+
+
+def measure_front(
+    source: Source,
+    *,
+    mechanisms: Sequence[str] | None = None,
+    attacks: Sequence[str] | None = None,
+    adversary: Adversary = Adversary.SERVER,
+    evaluations: int = 32,
+    units: int = 48,
+    sampler: SamplerName = "grid",
+    storage: str = "sqlite://",
+    study: str = "trilemma",
+    shared: bool = False,
+    confidence: float = 0.95,
+    bandwidth: float = BANDWIDTH,
+    criterion: Criterion | None = None,
+    effort: Effort | None = None,
+    seed: int = 0,
+    run: Run | None = None,
+    data_key: bytes | None = None,
+    workers: int = 1,
+    ticker: Ticker | None = None,
+    report: Callable[[Front], None] | None = None,
+) -> Front:
+    """Measure (mechanism, strength) pairs until the study holds `evaluations`; then the front.
+
+    `report` gets every intermediate front: one may stop at any time. `shared` says that other
+    machines use the `storage` too; then `evaluations` counts those of all of them.
+    """
+    if sampler not in SAMPLERS:
+        raise UnknownName("sampler", sampler, SAMPLERS)
+    for name, value in (("evaluations", evaluations), ("units", units)):
+        if value < 1:
+            raise InvalidInput(f"{name} must be at least 1, got {value}.")
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
+    spent = effort or Effort()
+    scenario = source if isinstance(source, Scenario) else source()
+    tag = data_hash(scenario, data_key or secrets.token_bytes(32))
+    if run is not None and data_key is not None:
+        require_same_data(run, tag)
+    with one_thread():  # sums must not change their order with the number of cores
+        guess = choose_criterion(scenario, criterion, seed=seed)
+        setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
+        suite = binding_suite(scenario, attacks)
+        profile = update_profile(scenario, seed=seed)
+    made = families(setting, adversary, mechanisms)
+    if mechanisms is None:
+        made = tuple(family for family in made if family.deployable)
+    if not made:
+        raise InvalidInput("give at least one mechanism, or leave mechanisms out for all of them.")
+    pricing = Pricing(
+        Problem(), profile, spent.rounds, tuple(range(spent.seeds)), bandwidth, confidence
+    )
+    meter = Meter(suite, adversary, setting, pricing, -(-units // setting.clients))
+
+    def front(points: Sequence[Evaluated], done: int) -> Front:
+        objectives = [(place, each.objectives) for place, each in enumerate(points)]
+        able = [(place, found) for place, found in objectives if found is not None]
+        kept = [able[best] for best in non_dominated([found for _, found in able])]
+        kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
+        best = [found for _, found in kept]
+        return Front(
+            limits=(_ESTIMATE, *limits(None, suite, adversary)[:-1], _ADVERSARY[adversary]),
+            points=tuple(points),
+            front=tuple(place for place, _ in kept),
+            knee=kept[knee(best)][0],
+            hypervolume=hypervolume(best, REFERENCE),
+            reference=REFERENCE,
+            resolution=RESOLUTION,
+            sampler=sampler,
+            evaluations=done,
+            wanted=evaluations,
+            adversary=adversary,
+            confidence=confidence,
+            attacks=suite.binding,
+            effort=spent,
+            bandwidth=bandwidth,
+            federation=Federation.of(scenario, guess, tag),
+            seed=seed,
+            versions=versions(),
+        )
+
+    owner = run.key("study").hex()[:16] if run is not None and shared else None
+    bench = Bench(source, guess.criterion, spent.restarts, spent.steps, seed)
+    known: dict[tuple[str, int], bytes] = {}
+    by_name = {family.name: family for family in made}
+    with (
+        Study(
+            storage,
+            study,
+            sampler=sampler,
+            tuned=[family.name for family in made if family.knob],
+            untuned=[family.name for family in made if not family.knob],
+            seed=seed,
+            owner=owner,
+        ) as trials,
+        Crew[Task](bench, workers=workers) as crew,
+    ):
+        start = settle({"none": meter.unprotected}, crew, run=run, ticker=ticker, known=known)[
+            "none"
+        ]
+        while choices := trials.choices(evaluations, at_once=workers):
+            found = settle(
+                {
+                    str(place): meter.point(by_name[each.mechanism], each.strength)
+                    for place, each in enumerate(choices)
+                },
+                crew,
+                run=run,
+                ticker=ticker,
+                known=known,
+            )
+            for place, each in enumerate(choices):
+                point = found[str(place)]
+                plain = _adapter(Evaluated).dump_python(point, mode="json")
+                trials.finish(each, plain, point.objectives)
+            if report is not None:
+                report(front(*_gathered(start, trials)))
+        return front(*_gathered(start, trials))
+
+
+def _gathered(start: Evaluated, trials: Study) -> tuple[list[Evaluated], int]:
+    """The points of all machines, each place once: a mechanism without strength may recur."""
+    results = trials.results()
+    points = {(start.mechanism, start.strength): start}
+    for each in map(_adapter(Evaluated).validate_python, results):
+        points.setdefault((each.mechanism, each.strength), each)
+    return list(points.values()), len(results)
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

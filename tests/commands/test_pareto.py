@@ -1,0 +1,143 @@
+"""`trilemma pareto`: a table, a file, resuming after kill -9, going on, bad input, PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands.test_tune import committed, run, start
+
+QUICK = [
+    *("--scenario", "tests.commands.own_scenario:small", "--units", "4"),
+    *("--restarts", "1", "--rounds", "3", "--seeds", "2"),
+    *("--mechanisms", "randomization,secret-sharing", "--evaluations", "4"),
+]
+
+
+def read(folder: Path) -> dict[str, Any]:
+    text = (folder / "pareto.json").read_text()
+    document: dict[str, Any] = json.loads(text, parse_constant=lambda word: pytest.fail(word))
+    return document
+
+
+def points(folder: Path) -> list[dict[str, Any]]:
+    """The points without what a clock decides."""
+    found: list[dict[str, Any]] = read(folder)["points"]
+    for each in found:
+        each.pop("efficiency_reduction")
+    return found
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("runs") / "calm"
+    code, out, err = run("pareto", *QUICK, "--out", str(folder))
+    assert code == 0, err
+    return folder, out
+
+
+def test_the_text_and_the_file(calm: tuple[Path, str]) -> None:
+    folder, out = calm
+    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
+    for word in ("not a certificate", "mechanism", "leakage", "hypervolume", "knee"):
+        assert word in out
+    assert out.rstrip().endswith(str(folder / "pareto.json"))
+    document = read(folder)
+    assert (document["schema_version"], document["evaluations"]) == (1, 4)
+    assert document["reference"] == [1.0, 1.0, 1.0]
+    assert len(document["points"]) == 5
+
+
+def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None:
+    folder = tmp_path / "rough"
+    words = ["pareto", *QUICK, "--out", str(folder)]
+    process = start(*words)
+    while committed(folder) < 9 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = committed(folder)
+    code, out, err = run(*words, "--evaluations", "5", "--json")
+    assert code == 0, err
+    assert committed(folder) > done >= 9
+    assert json.loads(out) == read(folder)
+    assert points(folder)[:5] == points(calm[0])
+    assert len(points(folder)) == 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--evaluations", "0"],
+        ["--units", "0"],
+        ["--mechanisms", "noise"],
+        ["--sampler", "random"],
+        ["--storage", "nonsense"],
+        ["--seeds", "1"],
+        ["--workers", "0"],
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from trilemma.cli import main
+
+    line = ["trilemma", "pareto", *QUICK, *words, "--out", str(tmp_path / "run")]
+    monkeypatch.setattr("sys.argv", line)
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (2, "")
+    lines = [line for line in said.err.splitlines() if not line.startswith("pareto:")]
+    assert len(lines) == 1, said.err
+    assert lines[0].startswith("trilemma: ")
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The URL of a server of our own; PostgreSQL refuses to run as root."""
+    drivers = [name for name in ("psycopg", "psycopg2") if importlib.util.find_spec(name)]
+    if shutil.which("initdb") is None or not drivers:
+        pytest.skip("needs PostgreSQL's initdb and pg_ctl, and psycopg or psycopg2")
+    folder = Path(tempfile.mkdtemp(prefix="pg"))  # pytest's own is too long for a socket
+    how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": folder}
+    if os.geteuid() == 0:
+        how["user"] = "nobody"
+        shutil.chown(folder, "nobody")
+    data = folder / "data"
+    subprocess.run(["initdb", "-D", data, "-U", "me", "-A", "trust"], **how)
+    options = f"-k {folder} -c listen_addresses=''"
+    control = ["pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log")]
+    subprocess.run([*control, "-o", options, "start"], **how)
+    try:
+        yield f"postgresql+{drivers[0]}://me:secret@/postgres?host={folder}"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **how)
+        shutil.rmtree(folder)
+
+
+def test_two_machines_share_a_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
+    words = ["pareto", *QUICK, "--storage", postgres]
+    machines = [start(*words, "--out", str(tmp_path / name)) for name in ("one", "two")]
+    for each in machines:
+        _, err = each.communicate()
+        assert each.returncode == 0, err
+    code, out, err = run(*words, "--out", str(tmp_path / "one"), "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert 4 <= found["evaluations"] <= 5
+    assert len(found["points"]) == found["evaluations"] + 1, "no point was measured twice"
+    assert b"secret@" not in b"".join(path.read_bytes() for path in (tmp_path / "one").iterdir())
