@@ -59,7 +59,12 @@ def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) ->
     draw = random.Random(kills)
     units = 32 * chunks
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    finish(start(calm, units, workers))
+    began = time.monotonic()
+    undisturbed = start(calm, units, workers)
+    while not committed(calm) and undisturbed.poll() is None:
+        time.sleep(0.01)
+    to_first_commit = time.monotonic() - began  # whatever the speed of this machine
+    finish(undisturbed)
     expected = committed(calm)
     assert len(expected) == chunks
     kept: dict[int, bytes] = {}
@@ -72,7 +77,7 @@ def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) ->
                 time.sleep(0.01)
             time.sleep(draw.uniform(0, 0.3))
         else:
-            time.sleep(draw.uniform(0, 4))
+            time.sleep(draw.uniform(0, to_first_commit))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         now = committed(rough)
@@ -89,7 +94,7 @@ def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) ->
 
 
 def test_two_kills(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=2, chunks=6, workers=1)
+    kill_and_resume(tmp_path, kills=2, chunks=12, workers=1)
 
 
 @pytest.mark.slow
