@@ -19,13 +19,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+# A job in the background ignores Ctrl-C and hands that on to what it starts, such as this test.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from trilemma.cli import main
+main()
+"""
+
+
 def start(
     folder: Path, units: int, workers: int, *, start_new_session: bool = False
 ) -> subprocess.Popen[bytes]:
     words = ["estimate", "--scenario", "tests.commands.own_scenario:small", "--units", str(units)]
     words += ["--restarts", "1", "--workers", str(workers), "--out", str(folder), "--seed", "5"]
     return subprocess.Popen(
-        [sys.executable, "-c", "from trilemma.cli import main; main()", *words],
+        [sys.executable, "-c", PROGRAM, *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
