@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
@@ -26,7 +30,8 @@ from tests.federation.flower_harness import (
 
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput
-from trilemma.federation.flower import ProtectedGrid, Terms
+from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
+from trilemma.learning import LocalTraining
 from trilemma.mechanisms.plain import Plain
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.protocol import Transport
@@ -54,6 +59,34 @@ def test_each_aggregation_equals_plain_fedavg(name: str, key: PrivateKey, key_fi
     assert result.arrays["batches"].numpy() == MODEL["batches"]
     loss = sum(RECORDS[node] * LOSSES[node] for node in NODES) / sum(RECORDS.values())
     assert result.train_metrics_clientapp[1]["train_loss"] == pytest.approx(loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("carried", ["none", "secret-sharing:clip_range=8.0,max_weight=100"])
+def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
+    carried: str, tmp_path: Path
+) -> None:
+    variance, lr = 0.04, 0.1
+    noise = f"randomization:variance={variance}"
+    training = LocalTraining("fedsgd", lr=lr, batch=4)
+    path = tmp_path / "verdict.json"
+    document = {
+        "schema_version": 2,
+        "protection": noise if carried == "none" else f"{noise}+{carried}",
+        "local_training": asdict(training),
+    }
+    path.write_text(json.dumps(document))
+    terms = from_verdict(path, training)
+    grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms)
+    result = fedavg().start(grid, initial(), num_rounds=1)
+    shares = np.array([RECORDS[node] for node in NODES]) / sum(RECORDS.values())
+    spread = lr * math.sqrt(variance) * np.linalg.norm(shares)
+    off = np.concatenate(
+        [
+            (result.arrays[each].numpy() - mean_of(NODES, each)).ravel()
+            for each in ("weight", "bias")
+        ]
+    )
+    assert 1e-9 < chi2.cdf((off**2).sum() / spread**2, len(off)) < 1 - 1e-9
 
 
 def test_two_exchanges_a_round_while_the_cohort_stays() -> None:

@@ -411,8 +411,12 @@ def test_a_verdict_is_read_and_another_training_or_version_refused(tmp_path: Pat
     assert terms.metrics == ("train_loss",)
     with pytest.raises(InvalidInput, match=r"was measured for .*steps=5.* but this federation"):
         from_verdict(path, replace(training, steps=6))
-    path.write_text(json.dumps({**verdict, "schema_version": 2}))
-    with pytest.raises(InvalidInput, match="version 2, and this release reads version 1"):
+    assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
+    path.write_text(json.dumps({**verdict, "schema_version": 2, "protection": None}))
+    with pytest.raises(InvalidInput, match="chose no protection"):
+        from_verdict(path, training)
+    path.write_text(json.dumps({**verdict, "schema_version": 3}))
+    with pytest.raises(InvalidInput, match="version 3, and this release reads versions 1 to 2"):
         from_verdict(path, training)
     path.write_text("[]")
     with pytest.raises(InvalidInput, match="is not a verdict"):
@@ -428,6 +432,7 @@ def test_terms_check_themselves() -> None:
         ({"weighting": "size"}, "weighting must be"),
         ({"min_cohort": 0}, "min_cohort must be at least 1"),
         ({"metric_range": 0.0}, "metric_range"),
+        ({"learning_rate": -0.1}, "learning_rate"),
     ):
         with pytest.raises(InvalidInput, match=sentence):
             Terms.of("secret-sharing", **settings)

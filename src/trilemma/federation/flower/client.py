@@ -153,7 +153,8 @@ def _work(
     if stage.kind == "train":
         _, after = only_arrays(reply.content)
         changed = {key: torch.from_numpy(array.numpy()) for key, array in after.items()}
-        lanes["update"] = start - layout.flatten(changed).to(start.dtype)
+        change = start - layout.flatten(changed).to(start.dtype)
+        lanes["update"] = change / terms.learning_rate
     transport = terms.protection.transport
     names = terms.names(stage.kind)
     lanes["metrics"] = encode_metrics(metrics, names, terms.metric_range, transport)
@@ -201,4 +202,4 @@ def _apply_sum(node: Node, stage: Stage) -> None:
     opened = session.step(stage.blobs["update"])
     if not isinstance(opened, Released):
         raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
-    node.advance(stage.version, opened.mean)
+    node.advance(stage.version, opened.mean * node.terms.learning_rate)

@@ -256,7 +256,8 @@ class ProtectedGrid(Grid):
         if kind == "train":
             change = torch.zeros(current.stage.size)
             if (released := current.released.get("update")) is not None:
-                change, weight = released.mean, released.weight
+                change = released.mean * self.terms.learning_rate
+                weight = released.weight
             records["arrays"] = shifted(model, change)
             threshold = min(self._fewest, self.terms.threshold_of(len(current.stage.cohort)))
             if (figure := self.terms.figure(self._trained, threshold)) is not None:

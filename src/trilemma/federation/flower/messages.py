@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.flower.terms import Kind
 from trilemma.mechanisms.protocol import RoundInfo, Transport
 from trilemma.updates import Layout
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Stage",

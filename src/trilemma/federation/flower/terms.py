@@ -21,7 +21,7 @@ from trilemma.mechanisms.specs import parse_protection
 __all__ = ["Kind", "Terms", "from_verdict"]
 
 Kind = Literal["train", "evaluate"]
-_VERDICT_VERSION: Final = 1
+_VERDICT_VERSIONS: Final = (1, 2)  # the fields read here mean the same in both
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Terms:
     clients whose sum is released (None: two thirds plus one; one where the server reads every
     message anyway), `min_cohort` the fewest that a node lets itself be summed with. Weighting by
     records takes their number from `weighted_by` in a client's metrics. `budget` is the ε, at
-    `delta`, beyond which nothing is trained.
+    `delta`, beyond which nothing is trained. An update is the change of the weights, divided by
+    `learning_rate`: under FedSGD that is the gradient, which noise, clip and range then refer to.
 
     >>> Terms.of("secret-sharing:max_weight=2000", metrics=("train_loss",)).threshold_of(10)
     7
@@ -49,6 +50,7 @@ class Terms:
     weighted_by: str = "num-examples"
     delta: float = 1e-5
     budget: float | None = None
+    learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
         if any(each.cancels for each in self.protection.transforms):
@@ -57,6 +59,7 @@ class Terms:
                 "secret-sharing without a bound."
             )
         check_positive("metric_range (largest metric)", self.metric_range)
+        check_positive("learning_rate (of the local step)", self.learning_rate)
         if self.weighting not in ("records", "uniform"):
             raise InvalidInput(
                 f"weighting must be 'records' or 'uniform', got {self.weighting!r}."
@@ -149,6 +152,7 @@ class Terms:
                 self.protection.describe(),
                 f"metrics {self.metrics} {self.evaluate_metrics} in ±{self.metric_range:g}",
                 f"{self.weighting} by {self.weighted_by}",
+                f"changes over {self.learning_rate!r}",
             )
         )
 
@@ -182,7 +186,8 @@ def from_verdict(path: str | Path, local_training: LocalTraining, **settings: An
     """Terms with the protection that a verdict file chose for this very local training.
 
     What was measured holds for the updates that were attacked, so a federation that trains in
-    another way is refused.
+    another way is refused. Under FedSGD a node's one local step moves by lr · gradient, and the
+    gradient was measured: the terms take lr out before they protect, and put it back.
     """
     try:
         verdict = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -192,14 +197,18 @@ def from_verdict(path: str | Path, local_training: LocalTraining, **settings: An
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} is not a verdict ({error}); make one anew.") from None
-    if version != _VERDICT_VERSION:
+    if version not in _VERDICT_VERSIONS:
         raise InvalidInput(
-            f"{path} is a verdict of version {version!r}, and this release reads version "
-            f"{_VERDICT_VERSION}; make it anew."
+            f"{path} is a verdict of version {version!r}, and this release reads versions "
+            f"{_VERDICT_VERSIONS[0]} to {_VERDICT_VERSIONS[-1]}; make it anew."
         )
     if measured != local_training:
         raise InvalidInput(
             f"{path} was measured for {measured}, but this federation runs {local_training}; "
             "measure again for what it runs."
         )
+    if text is None:
+        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
+    if measured.algorithm == "fedsgd":
+        settings.setdefault("learning_rate", measured.lr)
     return Terms.of(text, **settings)
