@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -19,7 +19,43 @@ __all__ = ["Progress", "Ticker"]
 _INTERVAL_S: Final = 5.0
 
 
-class Progress:
+class _Line:
+    """One line about work under way, shown live on a terminal, every few seconds on a pipe."""
+
+    def __init__(
+        self, stream: TextIO | None, clock: Callable[[], float], *, quiet: bool = False
+    ) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._clock, self._quiet = clock, quiet
+        self._start = self._printed = clock()
+        console = Console(file=self._stream)
+        self._live = (
+            Live(console=console, transient=True) if console.is_terminal and not quiet else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def _show(self, now: float, line: str, live: RenderableType) -> None:
+        if self._live:
+            self._live.update(live)
+        elif now - self._printed >= _INTERVAL_S and not self._quiet:
+            self._printed = now
+            print(line, file=self._stream, flush=True)
+
+
+class Progress(_Line):
     """How many units are done, how many of them succeeded, units/s and time left.
 
     `done` units of an earlier, interrupted run count as done, but not for the rate.
@@ -44,23 +80,11 @@ class Progress:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(stream, clock, quiet=quiet)
         self._what = what
         self._total = total
         self._done = self._before = done
         self._successes = successes
-        self._quiet = quiet
-        self._stream = stream if stream is not None else sys.stderr
-        self._clock = clock
-        self._start = self._printed = clock()
-        console = Console(file=self._stream)
-        self._live = (
-            Live(console=console, transient=True) if console.is_terminal and not quiet else None
-        )
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
 
     def __exit__(
         self,
@@ -68,8 +92,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
-            self._live.stop()
+        super().__exit__(kind, error, trace)
         if self._done > self._before and not self._quiet:
             print(self._line(self._clock()), file=self._stream, flush=True)
 
@@ -78,13 +101,9 @@ class Progress:
         self._done += units
         self._successes += successes
         now = self._clock()
-        if self._live:
-            row = Table.grid(padding=1)
-            row.add_row(ProgressBar(self._total, self._done, width=30), self._line(now))
-            self._live.update(row)
-        elif now - self._printed >= _INTERVAL_S and not self._quiet:
-            self._printed = now
-            print(self._line(now), file=self._stream, flush=True)
+        row = Table.grid(padding=1)
+        row.add_row(ProgressBar(self._total, self._done, width=30), self._line(now))
+        self._show(now, self._line(now), row)
 
     def _line(self, now: float) -> str:
         rate = (self._done - self._before) / max(now - self._start, 1e-9)
@@ -97,7 +116,7 @@ class Progress:
         )
 
 
-class Ticker:
+class Ticker(_Line):
     """What has been done of work whose end is not known: units, seconds, and the last thing done.
 
     >>> import io
@@ -116,34 +135,12 @@ class Ticker:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(stream, clock)
         self._what, self._units = what, 0
-        self._stream = stream if stream is not None else sys.stderr
-        self._clock = clock
-        self._start = self._printed = clock()
-        console = Console(file=self._stream)
-        self._live = Live(console=console, transient=True) if console.is_terminal else None
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live:
-            self._live.stop()
 
     def tick(self, last: str, *, units: int) -> None:
         """Count `units` more; `last` says what was done."""
         self._units += units
         now = self._clock()
         line = f"{self._what}: {self._units} units attacked in {now - self._start:.0f} s; {last}"
-        if self._live:
-            self._live.update(Text(line, overflow="ellipsis", no_wrap=True))
-        elif now - self._printed >= _INTERVAL_S:
-            self._printed = now
-            print(line, file=self._stream, flush=True)
+        self._show(now, line, Text(line, overflow="ellipsis", no_wrap=True))
