@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from trilemma.mechanisms.secret_sharing.transport import SecretSharing
     from trilemma.mechanisms.specs import parse_protection
     from trilemma.observations import Adversary, Observation
+    from trilemma.tuning.plan import Effort
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.surrogate import Solution, solve
-    from trilemma.tuning.tune import Effort, tune
+    from trilemma.tuning.tune import tune
     from trilemma.tuning.verdict import Verdict
     from trilemma.updates import Layout, Profile
 
@@ -71,7 +72,7 @@ _HOME: Final = {
     "BoundedMask": "mechanisms.secret_sharing.bounded",
     "Compression": "mechanisms.compression",
     "Constants": "bounds",
-    "Effort": "tuning.tune",
+    "Effort": "tuning.plan",
     "Layout": "updates",
     "Observation": "observations",
     "Paillier": "mechanisms.paillier",

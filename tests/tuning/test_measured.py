@@ -26,11 +26,12 @@ from trilemma.scenarios import load_scenario
 from trilemma.tuning.families import families
 from trilemma.tuning.measured import AttackFailed, Gauge
 from trilemma.tuning.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.plan import Effort
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.replay import Ask, settle
 from trilemma.tuning.suite import Suite, binding_suite, is_smooth
 from trilemma.tuning.tasks import AttackTask, Bench, Task
-from trilemma.tuning.tune import Effort, tune
+from trilemma.tuning.tune import tune
 
 
 def answering(rate: Callable[[AttackTask, int], bool]) -> Ask:

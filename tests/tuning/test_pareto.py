@@ -16,9 +16,9 @@ from trilemma.observations import Adversary
 from trilemma.runs import Run
 from trilemma.tuning.front import grid_strength, hypervolume, knee, non_dominated
 from trilemma.tuning.pareto import REFERENCE, Front, measure_front
+from trilemma.tuning.plan import Effort
 from trilemma.tuning.points import RESOLUTION, Evaluated
 from trilemma.tuning.study import SamplerName, Study, grid_point
-from trilemma.tuning.tune import Effort
 
 SUMMED = "randomization+secret-sharing"
 QUICK = Effort(restarts=1, rounds=2, seeds=2)

@@ -1,4 +1,4 @@
-"""What `attack` and `estimate` share: their options, the scenario's source, and the run folder."""
+"""What commands that measure share: options, the scenario's source, and the run folder."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ __all__ = [
     "WorkersOption",
     "prepare",
     "resumable",
+    "run_folder",
 ]
 
 ScenarioOption = Annotated[
@@ -167,11 +168,14 @@ def prepare(
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
     }
-    if out is None:
-        # Named after the settings: the same command resumes, another one starts its own run.
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-        out = Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
-    return Prepared(source, scenario, guess, measurement, out, settings)
+    folder = out or run_folder(command, spec, settings)
+    return Prepared(source, scenario, guess, measurement, folder, settings)
+
+
+def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:
+    """Named after the settings: the same command resumes, another one starts its own run."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    return Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
 
 
 def _knowledge(attack: str, scenario: Scenario) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """`trilemma pareto`: what leakage, utility and efficiency can be had together."""
 
+# Flags reach the settings by their names, through the context.
+# ruff: noqa: ARG001
+
 from __future__ import annotations
 
-import hashlib
 import json
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -22,11 +22,21 @@ from trilemma.commands.measuring import (
     SuccessOption,
     WorkersOption,
     resumable,
+    run_folder,
 )
-
-if TYPE_CHECKING:
-    from trilemma.commands.settings import Settings
-    from trilemma.tuning.pareto import Front
+from trilemma.commands.planning import (
+    AdversaryOption,
+    AttacksOption,
+    BandwidthOption,
+    ConfidenceOption,
+    OwnScenarioOption,
+    RoundsOption,
+    SeedsOption,
+    SettingsArgument,
+    StartsOption,
+    ZeroSeedOption,
+    measurement,
+)
 
 __all__ = ["pareto"]
 
@@ -37,17 +47,10 @@ _RELEVANT: Final = {
 _STUDY: Final = "study.sqlite"
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part)
-
-
 def pareto(
-    settings: Annotated[
-        Path | None, typer.Argument(help="Settings; trilemma.toml is read where it is there.")
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="A ready-made scenario, or module:function [digits].")
-    ] = None,
+    context: typer.Context,
+    settings: SettingsArgument = None,
+    scenario: OwnScenarioOption = None,
     data: DataOption = None,
     clients: ClientsOption = None,
     batch: BatchOption = None,
@@ -56,12 +59,8 @@ def pareto(
         str | None,
         typer.Option(help="Names, joined by commas; an unknown one lists them [deployable]."),
     ] = None,
-    attacks: Annotated[
-        str | None, typer.Option(help="Attacks that bind, joined by commas [dlg and such].")
-    ] = None,
-    adversary: Annotated[
-        Literal["server", "client"] | None, typer.Option(help="Who is curious [server].")
-    ] = None,
+    attacks: AttacksOption = None,
+    adversary: AdversaryOption = None,
     evaluations: Annotated[
         int, typer.Option(help="Points to measure in all; a larger number goes on later.")
     ] = 32,
@@ -73,17 +72,13 @@ def pareto(
         str | None,
         typer.Option(help="Database URL of a study that machines share [a file in the folder]."),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Of each point's intervals [0.95].")
-    ] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="Bits a second [1e8].")] = None,
+    confidence: ConfidenceOption = None,
+    bandwidth: BandwidthOption = None,
     success: SuccessOption = None,
-    restarts: Annotated[
-        int | None, typer.Option(help="The attack keeps the best of so many starts [3].")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Of each training [150].")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Paired trainings [5].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers [0].")] = None,
+    restarts: StartsOption = None,
+    rounds: RoundsOption = None,
+    seeds: SeedsOption = None,
+    seed: ZeroSeedOption = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
     out: OutOption = None,
@@ -95,28 +90,9 @@ def pareto(
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
     from trilemma.commands.settings import read_settings
+    from trilemma.progress import Ticker
 
-    chosen = read_settings(
-        settings,
-        {
-            "scenario": scenario,
-            "data": data,
-            "clients": clients,
-            "batch": batch,
-            "alpha": alpha,
-            "device": device,
-            "confidence": confidence,
-            "bandwidth": bandwidth,
-            "mechanisms": _names(mechanisms),
-            "attacks": _names(attacks),
-            "adversary": adversary,
-            "success": success,
-            "restarts": restarts,
-            "rounds": rounds,
-            "seeds": seeds,
-            "seed": seed,
-        },
-    )
+    chosen = read_settings(settings, context.params)
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
         "command": "pareto",
@@ -124,23 +100,25 @@ def pareto(
         "units": units,
         "sampler": sampler,
     }
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:8]
-    name = f"pareto-{chosen.scenario.replace(':', '-').replace('/', '-')}-{digest}"
-    folder = out or Path("runs") / name
-    with resumable(folder, described, fresh=fresh) as run:
+    named = run_folder("pareto", chosen.scenario, described)
+    folder = out or named
+    with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
+        from trilemma.tuning.pareto import measure_front
+
         if fresh:
             (folder / _STUDY).unlink(missing_ok=True)
-        front = _measured(
-            chosen,
-            run,
+        front = measure_front(
+            mechanisms=chosen.mechanisms,
             evaluations=evaluations,
             units=units,
             sampler=sampler,
             storage=storage or f"sqlite:///{folder.resolve() / _STUDY}",
-            study=f"trilemma-{digest}",
+            study=named.name,
             shared=storage is not None,
             workers=workers,
+            ticker=ticker,
             report=lambda found: found.save(folder / "pareto.json"),
+            **measurement(chosen, run),
         )
         front.save(folder / "pareto.json")
     if as_json:
@@ -150,29 +128,3 @@ def pareto(
 
         show_front(front)
         print(f"\nfront: {folder / 'pareto.json'}")
-
-
-def _measured(chosen: Settings, run: Any, **how: Any) -> Front:
-    from trilemma.beliefs.recovery import Criterion
-    from trilemma.observations import Adversary
-    from trilemma.progress import Ticker
-    from trilemma.scenarios import load_scenario
-    from trilemma.tuning.pareto import measure_front
-    from trilemma.tuning.tune import Effort
-
-    with Ticker("pareto") as ticker:
-        return measure_front(
-            partial(load_scenario, chosen.scenario, **chosen.scenario_options()),
-            mechanisms=chosen.mechanisms,
-            attacks=chosen.attacks,
-            adversary=Adversary(chosen.adversary),
-            confidence=chosen.confidence,
-            bandwidth=chosen.bandwidth,
-            criterion=Criterion.parse(chosen.success) if chosen.success else None,
-            effort=Effort(restarts=chosen.restarts, rounds=chosen.rounds, seeds=chosen.seeds),
-            seed=chosen.seed,
-            run=run,
-            data_key=run.key("data"),
-            ticker=ticker,
-            **how,
-        )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.tuning.problem import (
@@ -19,6 +19,16 @@ from trilemma.tuning.problem import (
 __all__ = ["DEFAULT_FILE", "Settings", "read_settings"]
 
 DEFAULT_FILE = Path("trilemma.toml")
+
+
+def _split(value: Any) -> Any:
+    """A flag's text is split at its commas."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class Settings(BaseModel):
@@ -39,8 +49,8 @@ class Settings(BaseModel):
     max_utility_loss: float | None = None
     max_cost: float | None = None
     bandwidth: float = 100e6
-    mechanisms: tuple[str, ...] | None = None
-    attacks: tuple[str, ...] | None = None
+    mechanisms: Names | None = None
+    attacks: Names | None = None
     adversary: Literal["server", "client"] = "server"
     basis: Literal["measured", "certified", "surrogate", "all"] = "measured"
     success: str | None = None
@@ -66,16 +76,20 @@ class Settings(BaseModel):
 
 
 def read_settings(path: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """The file's settings, overridden by the flags that were given (those that are not None)."""
+    """The file's settings, overridden by the flags that were given (those that are not None).
+
+    Flags that are no settings, such as the number of workers, are left alone.
+    """
     chosen = path
     if path is None and DEFAULT_FILE.exists():
         chosen = DEFAULT_FILE
     found: dict[str, Any] = {} if chosen is None else _read(chosen)
-    given = {name: value for name, value in flags.items() if value is not None}
+    known = Settings.model_fields
+    given = {name: flags[name] for name in known if flags.get(name) is not None}
     where = "the settings" if chosen is None else str(chosen)
     for name in found:
-        if name not in Settings.model_fields:
-            raise UnknownName(f"setting in {where}", name, Settings.model_fields)
+        if name not in known:
+            raise UnknownName(f"setting in {where}", name, known)
     try:
         return Settings(**{**found, **given})
     except ValidationError as error:

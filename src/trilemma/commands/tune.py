@@ -1,11 +1,11 @@
 """`trilemma tune`: from a budget to a mechanism and a parameter, with the evidence."""
 
+# Flags reach the settings by their names, through the context.
+# ruff: noqa: ARG001
+
 from __future__ import annotations
 
-import hashlib
 import json
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,26 +22,34 @@ from trilemma.commands.measuring import (
     SuccessOption,
     WorkersOption,
     resumable,
+    run_folder,
+)
+from trilemma.commands.planning import (
+    AdversaryOption,
+    AttacksOption,
+    BandwidthOption,
+    ConfidenceOption,
+    OwnScenarioOption,
+    RoundsOption,
+    SeedsOption,
+    SettingsArgument,
+    StartsOption,
+    ZeroSeedOption,
+    measurement,
 )
 
 if TYPE_CHECKING:
     from trilemma.commands.settings import Settings
+    from trilemma.runs import Run
     from trilemma.tuning.verdict import Verdict
 
 __all__ = ["tune"]
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part)
-
-
 def tune(
-    settings: Annotated[
-        Path | None, typer.Argument(help="Settings; trilemma.toml is read where it is there.")
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="A ready-made scenario, or module:function [digits].")
-    ] = None,
+    context: typer.Context,
+    settings: SettingsArgument = None,
+    scenario: OwnScenarioOption = None,
     data: DataOption = None,
     clients: ClientsOption = None,
     batch: BatchOption = None,
@@ -52,18 +60,12 @@ def tune(
     mechanisms: Annotated[
         str | None, typer.Option(help="Names, joined by commas; an unknown one lists them [all].")
     ] = None,
-    attacks: Annotated[
-        str | None, typer.Option(help="Attacks that bind, joined by commas [dlg and such].")
-    ] = None,
-    adversary: Annotated[
-        Literal["server", "client"] | None, typer.Option(help="Who is curious [server].")
-    ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Of the claim that the budget is kept [0.95].")
-    ] = None,
+    attacks: AttacksOption = None,
+    adversary: AdversaryOption = None,
+    confidence: ConfidenceOption = None,
     utility_weight: Annotated[float | None, typer.Option(help="η_u [1].")] = None,
     efficiency_weight: Annotated[float | None, typer.Option(help="η_e [0.01].")] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="Bits a second [1e8].")] = None,
+    bandwidth: BandwidthOption = None,
     max_utility_loss: Annotated[float | None, typer.Option(help="Cap on ε_u.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Cap on ε_e.")] = None,
     basis: Annotated[
@@ -74,12 +76,10 @@ def tune(
     kappa: Annotated[
         float | None, typer.Option(help="Stated blind-guess rate, for a certificate [measured].")
     ] = None,
-    restarts: Annotated[
-        int | None, typer.Option(help="The attack keeps the best of so many starts [3].")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Of each training [150].")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Paired trainings [5].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers [0].")] = None,
+    restarts: StartsOption = None,
+    rounds: RoundsOption = None,
+    seeds: SeedsOption = None,
+    seed: ZeroSeedOption = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
     out: OutOption = None,
@@ -92,36 +92,12 @@ def tune(
     """
     from trilemma.commands.settings import read_settings
 
-    chosen = read_settings(
-        settings,
-        {
-            "scenario": scenario,
-            "data": data,
-            "clients": clients,
-            "batch": batch,
-            "alpha": alpha,
-            "device": device,
-            "budget": budget,
-            "mechanisms": _names(mechanisms),
-            "attacks": _names(attacks),
-            "adversary": adversary,
-            "confidence": confidence,
-            "utility_weight": utility_weight,
-            "efficiency_weight": efficiency_weight,
-            "bandwidth": bandwidth,
-            "max_utility_loss": max_utility_loss,
-            "max_cost": max_cost,
-            "basis": basis,
-            "success": success,
-            "kappa": kappa,
-            "restarts": restarts,
-            "rounds": rounds,
-            "seeds": seeds,
-            "seed": seed,
-        },
-    )
-    folder = out or _folder(chosen)
-    verdict = _tuned(chosen, folder, workers=workers, fresh=fresh)
+    chosen = read_settings(settings, context.params)
+    described: dict[str, Any] = {"command": "tune", **chosen.model_dump(mode="json")}
+    folder = out or run_folder("tune", chosen.scenario, described)
+    with resumable(folder, described, fresh=fresh) as run:
+        verdict = _tuned(chosen, run, workers)
+        verdict.save(folder / "verdict.json")
     if as_json:
         print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))
     else:
@@ -133,19 +109,9 @@ def tune(
         raise typer.Exit(1)
 
 
-def _folder(chosen: Settings) -> Path:
-    """Named after the settings: the same command resumes, another one starts its own run."""
-    digest = hashlib.sha256(chosen.model_dump_json().encode()).hexdigest()[:8]
-    return Path("runs") / f"tune-{chosen.scenario.replace(':', '-').replace('/', '-')}-{digest}"
-
-
-def _tuned(chosen: Settings, folder: Path, *, workers: int, fresh: bool) -> Verdict:
-    from trilemma.beliefs.recovery import Criterion
-    from trilemma.observations import Adversary
+def _tuned(chosen: Settings, run: Run, workers: int) -> Verdict:
     from trilemma.progress import Ticker
-    from trilemma.scenarios import load_scenario
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.tune import Effort
     from trilemma.tuning.tune import tune as find
 
     problem = Problem(
@@ -155,35 +121,12 @@ def _tuned(chosen: Settings, folder: Path, *, workers: int, fresh: bool) -> Verd
         chosen.max_utility_loss,
         chosen.max_cost,
     )
-    effort = Effort(
-        restarts=chosen.restarts,
-        rounds=chosen.rounds,
-        seeds=chosen.seeds,
-        certified_rounds=chosen.certified_rounds,
-        kappa=chosen.kappa,
-        clip=chosen.clip,
-        population=chosen.population,
-    )
-    source = partial(load_scenario, chosen.scenario, **chosen.scenario_options())
-    described: dict[str, Any] = {"command": "tune", **chosen.model_dump(mode="json")}
-    with resumable(folder, described, fresh=fresh) as run:
-        with Ticker("tune") as ticker:
-            verdict = find(
-                source,
-                problem,
-                protections=chosen.mechanisms,
-                attacks=chosen.attacks,
-                adversary=Adversary(chosen.adversary),
-                basis=chosen.basis,
-                confidence=chosen.confidence,
-                bandwidth=chosen.bandwidth,
-                criterion=Criterion.parse(chosen.success) if chosen.success else None,
-                effort=effort,
-                seed=chosen.seed,
-                run=run,
-                data_key=run.key("data"),
-                workers=workers,
-                ticker=ticker,
-            )
-        verdict.save(folder / "verdict.json")
-    return verdict
+    with Ticker("tune") as ticker:
+        return find(
+            problem=problem,
+            protections=chosen.mechanisms,
+            basis=chosen.basis,
+            workers=workers,
+            ticker=ticker,
+            **measurement(chosen, run),
+        )

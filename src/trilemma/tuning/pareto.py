@@ -7,7 +7,6 @@ the very numbers that are shown.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,24 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.constants import choose_criterion
 from trilemma.estimation.costs import BANDWIDTH
-from trilemma.estimation.paper_bounds import update_profile
-from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
-from trilemma.parallel import Crew, one_thread
 from trilemma.runs import write_json
-from trilemma.tuning.choice import Pricing
-from trilemma.tuning.families import Setting, families
+from trilemma.tuning.advice import limits
 from trilemma.tuning.front import hypervolume, knee, non_dominated
+from trilemma.tuning.plan import Effort, Plan
 from trilemma.tuning.points import RESOLUTION, Evaluated, Meter
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.provenance import data_hash, require_same_data, versions
+from trilemma.tuning.provenance import versions
 from trilemma.tuning.replay import settle
 from trilemma.tuning.study import SAMPLERS, SamplerName, Study
-from trilemma.tuning.suite import binding_suite
-from trilemma.tuning.tasks import Bench, Task
-from trilemma.tuning.tune import Effort, limits
 from trilemma.tuning.verdict import Federation
 
 if TYPE_CHECKING:
@@ -128,27 +120,30 @@ def measure_front(
     for name, value in (("evaluations", evaluations), ("units", units)):
         if value < 1:
             raise InvalidInput(f"{name} must be at least 1, got {value}.")
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
-    spent = effort or Effort()
-    scenario = source if isinstance(source, Scenario) else source()
-    tag = data_hash(scenario, data_key or secrets.token_bytes(32))
-    if run is not None and data_key is not None:
-        require_same_data(run, tag)
-    with one_thread():  # sums must not change their order with the number of cores
-        guess = choose_criterion(scenario, criterion, seed=seed)
-        setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
-        suite = binding_suite(scenario, attacks)
-        profile = update_profile(scenario, seed=seed)
-    made = families(setting, adversary, mechanisms)
-    if mechanisms is None:
-        made = tuple(family for family in made if family.deployable)
+    plan = Plan.of(
+        source,
+        Problem(),
+        mechanisms=mechanisms,
+        attacks=attacks,
+        adversary=adversary,
+        confidence=confidence,
+        bandwidth=bandwidth,
+        criterion=criterion,
+        effort=effort,
+        seed=seed,
+        run=run,
+        data_key=data_key,
+    )
+    made = {
+        family.name: family
+        for family in plan.families
+        if family.deployable or mechanisms is not None
+    }
     if not made:
         raise InvalidInput("give at least one mechanism, or leave mechanisms out for all of them.")
-    pricing = Pricing(
-        Problem(), profile, spent.rounds, tuple(range(spent.seeds)), bandwidth, confidence
+    meter = Meter(
+        plan.suite, adversary, plan.setting, plan.pricing, -(-units // plan.setting.clients)
     )
-    meter = Meter(suite, adversary, setting, pricing, -(-units // setting.clients))
 
     def front(points: Sequence[Evaluated], done: int) -> Front:
         objectives = [(place, each.objectives) for place, each in enumerate(points)]
@@ -157,7 +152,7 @@ def measure_front(
         kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
         best = [found for _, found in kept]
         return Front(
-            limits=(_ESTIMATE, *limits(None, suite, adversary)[:-1], _ADVERSARY[adversary]),
+            limits=(_ESTIMATE, *limits(None, plan.suite, adversary)[:-1], _ADVERSARY[adversary]),
             points=tuple(points),
             front=tuple(place for place, _ in kept),
             knee=kept[knee(best)][0],
@@ -169,29 +164,27 @@ def measure_front(
             wanted=evaluations,
             adversary=adversary,
             confidence=confidence,
-            attacks=suite.binding,
-            effort=spent,
+            attacks=plan.suite.binding,
+            effort=plan.effort,
             bandwidth=bandwidth,
-            federation=Federation.of(scenario, guess, tag),
+            federation=plan.federation,
             seed=seed,
             versions=versions(),
         )
 
     owner = run.key("study").hex()[:16] if run is not None and shared else None
-    bench = Bench(source, guess.criterion, spent.restarts, spent.steps, seed)
     known: dict[tuple[str, int], bytes] = {}
-    by_name = {family.name: family for family in made}
     with (
         Study(
             storage,
             study,
             sampler=sampler,
-            tuned=[family.name for family in made if family.knob],
-            untuned=[family.name for family in made if not family.knob],
+            tuned=[family.name for family in made.values() if family.knob],
+            untuned=[family.name for family in made.values() if not family.knob],
             seed=seed,
             owner=owner,
         ) as trials,
-        Crew[Task](bench, workers=workers) as crew,
+        plan.crew(workers) as crew,
     ):
         start = settle({"none": meter.unprotected}, crew, run=run, ticker=ticker, known=known)[
             "none"
@@ -199,7 +192,7 @@ def measure_front(
         while choices := trials.choices(evaluations, at_once=workers):
             found = settle(
                 {
-                    str(place): meter.point(by_name[each.mechanism], each.strength)
+                    str(place): meter.point(made[each.mechanism], each.strength)
                     for place, each in enumerate(choices)
                 },
                 crew,
