@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
 import signal
@@ -233,27 +234,44 @@ def committed(folder: Path) -> int:
             return 0
 
 
+def wait_for_chunks(
+    process: subprocess.Popen[str], folder: Path, goal: int, seconds: float = math.inf
+) -> None:
+    """Until the journal holds so many chunks, the seconds are over, or the process has ended."""
+    until = time.monotonic() + seconds
+    while committed(folder) < goal and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.002)
+
+
 def kill_and_resume(tmp_path: Path, calm: Path, kills: int, workers: int) -> None:
+    """Kill where the journal has come so far, whatever the speed of this machine.
+
+    The first kill comes as soon as there is a folder; the others are spread over all chunks, and
+    each waits for a commit of its own process, and at most for one more.
+    """
     draw, rough = random.Random(kills), tmp_path / "rough"
     words = ["tune", *QUICK, "--out", str(rough), "--workers", str(workers)]
-    hits = done = 0
+    total, done = committed(calm), 0
+    assert total > 3 * kills, "give the run more chunks, so that each kill finds work"
     for kill in range(kills):
         process = start(*words)
-        # Wait for progress now and then, so that kills also hit the work itself.
-        if kill % 2:
-            while committed(rough) == done and process.poll() is None:
-                time.sleep(0.01)
-            time.sleep(draw.uniform(0, 0.2))
+        if kill == 0:
+            while not (rough / "lock").exists() and process.poll() is None:
+                time.sleep(0.002)
         else:
-            time.sleep(draw.uniform(0, 6))
+            share = (kill + draw.random()) / kills
+            wait_for_chunks(process, rough, max(done + 1, round((total - kills) * share)))
+            wait_for_chunks(process, rough, committed(rough) + 1, draw.uniform(0, 0.2))
+        assert not (rough / "verdict.json").exists(), "the run ended before all kills"
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        assert process.returncode == -signal.SIGKILL, "the process had ended by itself"
         assert committed(rough) >= done, "a committed chunk was lost"
-        hits += committed(rough) > done
         done = committed(rough)
+    assert not (rough / "verdict.json").exists()
+    assert done > total / 2, "kills are spread over the run"
     code, _, err = run(*words)
     assert code == 0, err
-    assert hits > 0, "no kill came after a commit"
     assert comparable(rough) == comparable(calm)
 
 
