@@ -3,11 +3,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from datetime import datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from trilemma.errors import InvalidInput
+from trilemma.runlog import RunLog
 from trilemma.runs import JournalFull, Run, RunInUse, SettingsChanged
 
 
@@ -95,3 +98,54 @@ def test_a_key_stays_in_its_folder(tmp_path: Path) -> None:
         assert run.key("data") == key
         assert other.key("data") != key
         assert len(key) == 32
+
+
+def events(folder: Path) -> list[str]:
+    """The log without its times, which must be in UTC and in order."""
+    lines = RunLog(folder).lines()
+    times = [datetime.fromisoformat(line.partition(" ")[0]) for line in lines]
+    assert times == sorted(times)
+    assert all(time.utcoffset() == timedelta(0) for time in times)
+    return [line.partition(" ")[2] for line in lines]
+
+
+def test_the_log_tells_what_every_process_did(tmp_path: Path) -> None:
+    with Run(tmp_path, {"command": "tune"}) as run:
+        run.commit("a", 0, b"x")
+        run.log.write("control\nfinished on 1 chunks")
+    with pytest.raises(KeyboardInterrupt), Run(tmp_path, {"command": "tune"}):
+        raise KeyboardInterrupt
+    with pytest.raises(InvalidInput), Run(tmp_path, {"command": "tune"}):
+        raise InvalidInput("budget must lie in (0, 1), got 2.")
+    with pytest.raises(ValueError, match="a record"), Run(tmp_path, {"command": "tune"}):
+        raise ValueError("a record: 0.1 0.2 0.3")
+    with pytest.raises(SettingsChanged):
+        Run(tmp_path, {"command": "pareto"})
+    Run(tmp_path, {"command": "pareto"}, fresh=True).close()
+    now = f"trilemma {version('trilemma')}"
+    assert events(tmp_path) == [
+        f"{now}: tune started",
+        "control finished on 1 chunks",
+        "finished",
+        f"{now}: tune resumed with 1 chunks",
+        "interrupted",
+        f"{now}: tune resumed with 1 chunks",
+        "stopped: budget must lie in (0, 1), got 2.",
+        f"{now}: tune resumed with 1 chunks",
+        "failed: ValueError",
+        f"{now}: pareto started over",
+    ]
+
+
+def test_the_log_survives_kill_minus_nine(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from trilemma.runs import Run\n"
+        "Run(sys.argv[1], {}).log.write('kept')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert events(tmp_path)[-1] == "kept"

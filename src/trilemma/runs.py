@@ -20,6 +20,7 @@ from typing import IO, Final, Self
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.runlog import RunLog
 
 __all__ = [
     "JournalFull",
@@ -74,6 +75,7 @@ class Run:
         self, folder: Path | str, settings: Mapping[str, object], *, fresh: bool = False
     ) -> None:
         self.folder: Final = Path(folder)
+        self.log: Final = RunLog(self.folder)
         self._lock = _hold(self.folder)
         try:
             if fresh:
@@ -81,6 +83,7 @@ class Run:
             self._journal = _open(self.folder / _JOURNAL)
             try:
                 self._claim(settings)
+                self._greet(str(settings.get("command", "run")), fresh=fresh)
             except BaseException:
                 self._journal.close()
                 raise
@@ -97,6 +100,8 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        with suppress(OSError):  # a full disk must not hide the error that it caused
+            self.log.write(_ending(error))
         self.close()
 
     def close(self) -> None:
@@ -135,6 +140,10 @@ class Run:
             )
         row = self._journal.execute("SELECT key FROM keys WHERE name = ?", (name,)).fetchone()
         return bytes(row[0])
+
+    def _greet(self, command: str, *, fresh: bool) -> None:
+        (chunks,) = self._journal.execute("SELECT COUNT(*) FROM chunks").fetchone()
+        self.log.opened(command, chunks, fresh=fresh)
 
     def _claim(self, settings: Mapping[str, object]) -> None:
         text = json.dumps(settings, sort_keys=True, allow_nan=False)
@@ -200,6 +209,17 @@ def _listed(folder: Path) -> RunListed:
         command, chunks = "unreadable", 0
     results = tuple(path.name for path in sorted(folder.glob("*.json")))
     return RunListed(folder, command, chunks, results, in_use)
+
+
+def _ending(error: BaseException | None) -> str:
+    """How a process leaves its folder; of a bug only the kind, as its text may hold data."""
+    if error is None:
+        return "finished"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, TrilemmaError):
+        return f"stopped: {error}"
+    return f"failed: {type(error).__name__}"
 
 
 def _hold(folder: Path) -> IO[str]:

@@ -22,6 +22,7 @@ import pytest
 from trilemma.commands.settings import Settings, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.mechanisms.protection import Protection
+from trilemma.runlog import RunLog
 from trilemma.runs import list_runs
 from trilemma.tuning.verdict import Verdict, verdict_schema
 
@@ -146,6 +147,15 @@ def test_runs_are_listed(tuned: tuple[Path, str]) -> None:
     code, out, _ = run("runs", str(tuned[0].parent))
     assert code == 0
     assert "finished" in out
+
+
+def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
+    events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
+    assert "tune started" in events[0]
+    assert events[-1] == "finished"
+    for name in ("control", "randomization", "secret-sharing", "promises", "pool"):
+        (line,) = (each for each in events if each.startswith(f"{name} finished on "))
+        assert int(line.split()[-2]) > 0
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -294,6 +304,7 @@ def test_ctrl_c_leaves_one_sentence_and_a_run_to_go_on_with(tmp_path: Path) -> N
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "run the same command again to go on" in err
+    assert RunLog(folder).lines()[-1].endswith("interrupted")
 
 
 def test_another_run_is_not_mixed_in(tuned: tuple[Path, str]) -> None:
