@@ -11,7 +11,7 @@ import pytest
 
 from trilemma.errors import InvalidInput
 from trilemma.runlog import RunLog
-from trilemma.runs import JournalFull, Run, RunInUse, SettingsChanged
+from trilemma.runs import DiskRefused, Run, RunInUse, SettingsChanged
 
 
 def test_committed_chunks_are_there_again(tmp_path: Path) -> None:
@@ -84,11 +84,31 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
         run.commit("a", 0, b"kept")
         (pages,) = run._journal.execute("PRAGMA page_count").fetchone()
         run._journal.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(JournalFull, match="make room") as error:
+        with pytest.raises(DiskRefused, match="make room") as error:
             run.commit("a", 1, bytes(100_000))
         assert "\n" not in str(error.value)
     with Run(tmp_path, {}) as run:
         assert run.committed("a") == {0: b"kept"}
+
+
+def test_a_journal_and_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a" / "journal.sqlite").mkdir(parents=True)
+    with pytest.raises(DiskRefused, match="unable to open"):
+        Run(tmp_path / "a", {})
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "run.log").symlink_to("/dev/full")
+    with pytest.raises(DiskRefused, match="No space left on device"):
+        Run(tmp_path / "b", {})
+    (tmp_path / "b" / "run.log").unlink()
+    Run(tmp_path / "b", {}).close()  # the lock was given back
+
+
+def test_a_result_that_does_not_fit_is_one_sentence_in_the_log_too(tmp_path: Path) -> None:
+    with pytest.raises(DiskRefused, match="No space left") as error, Run(tmp_path, {}):
+        Path("/dev/full").write_text("a picture, say")
+    assert events(tmp_path)[-1] == f"stopped: {error.value}"
+    with pytest.raises(FileNotFoundError), Run(tmp_path, {}):
+        (tmp_path / "none").read_text()  # no fault of the disk
 
 
 def test_a_key_stays_in_its_folder(tmp_path: Path) -> None:

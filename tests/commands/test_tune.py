@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -41,9 +42,17 @@ QUICK = [
 ]
 
 
-def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+# No file may grow beyond this, as on a disk that is full; it binds root too.
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
+"""
+
+
+def start(*words: str, cwd: Path = ROOT, room: int | None = None) -> subprocess.Popen[str]:
+    limit = "" if room is None else LIMITED.format(bytes=room)
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, *words],
+        [sys.executable, "-c", limit + MAIN, *words],
         cwd=cwd,
         env={
             **os.environ,
@@ -57,8 +66,8 @@ def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     )
 
 
-def run(*words: str, cwd: Path = ROOT) -> tuple[int, str, str]:
-    process = start(*words, cwd=cwd)
+def run(*words: str, cwd: Path = ROOT, room: int | None = None) -> tuple[int, str, str]:
+    process = start(*words, cwd=cwd, room=room)
     out, err = process.communicate()
     return process.returncode, out, err
 
@@ -204,19 +213,68 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], tmp_path: P
     assert said[0].startswith("trilemma: ")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def refused(folder: Path, room: int | None = None) -> str:
+    """What tune says before it has done anything: one sentence."""
+    code, out, err = run("tune", *QUICK, "--out", str(folder), room=room)
+    assert (code, out) == (2, "")
+    (sentence,) = err.splitlines()
+    assert sentence.startswith("trilemma: cannot write")
+    return sentence
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere, but see below")
 def test_a_read_only_folder_is_found_before_the_work(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
-    assert code == 2
-    assert "cannot write" in err
+    refused(tmp_path / "run")
 
 
-def test_a_file_in_place_of_the_folder_is_found_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("")
-    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
+def test_a_folder_where_nobody_can_write_is_found_before_the_work(tmp_path: Path) -> None:
+    refused(Path("/proc/run"))  # not even root
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file")
+    refused(tmp_path / "file" / "run")
+
+
+def test_a_disk_without_any_room_is_found_before_the_work(tmp_path: Path) -> None:
+    sentence = refused(tmp_path / "run", room=0)
+    assert "make room, and run the same command again" in sentence
+    assert "not a journal" not in sentence
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_loses_no_finished_chunk(
+    tmp_path: Path, tuned: tuple[Path, str]
+) -> None:
+    folder = tmp_path / "run"
+    words = ["tune", *QUICK, "--out", str(folder)]
+    code, out, err = run(*words, room=300_000)
+    assert (code, out) == (2, "")
+    (said,) = (line for line in err.splitlines() if not line.startswith("tune:"))
+    assert "what was finished is kept: make room" in said
+    done = committed(folder)
+    assert 0 < done < committed(tuned[0])
+    assert "stopped: cannot write" in RunLog(folder).lines()[-1]
+    assert not (folder / "verdict.json").exists()
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert f"resumed with {done} chunks" in "".join(RunLog(folder).lines())
+    assert comparable(folder) == comparable(tuned[0])
+
+
+def test_a_verdict_that_does_not_fit_is_made_again(
+    tmp_path: Path, tuned: tuple[Path, str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tuned[0], folder)
+    size = (folder / "verdict.json").stat().st_size
+    (folder / "verdict.json").unlink()
+    words = ["tune", *QUICK, "--out", str(folder)]
+    code, _, err = run(*words, room=size // 2)
     assert code == 2
     assert "cannot write" in err
+    assert not list(folder.glob("verdict.json*")), "complete, or not there"
+    assert run(*words)[0] == 0
+    assert comparable(folder) == comparable(tuned[0])
 
 
 def comparable(folder: Path) -> dict[str, Any]:

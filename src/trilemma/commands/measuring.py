@@ -110,8 +110,9 @@ class Prepared:
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON document into the run folder."""
-        text = json.dumps(document, allow_nan=False, indent=2)
-        (self.folder / name).write_text(text + "\n")
+        from trilemma.runs import write_json
+
+        write_json(self.folder / name, document)
 
 
 @contextmanager
