@@ -19,6 +19,7 @@ RANK = {
     "crypto": 3,
     "beliefs": 3,
     "bounds": 4,
+    "runlog": 4,
     "mechanisms": 5,
     "attacks": 5,
     "runs": 5,

@@ -7,12 +7,13 @@ the chunks in flight, and a resumed run ends in the numbers of an undisturbed on
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +21,10 @@ from typing import IO, Final, Self
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.runlog import RunLog
 
 __all__ = [
-    "JournalFull",
+    "DiskRefused",
     "Run",
     "RunInUse",
     "RunListed",
@@ -33,6 +35,7 @@ __all__ = [
 
 _JOURNAL: Final = "journal.sqlite"
 _LOCK: Final = "lock"
+_REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS settings (
     one INTEGER PRIMARY KEY CHECK (one = 1), fingerprint TEXT NOT NULL, text TEXT NOT NULL);
@@ -47,8 +50,8 @@ class RunInUse(TrilemmaError):
     """Another process works in the same folder."""
 
 
-class JournalFull(TrilemmaError):
-    """The disk is full, or was taken away."""
+class DiskRefused(TrilemmaError):
+    """The disk is full, read-only, or was taken away."""
 
 
 class SettingsChanged(InvalidInput):
@@ -74,16 +77,19 @@ class Run:
         self, folder: Path | str, settings: Mapping[str, object], *, fresh: bool = False
     ) -> None:
         self.folder: Final = Path(folder)
+        self.log: Final = RunLog(self.folder)
         self._lock = _hold(self.folder)
         try:
-            if fresh:
-                _empty(self.folder)
-            self._journal = _open(self.folder / _JOURNAL)
-            try:
-                self._claim(settings)
-            except BaseException:
-                self._journal.close()
-                raise
+            with self._written():
+                if fresh:
+                    _empty(self.folder)
+                self._journal = _open(self.folder / _JOURNAL)
+                try:
+                    self._claim(settings)
+                    self._greet(str(settings.get("command", "run")), fresh=fresh)
+                except BaseException:
+                    self._journal.close()
+                    raise
         except BaseException:
             self._lock.close()
             raise
@@ -97,7 +103,14 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        refusal = None
+        if isinstance(error, OSError) and error.errno in _REFUSALS:  # by a result's file, say
+            refusal = self._refused(error)
+        with suppress(OSError):  # a full disk must not hide the error that it caused
+            self.log.write(_ending(refusal or error))
         self.close()
+        if refusal is not None:
+            raise refusal from error
 
     def close(self) -> None:
         """Give the folder back; everything committed is already on disk."""
@@ -106,16 +119,8 @@ class Run:
 
     def commit(self, stage: str, chunk: int, payload: bytes) -> None:
         """Write one finished chunk, durable when this returns; a chunk is never written twice."""
-        try:
-            with self._journal:
-                self._journal.execute(
-                    "INSERT INTO chunks VALUES (?, ?, ?)", (stage, chunk, payload)
-                )
-        except sqlite3.OperationalError as error:
-            raise JournalFull(
-                f"cannot write to the journal in {self.folder} ({error}); what was finished is "
-                f"kept: make room, and run the same command again to go on."
-            ) from error
+        with self._written(), self._journal:
+            self._journal.execute("INSERT INTO chunks VALUES (?, ?, ?)", (stage, chunk, payload))
 
     def committed(self, stage: str) -> dict[int, bytes]:
         """Payloads of the finished chunks of a stage, by chunk."""
@@ -129,12 +134,31 @@ class Run:
 
         For keyed hashes of data: they tell the same data again, and nothing to who has no key.
         """
-        with self._journal:
+        with self._written(), self._journal:
             self._journal.execute(
                 "INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, System().bytes(32))
             )
         row = self._journal.execute("SELECT key FROM keys WHERE name = ?", (name,)).fetchone()
         return bytes(row[0])
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """A disk that is full, read-only or gone is told in one sentence."""
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> DiskRefused:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return DiskRefused(
+            f"cannot write in {self.folder} ({reason}); what was finished is kept: make room, and "
+            f"run the same command again to go on."
+        )
+
+    def _greet(self, command: str, *, fresh: bool) -> None:
+        (chunks,) = self._journal.execute("SELECT COUNT(*) FROM chunks").fetchone()
+        self.log.opened(command, chunks, fresh=fresh)
 
     def _claim(self, settings: Mapping[str, object]) -> None:
         text = json.dumps(settings, sort_keys=True, allow_nan=False)
@@ -171,6 +195,8 @@ def write_json(path: Path | str, document: Mapping[str, object]) -> None:
         draft.write_text(text)
         draft.replace(target)
     except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise InvalidInput(
             f"cannot write {target} ({error.strerror}); make room, or choose another folder."
         ) from error
@@ -200,6 +226,17 @@ def _listed(folder: Path) -> RunListed:
         command, chunks = "unreadable", 0
     results = tuple(path.name for path in sorted(folder.glob("*.json")))
     return RunListed(folder, command, chunks, results, in_use)
+
+
+def _ending(error: BaseException | None) -> str:
+    """How a process leaves its folder; of a bug only the kind, as its text may hold data."""
+    if error is None:
+        return "finished"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, TrilemmaError):
+        return f"stopped: {error}"
+    return f"failed: {type(error).__name__}"
 
 
 def _hold(folder: Path) -> IO[str]:
@@ -237,6 +274,8 @@ def _open(path: Path) -> sqlite3.Connection:
         journal.executescript(_SCHEMA)
     except sqlite3.DatabaseError as error:
         journal.close()
+        if isinstance(error, sqlite3.OperationalError):  # the disk's fault, not the file's
+            raise
         raise InvalidInput(
             f"{path} is not a journal of trilemma ({error}); choose another folder, "
             f"or start over with --fresh."

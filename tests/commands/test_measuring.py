@@ -12,6 +12,7 @@ import torch
 
 from trilemma.attacks import DLG, Reconstructions, View
 from trilemma.cli import main
+from trilemma.runlog import RunLog
 
 OWN = "tests.commands.own_scenario"
 
@@ -156,3 +157,8 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(
     assert code == 0
     assert json.loads(out)["units"] == 96
     assert calls == [32, 32, 32, 32], "two chunks were kept, and the third was attacked again"
+    log = [line.partition(" ")[2] for line in RunLog(tmp_path / "run").lines()]
+    assert log[1] == "interrupted"
+    assert log[2].endswith("estimate resumed with 2 chunks")
+    assert log[3].startswith("attack on control updates finished: 96 units, ")
+    assert log[4:] == ["finished"]

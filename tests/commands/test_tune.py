@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +23,7 @@ import pytest
 from trilemma.commands.settings import Settings, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.mechanisms.protection import Protection
+from trilemma.runlog import RunLog
 from trilemma.runs import list_runs
 from trilemma.tuning.verdict import Verdict, verdict_schema
 
@@ -39,9 +42,17 @@ QUICK = [
 ]
 
 
-def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+# No file may grow beyond this, as on a disk that is full; it binds root too.
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
+"""
+
+
+def start(*words: str, cwd: Path = ROOT, room: int | None = None) -> subprocess.Popen[str]:
+    limit = "" if room is None else LIMITED.format(bytes=room)
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, *words],
+        [sys.executable, "-c", limit + MAIN, *words],
         cwd=cwd,
         env={
             **os.environ,
@@ -55,8 +66,8 @@ def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     )
 
 
-def run(*words: str, cwd: Path = ROOT) -> tuple[int, str, str]:
-    process = start(*words, cwd=cwd)
+def run(*words: str, cwd: Path = ROOT, room: int | None = None) -> tuple[int, str, str]:
+    process = start(*words, cwd=cwd, room=room)
     out, err = process.communicate()
     return process.returncode, out, err
 
@@ -147,6 +158,15 @@ def test_runs_are_listed(tuned: tuple[Path, str]) -> None:
     assert "finished" in out
 
 
+def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
+    events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
+    assert "tune started" in events[0]
+    assert events[-1] == "finished"
+    for name in ("control", "randomization", "secret-sharing", "promises", "pool"):
+        (line,) = (each for each in events if each.startswith(f"{name} finished on "))
+        assert int(line.split()[-2]) > 0
+
+
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "trilemma.toml"
     path.write_text('budget = 0.5\nmechanisms = ["compression"]\nutility_weight = [1.0, 2.0]\n')
@@ -193,19 +213,68 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], tmp_path: P
     assert said[0].startswith("trilemma: ")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def refused(folder: Path, room: int | None = None) -> str:
+    """What tune says before it has done anything: one sentence."""
+    code, out, err = run("tune", *QUICK, "--out", str(folder), room=room)
+    assert (code, out) == (2, "")
+    (sentence,) = err.splitlines()
+    assert sentence.startswith("trilemma: cannot write")
+    return sentence
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere, but see below")
 def test_a_read_only_folder_is_found_before_the_work(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
-    assert code == 2
-    assert "cannot write" in err
+    refused(tmp_path / "run")
 
 
-def test_a_file_in_place_of_the_folder_is_found_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("")
-    code, _, err = run("tune", *QUICK, "--out", str(tmp_path / "run"))
+def test_a_folder_where_nobody_can_write_is_found_before_the_work(tmp_path: Path) -> None:
+    refused(Path("/proc/run"))  # not even root
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file")
+    refused(tmp_path / "file" / "run")
+
+
+def test_a_disk_without_any_room_is_found_before_the_work(tmp_path: Path) -> None:
+    sentence = refused(tmp_path / "run", room=0)
+    assert "make room, and run the same command again" in sentence
+    assert "not a journal" not in sentence
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_loses_no_finished_chunk(
+    tmp_path: Path, tuned: tuple[Path, str]
+) -> None:
+    folder = tmp_path / "run"
+    words = ["tune", *QUICK, "--out", str(folder)]
+    code, out, err = run(*words, room=300_000)
+    assert (code, out) == (2, "")
+    (said,) = (line for line in err.splitlines() if not line.startswith("tune:"))
+    assert "what was finished is kept: make room" in said
+    done = committed(folder)
+    assert 0 < done < committed(tuned[0])
+    assert "stopped: cannot write" in RunLog(folder).lines()[-1]
+    assert not (folder / "verdict.json").exists()
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert f"resumed with {done} chunks" in "".join(RunLog(folder).lines())
+    assert comparable(folder) == comparable(tuned[0])
+
+
+def test_a_verdict_that_does_not_fit_is_made_again(
+    tmp_path: Path, tuned: tuple[Path, str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tuned[0], folder)
+    size = (folder / "verdict.json").stat().st_size
+    (folder / "verdict.json").unlink()
+    words = ["tune", *QUICK, "--out", str(folder)]
+    code, _, err = run(*words, room=size // 2)
     assert code == 2
     assert "cannot write" in err
+    assert not list(folder.glob("verdict.json*")), "complete, or not there"
+    assert run(*words)[0] == 0
+    assert comparable(folder) == comparable(tuned[0])
 
 
 def comparable(folder: Path) -> dict[str, Any]:
@@ -233,27 +302,44 @@ def committed(folder: Path) -> int:
             return 0
 
 
+def wait_for_chunks(
+    process: subprocess.Popen[str], folder: Path, goal: int, seconds: float = math.inf
+) -> None:
+    """Until the journal holds so many chunks, the seconds are over, or the process has ended."""
+    until = time.monotonic() + seconds
+    while committed(folder) < goal and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.002)
+
+
 def kill_and_resume(tmp_path: Path, calm: Path, kills: int, workers: int) -> None:
+    """Kill where the journal has come so far, whatever the speed of this machine.
+
+    The first kill comes as soon as there is a folder; the others are spread over all chunks, and
+    each waits for a commit of its own process, and at most for one more.
+    """
     draw, rough = random.Random(kills), tmp_path / "rough"
     words = ["tune", *QUICK, "--out", str(rough), "--workers", str(workers)]
-    hits = done = 0
+    total, done = committed(calm), 0
+    assert total > 3 * kills, "give the run more chunks, so that each kill finds work"
     for kill in range(kills):
         process = start(*words)
-        # Wait for progress now and then, so that kills also hit the work itself.
-        if kill % 2:
-            while committed(rough) == done and process.poll() is None:
-                time.sleep(0.01)
-            time.sleep(draw.uniform(0, 0.2))
+        if kill == 0:
+            while not (rough / "lock").exists() and process.poll() is None:
+                time.sleep(0.002)
         else:
-            time.sleep(draw.uniform(0, 6))
+            share = (kill + draw.random()) / kills
+            wait_for_chunks(process, rough, max(done + 1, round((total - kills) * share)))
+            wait_for_chunks(process, rough, committed(rough) + 1, draw.uniform(0, 0.2))
+        assert not (rough / "verdict.json").exists(), "the run ended before all kills"
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        assert process.returncode == -signal.SIGKILL, "the process had ended by itself"
         assert committed(rough) >= done, "a committed chunk was lost"
-        hits += committed(rough) > done
         done = committed(rough)
+    assert not (rough / "verdict.json").exists()
+    assert done > total / 2, "kills are spread over the run"
     code, _, err = run(*words)
     assert code == 0, err
-    assert hits > 0, "no kill came after a commit"
     assert comparable(rough) == comparable(calm)
 
 
@@ -276,6 +362,7 @@ def test_ctrl_c_leaves_one_sentence_and_a_run_to_go_on_with(tmp_path: Path) -> N
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "run the same command again to go on" in err
+    assert RunLog(folder).lines()[-1].endswith("interrupted")
 
 
 def test_another_run_is_not_mixed_in(tuned: tuple[Path, str]) -> None:

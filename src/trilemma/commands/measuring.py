@@ -111,8 +111,9 @@ class Prepared:
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON document into the run folder."""
-        text = json.dumps(document, allow_nan=False, indent=2)
-        (self.folder / name).write_text(text + "\n")
+        from trilemma.runs import write_json
+
+        write_json(self.folder / name, document)
 
 
 @contextmanager
@@ -120,16 +121,16 @@ def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iter
     """A run folder; an interruption says how to go on."""
     from trilemma.runs import Run
 
-    with Run(folder, settings, fresh=fresh) as run:
-        try:
+    try:
+        with Run(folder, settings, fresh=fresh) as run:
             yield run
-        except KeyboardInterrupt:
-            print(
-                f"trilemma: interrupted; finished chunks are kept in {folder}: run the same "
-                f"command again to go on.",
-                file=sys.stderr,
-            )
-            raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        print(
+            f"trilemma: interrupted; finished chunks are kept in {folder}: run the same command "
+            f"again to go on.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
 
 
 def prepare(

@@ -254,6 +254,11 @@ def measure(
                 hits = Outcomes.join({chunk: payload}).tagged()
                 progress.advance(len(hits), successes=int(hits.sum()))
         found[name] = Outcomes.join(payloads)
+        if run and missing:
+            hits = found[name].tagged()
+            run.log.write(
+                f"attack on {stage} updates finished: {len(hits)} units, {hits.sum()} recovered"
+            )
     return found.get("protected"), found["control"]
 
 

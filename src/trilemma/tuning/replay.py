@@ -52,16 +52,21 @@ def settle(
         missing = [task for task in tasks if not journal.holds(task)]
         if missing:
             raise _NotYet(missing)
+        asked.update(task.key() for task in tasks)
         return [known[task.key()] for task in tasks]
 
     blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
     results: dict[str, Any] = {}
     started: set[tuple[str, int]] = set()
+    asked: set[tuple[str, int]] = set()
     while blocked:
         for name in [name for name, tasks in blocked.items() if tasks <= known.keys()]:
+            asked.clear()
             try:
                 results[name] = procedures[name](ask)
-                del blocked[name]
+                waited = blocked.pop(name)
+                if run is not None and waited:  # else an earlier process finished it
+                    run.log.write(f"{name} finished on {len(asked)} chunks")
             except _NotYet as pause:
                 blocked[name] = {task.key() for task in pause.tasks}
                 for task in pause.tasks:

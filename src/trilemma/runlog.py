@@ -1,0 +1,52 @@
+"""run.log in a run folder: what was started, finished or went wrong, and when.
+
+Plain text, one line an event, UTC time first. Lines are only ever added, each by one write of its
+own, so that kill -9 loses none. It holds counts and names, never a record, and never a secret.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+__all__ = ["LOG", "RunLog"]
+
+LOG: Final = "run.log"
+
+
+class RunLog:
+    """The log of one run folder.
+
+    >>> import tempfile
+    >>> log = RunLog(Path(tempfile.mkdtemp()))
+    >>> log.write("control finished on 6 chunks")
+    >>> log.lines()[0].partition("Z ")[2]
+    'control finished on 6 chunks'
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOG
+
+    def write(self, event: str) -> None:
+        """Add an event; line breaks in it become spaces."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{now} {' '.join(event.split())}\n")
+
+    def opened(self, command: str, chunks: int, *, fresh: bool) -> None:
+        """The first line of every process that works in the folder."""
+        how = f"resumed with {chunks} chunks" if chunks else "started"
+        self.write(f"trilemma {_version()}: {command} {'started over' if fresh else how}")
+
+    def lines(self) -> list[str]:
+        """All that was written, the oldest first."""
+        return self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+
+
+def _version() -> str:
+    try:
+        return version("trilemma")
+    except PackageNotFoundError:
+        return "(not installed)"
