@@ -41,7 +41,8 @@ class Effort:
     are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
     certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
     `clip` norm of a certificate (None: the median of the clients' update norms); `population`
-    from which a round samples the scenario's clients, for its differential privacy.
+    from which a round samples the scenario's clients, for its differential privacy. `strengths`
+    of each mechanism at which its curve is measured (0: no curves), which no claim rests on.
     """
 
     restarts: int = 3
@@ -52,6 +53,7 @@ class Effort:
     kappa: float | None = None
     clip: float | None = None
     population: int | None = None
+    strengths: int = 6
 
     def __post_init__(self) -> None:
         for name in ("restarts", "rounds", "certified_rounds"):
@@ -59,6 +61,11 @@ class Effort:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.seeds < 2:
             raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
+        if self.strengths < 0 or self.strengths == 1:
+            raise InvalidInput(
+                f"strengths (points of a curve) must be 0 for none, or at least 2, got "
+                f"{self.strengths}."
+            )
         if self.kappa is not None and not 0 < self.kappa < 1:
             raise InvalidInput(
                 f"kappa (blind-guess rate) must lie strictly between 0 and 1, got {self.kappa}."
