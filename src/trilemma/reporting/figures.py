@@ -130,9 +130,7 @@ def _mark(axes: Axes, mark: Mark) -> None:
             label="verdict" if mark.kind == "verdict" else "tested with fresh units",
         )  # fmt: skip
         return
-    name = {"surrogate": "γ*, the paper's optimum (arrow: off the scale)"}.get(
-        mark.kind, mark.kind
-    )
+    name = "γ*, the paper's optimum" if mark.kind == "surrogate" else mark.kind
     style = "-." if mark.kind == "surrogate" else "-"
     x = min(1.0, max(0.0, mark.x))
     axes.axvline(x, color="#8C3A00", linestyle=style, linewidth=1.2, label=name)
@@ -203,7 +201,11 @@ def _legend(figure: Figure, line: Sequence[Axes]) -> None:
             entries.setdefault(label, handle)
     if entries:
         figure.legend(
-            entries.values(), entries.keys(), loc="outside lower center", ncols=3, frameon=False
+            entries.values(),
+            entries.keys(),
+            loc="outside lower center",
+            ncols=len(line) + 1,
+            frameon=False,
         )
 
 
