@@ -20,14 +20,14 @@ from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
 from trilemma.parallel import Crew, one_thread
 from trilemma.tuning.candidates import certified_candidate, measured_candidate, promised_candidate
-from trilemma.tuning.certificate import certify
+from trilemma.tuning.certificate import best_clip, certify, clip_norms
 from trilemma.tuning.choice import Pricing, ranked
 from trilemma.tuning.families import Family, Setting, families
 from trilemma.tuning.measured import Counts, Gauge, streams
 from trilemma.tuning.promises import Promise, SurrogateConstants, promises, surrogate_constants
 from trilemma.tuning.provenance import data_hash, require_same_data, versions
 from trilemma.tuning.replay import Ask, settle
-from trilemma.tuning.suite import Suite, binding_suite
+from trilemma.tuning.suite import Suite, binding_suite, pool_reads
 from trilemma.tuning.tasks import Bench, Task, attack_named
 from trilemma.tuning.verdict import AttackUsed, Basis, Beside, Candidate, Federation, Verdict
 
@@ -44,6 +44,7 @@ BASES: Final = ("measured", "certified", "surrogate", "all")
 BasisAsked = Literal["measured", "certified", "surrogate", "all"]
 Procedure = Callable[[Ask], Any]
 _BESIDE_UNITS: Final = 16
+_CLIP_SEEDS: Final = 2  # trainings for each clip norm that is tried
 
 _LIMITS: Final = (
     "One round: an adversary that combines the updates of several rounds may learn more.",
@@ -58,8 +59,9 @@ class Effort:
     `restarts` of which an attack keeps the best; `steps` SGD steps of the models at which updates
     are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
     certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
-    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
-    from which a round samples the scenario's clients, for its differential privacy.
+    `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
+    one that trains best); `population` from which a round samples the scenario's clients, for its
+    differential privacy.
     """
 
     restarts: int = 3
@@ -68,7 +70,7 @@ class Effort:
     seeds: int = 5
     certified_rounds: int = 1
     kappa: float | None = None
-    clip: float | None = None
+    clip: float | Literal["utility"] | None = None
     population: int | None = None
 
     def __post_init__(self) -> None:
@@ -77,6 +79,8 @@ class Effort:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.seeds < 2:
             raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
+        if isinstance(self.clip, str) and self.clip != "utility":
+            raise InvalidInput(f"clip must be a norm or 'utility', got {self.clip!r}.")
         if self.kappa is not None and not 0 < self.kappa < 1:
             raise InvalidInput(
                 f"kappa (blind-guess rate) must lie strictly between 0 and 1, got {self.kappa}."
@@ -116,7 +120,7 @@ def tune(
     if run is not None and data_key is not None:
         require_same_data(run, tag)
     with one_thread():  # sums must not change their order with the number of cores
-        guess = choose_criterion(scenario, criterion, seed=seed)
+        guess = choose_criterion(scenario, criterion, seed=seed, confidence=confidence)
         setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
         suite = binding_suite(scenario, attacks)
         profile = update_profile(scenario, seed=seed)
@@ -211,32 +215,47 @@ class _Plan:
         return found, promises(gauge, found, self.problem, self.pricing.profile, self.confidence)
 
     def _certified(self, transport: str) -> Procedure:
-        certificate = certify(
-            self.setting,
-            self.problem.budget,
-            self._kappa(),
-            records=self.setting.total_weight,
-            stated=self.effort.kappa is not None,
-            rounds=self.effort.certified_rounds,
-            clip=self.effort.clip,
-            adversary=self.adversary,
-            transport=transport,
-            population=self.effort.population,
-        )
+        kappa, confidence = self._kappa()
+        clip = self.effort.clip
+        norms = clip_norms(self.setting) if clip == "utility" else (clip,)
+        certificates = [
+            certify(
+                self.setting,
+                self.problem.budget,
+                kappa,
+                records=self.setting.total_weight,
+                kappa_confidence=confidence,
+                rounds=self.effort.certified_rounds,
+                clip=norm,
+                adversary=self.adversary,
+                transport=transport,
+                population=self.effort.population,
+            )
+            for norm in norms
+        ]
         name = "certified" if transport == "plain" else f"certified+{transport}"
-        return lambda ask: certified_candidate(certificate, name, ask, self.pricing)
 
-    def _kappa(self) -> Interval:
+        def certified(ask: Ask) -> Candidate:
+            chosen = certificates[0]
+            if len(certificates) > 1:
+                others = tuple(range(self.effort.seeds, self.effort.seeds + _CLIP_SEEDS))
+                chosen = best_clip(certificates, ask, rounds=self.effort.rounds, seeds=others)
+            return certified_candidate(chosen, name, ask, self.pricing)
+
+        return certified
+
+    def _kappa(self) -> tuple[Interval, float | None]:
+        """Up to an upper limit, and its confidence; below it the leakage is bounded for all κ."""
         measured = self.guess.kappa
         if self.effort.kappa is not None:
-            return Interval(0.0, self.effort.kappa)
+            return Interval(0.0, self.effort.kappa), None
         if measured is None:
             raise InvalidInput(
                 "a certificate needs the success rate of a blind guess, which is measured for "
                 "PSNR only; state it with kappa."
             )
         records = self.scenario.local_training.unit_size
-        return Interval(measured.low, measured.high_in_batch(records))
+        return Interval(0.0, measured.high_in_batch(records)), measured.confidence
 
     def beside(self, chosen: Candidate | None) -> dict[str, Procedure]:
         """The other adversary, and the attacks that do not bind, at what was chosen."""
@@ -262,6 +281,8 @@ class _Plan:
             reads = protection.transport.server_reads
             if adversary is Adversary.SERVER and reads == "nothing":
                 return Beside(who, "the server reads nothing; this rests on the key.")
+            if "pool" in attacks and not pool_reads(self.scenario, protection):
+                return Beside(who, "not measured: it adds up records, but batches are clipped.")
             counts = self.gauge(ask).count(
                 "beside", protection, _BESIDE_UNITS, attacks=attacks, adversary=adversary
             )
@@ -340,6 +361,11 @@ def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tupl
         )
     if chosen is not None and chosen.basis == "certified":
         sentences[0] = "Only the rounds that the certificate counts."
+        if chosen.certificate is not None and chosen.certificate.clip_rule != "stated":
+            sentences.append(
+                "The clip norm was chosen from the clients' data: what it tells of them, once "
+                "published, is not counted."
+            )
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
         if adversary is Adversary.SERVER
