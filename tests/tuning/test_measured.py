@@ -209,9 +209,36 @@ def test_a_certificate_rests_on_no_attack() -> None:
     chosen = verdict.choice
     assert chosen is not None
     assert chosen.certificate is not None
-    assert chosen.certificate.stated
+    assert chosen.certificate.kappa_confidence is None
+    assert "(stated)" in chosen.statement
     assert chosen.certificate.leakage <= 0.5
     assert not any("attackers only" in sentence for sentence in verdict.limits)
+
+
+def test_a_measured_blind_guess_rate_carries_its_confidence() -> None:
+    """The clip norm is chosen by utility; batches are clipped, which the pool cannot read."""
+    verdict = tune(
+        partial(load_scenario, "digits", clients=2, batch=2),
+        Problem(0.6),
+        basis="certified",
+        confidence=0.9,
+        effort=Effort(restarts=1, rounds=3, seeds=2, clip="utility"),
+    )
+    chosen, kappa = verdict.choice, verdict.federation.kappa
+    assert chosen is not None
+    assert chosen.certificate is not None
+    assert kappa is not None
+    assert chosen.certificate.kappa_confidence == kappa.confidence == 0.9
+    assert chosen.certificate.kappa.high == pytest.approx(2 * kappa.high)
+    assert chosen.certificate.kappa.low < kappa.low, "only the upper limit is relied upon"
+    assert "measured, at confidence 0.9" in chosen.statement
+    tried = {each.clip: each.metric for each in chosen.certificate.clips_tried}
+    assert len(tried) == 6
+    assert tried[chosen.certificate.clip] == max(each for each in tried.values() if each)
+    assert any("clip norm was chosen" in sentence for sentence in verdict.limits)
+    (pool,) = (each for each in verdict.beside if each.who == "the pool attacker")
+    assert "not measured" in pool.statement
+    assert pool.leakage is None
 
 
 @pytest.mark.slow

@@ -95,8 +95,10 @@ def _leaks(chosen: Candidate, verdict: Verdict) -> str:
     if chosen.leakage is None:
         return "nothing that the adversary can read without the key; not a measured zero"
     budget = f"budget {verdict.problem.budget:g}"
-    if chosen.basis == "certified":
-        return f"at most {chosen.leakage.high:.3f} to any attacker ({budget})"
+    if chosen.certificate is not None:
+        sure = chosen.certificate.kappa_confidence
+        given = "given the stated kappa" if sure is None else f"at confidence {sure:g}"
+        return f"at most {chosen.leakage.high:.3f} to any attacker ({budget}), {given}"
     kind = f"pointwise {100 * verdict.confidence:g} % interval"
     if chosen.basis == "surrogate":
         return f"{_interval(chosen.leakage)} ({kind}); promised {verdict.problem.budget:g}"

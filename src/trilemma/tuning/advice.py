@@ -34,6 +34,11 @@ def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tupl
         )
     if chosen is not None and chosen.basis == "certified":
         sentences[0] = "Only the rounds that the certificate counts."
+        if chosen.certificate is not None and chosen.certificate.clip_rule != "stated":
+            sentences.append(
+                "The clip norm was chosen from the clients' data: what it tells of them, once "
+                "published, is not counted."
+            )
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
         if adversary is Adversary.SERVER

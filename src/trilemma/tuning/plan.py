@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.beliefs.belief import largest_success_rate
 from trilemma.errors import InvalidInput
@@ -40,8 +40,9 @@ class Effort:
     `restarts` of which an attack keeps the best; `steps` SGD steps of the models at which updates
     are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
     certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
-    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
-    from which a round samples the scenario's clients, for its differential privacy.
+    `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
+    one that trains best); `population` from which a round samples the scenario's clients, for its
+    differential privacy.
     """
 
     restarts: int = 3
@@ -50,7 +51,7 @@ class Effort:
     seeds: int = 5
     certified_rounds: int = 1
     kappa: float | None = None
-    clip: float | None = None
+    clip: float | Literal["utility"] | None = None
     population: int | None = None
 
     def __post_init__(self) -> None:
@@ -59,6 +60,8 @@ class Effort:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.seeds < 2:
             raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
+        if isinstance(self.clip, str) and self.clip != "utility":
+            raise InvalidInput(f"clip must be a norm or 'utility', got {self.clip!r}.")
         if self.kappa is not None and not 0 < self.kappa < 1:
             raise InvalidInput(
                 f"kappa (blind-guess rate) must lie strictly between 0 and 1, got {self.kappa}."
@@ -109,7 +112,7 @@ class Plan:
         if run is not None and data_key is not None:
             require_same_data(run, tag)
         with one_thread():  # sums must not change their order with the number of cores
-            guess = choose_criterion(scenario, criterion, seed=seed)
+            guess = choose_criterion(scenario, criterion, seed=seed, confidence=confidence)
             setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
             suite = binding_suite(scenario, attacks)
             profile = update_profile(scenario, seed=seed)
