@@ -132,8 +132,12 @@ def test_no_record_is_in_the_verdict(tuned: tuple[Path, str]) -> None:
     ("spoil", "word"),
     [
         (lambda text: text[: len(text) // 2], "not a whole JSON file"),
-        (lambda text: "[1, 2]", "no verdict of version 1"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 7'), "version 1"),
+        (lambda text: "[1, 2]", "no verdict of version 2"),
+        (lambda text: text.replace('"schema_version": 2', '"schema_version": 7'), "version 2"),
+        (
+            lambda text: text.replace('"schema_version": 2', '"schema_version": 1'),
+            "of version 1, .* run the same trilemma tune command again with --out ",
+        ),
         (lambda text: text.replace('"adversary": "server"', '"adversary": "me"'), "adversary"),
         (lambda text: text.replace('"limits"', '"limit"'), "limit"),
     ],

@@ -51,24 +51,48 @@ def test_sensitivity_is_the_trace_of_the_inverse_information() -> None:
     jacobian = torch.cat((dx, dy[:, :3] - dy[:, 3:]), 1)[view.observation.known]
     inverse = torch.linalg.inv(jacobian.T @ jacobian)
     expected = float(inverse.diagonal()[:10].mean())
-    assert sensitivity(view, x, y) == pytest.approx(expected, rel=1e-6)
+    assert sensitivity(view, x, y).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_each_record_of_a_batch_has_its_own_sensitivity() -> None:
+    views, inputs, labels = units(1)
+    view, training = views[0], LocalTraining(batch=2)
+    x = torch.stack((inputs[0, 0], 0.3 - inputs[0, 0]))
+    y = torch.stack((labels[0, 0], (labels[0, 0] + 1) % 4))
+
+    def update(flat: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
+        return client_update(view.task, view.weights, flat, soft, training)
+
+    one_hot = torch.nn.functional.one_hot(y, 4).double()
+    dx, dy = torch.func.jacrev(update, argnums=(0, 1))(x, one_hot)
+    simplex = (dy[:, :, :3] - dy[:, :, 3:]).flatten(1)
+    jacobian = torch.cat((dx.flatten(1), simplex), 1)
+    diagonal = torch.linalg.inv(jacobian.T @ jacobian).diagonal()[:20]
+    batch = View(view.task, view.weights, view.observation, training, view.input_spec)
+    found = sensitivity(batch, x, y)
+    assert found.tolist() == pytest.approx(diagonal.reshape(2, 10).mean(1).tolist(), rel=1e-5)
+    assert found[0] != pytest.approx(float(found[1]), rel=0.01), "they differ here"
+    prediction = predict([batch], x[None], y[None])
+    between = 1e-2 * 4 / float(found.mean())
+    assert prediction.success(between, 20.0) == 0.5, "one of the two"
+    assert prediction.half_point(20.0) == pytest.approx(between)
 
 
 def test_entries_at_the_border_count_half() -> None:
     views, inputs, labels = units(1)
     view = views[0]
-    wide = sensitivity(view, inputs[0], labels[0])
+    wide = sensitivity(view, inputs[0], labels[0]).item()
     low, high = float(inputs.min()), float(inputs.max())
     tight = View(
         view.task, view.weights, view.observation, view.local_training, InputSpec((10,), low, high)
     )
-    assert 0.5 * wide < sensitivity(tight, inputs[0], labels[0]) < wide
+    assert 0.5 * wide < sensitivity(tight, inputs[0], labels[0]).item() < wide
 
 
 def test_random_probes_agree_with_the_exact_value() -> None:
     views, inputs, labels = units(1)
-    exact = sensitivity(views[0], inputs[0], labels[0])
-    estimate = sensitivity(views[0], inputs[0], labels[0], probes=600)
+    exact = sensitivity(views[0], inputs[0], labels[0]).item()
+    estimate = sensitivity(views[0], inputs[0], labels[0], probes=600).item()
     assert estimate == pytest.approx(exact, rel=0.15)
 
 

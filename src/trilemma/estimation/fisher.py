@@ -31,11 +31,11 @@ _BLOCK = 64  # columns of the Jacobian computed at once
 
 @dataclass(frozen=True, eq=False)
 class FisherPrediction:
-    """Predicted error of N units: MSE = s² · sensitivity, for noise of variance s².
+    """Predicted error of N units of S records: MSE = s² · sensitivity, for noise of variance s².
 
-    `sensitivities` [N] = mean_i c_i [(JᵀJ)⁻¹]_ii over the inputs' entries, `width` = high - low.
+    `sensitivities` [N, S] = mean_i c_i [(JᵀJ)⁻¹]_ii over a record's entries, `width` = high - low.
 
-    >>> p = FisherPrediction(torch.tensor([4.0, 5.0, 6.0], dtype=torch.float64), 1.0)
+    >>> p = FisherPrediction(torch.tensor([[4.0], [5.0], [6.0]], dtype=torch.float64), 1.0)
     >>> round(p.half_point(20.0), 6), p.success(1.9e-3, 20.0)
     (0.002, 0.6666666666666666)
     """
@@ -44,21 +44,21 @@ class FisherPrediction:
     width: float
 
     def mse(self, variance: float) -> torch.Tensor:
-        """Predicted mean squared error [N] of each unit's inputs."""
+        """Predicted mean squared error [N, S] of each record."""
         return variance * self.sensitivities
 
     def psnr(self, variance: float) -> torch.Tensor:
-        """Predicted 10·log10(width² / MSE) [N] in dB."""
+        """Predicted 10·log10(width² / MSE) [N, S] in dB."""
         return 10 * torch.log10(self.width**2 / self.mse(variance))
 
     def success(self, variance: float, threshold_db: float) -> float:
-        """Share of units whose predicted PSNR exceeds the threshold."""
+        """Share of records whose predicted PSNR exceeds the threshold."""
         return float((self.psnr(variance) > threshold_db).double().mean())
 
     def half_point(self, threshold_db: float) -> float:
-        """The noise variance at which half of the units are predicted to be recovered."""
+        """The noise variance at which half of the units' mean error reaches the threshold."""
         limit = self.width**2 * 10 ** (-threshold_db / 10)
-        return float((limit / self.sensitivities.double()).quantile(0.5))
+        return float((limit / self.sensitivities.double().mean(1)).quantile(0.5))
 
 
 def predict(
@@ -72,7 +72,7 @@ def predict(
         for view, x, y in zip(views, inputs, targets, strict=True)
     ]
     spec = views[0].input_spec
-    return FisherPrediction(torch.tensor(values, dtype=torch.float64), spec.high - spec.low)
+    return FisherPrediction(torch.stack(values).cpu(), spec.high - spec.low)
 
 
 def sensitivity(
@@ -82,8 +82,8 @@ def sensitivity(
     *,
     seed: int = 0,
     probes: int | None = None,
-) -> float:
-    """mean_i c_i [(JᵀJ)⁻¹]_ii for one unit with true inputs [S, *shape]; infinite if singular.
+) -> torch.Tensor:
+    """mean_i c_i [(JᵀJ)⁻¹]_ii of each record [S] of a unit [S, *shape]; infinite if singular.
 
     Rows of J are the known coordinates of the update, columns the inputs' entries and the labels
     along their simplex. c_i = 1/2 where an entry lies at the border of its range, because
@@ -92,7 +92,6 @@ def sensitivity(
     gradients; its relative error is about √(2/probes).
     """
     update, start = _parametrised(view, inputs, targets)
-    pixels = inputs.numel()
     spec = view.input_spec
     flat = inputs.reshape(-1).double()
     border = (flat <= spec.low) | (flat >= spec.high)
@@ -101,8 +100,10 @@ def sensitivity(
         # torch's forward mode compiles its own rules with a deprecated tool on first use
         warnings.simplefilter("ignore", FutureWarning)
         if probes is None and start.numel() <= _EXACT_LIMIT:
-            return _exact(update, start, share) / pixels
-        return _randomised(update, start, share, probes or 16, seed) / pixels
+            found = _exact(update, start, share)
+        else:
+            found = _randomised(update, start, share, probes or 16, seed)
+    return found.double().reshape(len(inputs), -1).mean(1)
 
 
 def _parametrised(
@@ -139,16 +140,16 @@ def _parametrised(
 
 def _exact(
     update: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, share: torch.Tensor
-) -> float:
+) -> torch.Tensor:
+    """c_i [(JᵀJ)⁻¹]_ii of every entry of the inputs."""
     size = z.numel()
     eye = torch.eye(size, dtype=z.dtype, device=z.device)
     column = vmap(lambda direction: jvp(update, (z,), (direction,))[1])
     jacobian = torch.cat([column(block) for block in torch.split(eye, _BLOCK)])  # Jᵀ, [d, m]
     factor, info = torch.linalg.cholesky_ex(jacobian @ jacobian.T)
     if int(info) != 0:
-        return math.inf
-    diagonal = torch.cholesky_inverse(factor).diagonal()[: share.numel()]
-    return float((share * diagonal).sum())
+        return torch.full_like(share, math.inf)
+    return share * torch.cholesky_inverse(factor).diagonal()[: share.numel()]
 
 
 def _randomised(
@@ -157,8 +158,8 @@ def _randomised(
     share: torch.Tensor,
     probes: int,
     seed: int,
-) -> float:
-    """E[vᵀ(JᵀJ)⁻¹v] for v = √c · random signs on the inputs, solved by conjugate gradients."""
+) -> torch.Tensor:
+    """E[v_i ((JᵀJ)⁻¹v)_i] for v = √c · random signs on the inputs, by conjugate gradients."""
     generator = Seeded(seed).torch_generator("fisher probes")
     signs = torch.randint(0, 2, (probes, share.numel()), generator=generator)
     v = z.new_zeros(probes, z.numel())
@@ -171,7 +172,7 @@ def _randomised(
         return product
 
     solved = _conjugate_gradients(vmap(normal), v, 2 * z.numel())
-    return float((v * solved).sum(1).mean())
+    return (v * solved)[:, : share.numel()].mean(0)
 
 
 def _conjugate_gradients(

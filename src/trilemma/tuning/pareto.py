@@ -21,8 +21,9 @@ from trilemma.observations import Adversary
 from trilemma.runs import write_json
 from trilemma.tuning.advice import limits
 from trilemma.tuning.front import hypervolume, knee, non_dominated
+from trilemma.tuning.meter import Meter
 from trilemma.tuning.plan import Effort, Plan
-from trilemma.tuning.points import RESOLUTION, Evaluated, Meter
+from trilemma.tuning.points import RESOLUTION, Evaluated
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.provenance import versions
 from trilemma.tuning.replay import settle

@@ -109,9 +109,12 @@ def _verdict(
         beside=tuple(beside.values()),
         constants=constants,
         promises=made,
+        curves=(),
+        predictions=(),
         seed=plan.seed,
         training_seeds=plan.pricing.seeds,
         versions=versions(),
+        show_records=plan.scenario.show_records,
     )
 
 

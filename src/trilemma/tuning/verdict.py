@@ -6,32 +6,23 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import (
-    ConfigDict,
-    PlainSerializer,
-    PlainValidator,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
 from trilemma.beliefs.blind import BlindGuess
 from trilemma.beliefs.recovery import Criterion
-from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
 from trilemma.learning import LocalTraining
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.runs import write_json
 from trilemma.tuning.certificate import Certificate
+from trilemma.tuning.documents import Document
+from trilemma.tuning.points import Evaluated
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.promises import Promise, SurrogateConstants
 
@@ -47,11 +38,12 @@ __all__ = [
     "Candidate",
     "Federation",
     "Point",
+    "Prediction",
     "Verdict",
     "verdict_schema",
 ]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
 
 
@@ -135,6 +127,19 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What the Fisher information predicts at a parameter, without any attack.
+
+    For attackers that converge to the truth and have no prior on the data; never a certificate.
+    """
+
+    mechanism: str
+    parameter: float
+    success: float
+    leakage: float
+
+
+@dataclass(frozen=True)
 class Federation:
     """What was tuned; `data_hash` is keyed, and its key stays in the run folder."""
 
@@ -164,7 +169,15 @@ class Federation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Everything needed to deploy a protection, to judge it, and to reproduce the judgement."""
+    """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
+
+    `curves` are estimates at a grid of strengths of each mechanism, the same units at every one,
+    besides no protection, the mechanisms without a strength, and the strength that was found for
+    each. They show how leakage and costs go with the strength; the claim rests on the candidates
+    alone. A mechanism that is not needed beside secret sharing, or is not to be deployed, has no
+    curve. `predictions` stand beside those of noise. `reproduce` is the command that repeats the
+    verdict where no trilemma.toml is, empty from Python.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
@@ -186,10 +199,14 @@ class Verdict:
     beside: tuple[Beside, ...]
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]
+    curves: tuple[Evaluated, ...]
+    predictions: tuple[Prediction, ...]
     seed: int
     training_seeds: tuple[int, ...]
     versions: dict[str, str]
-    schema_version: Literal[1] = SCHEMA_VERSION
+    show_records: bool
+    reproduce: str = ""
+    schema_version: Literal[2] = SCHEMA_VERSION
 
     @property
     def choice(self) -> Candidate | None:
@@ -198,50 +215,30 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """The verdict as plain values, the version first."""
-        document: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return {"schema_version": document.pop("schema_version"), **document}
+        return _DOCUMENT.plain(self)
 
     def save(self, path: Path | str) -> None:
         """Write the verdict; the file is complete, or not there."""
-        write_json(path, self.as_json())
+        _DOCUMENT.write(self, path)
 
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
+    @staticmethod
+    def load(path: Path | str) -> Verdict:
         """The verdict in a file; `protection` is then what a federation can run."""
-        try:
-            document = json.loads(Path(path).read_text())
-        except OSError as error:
-            raise InvalidInput(
-                f"cannot read the verdict {path} ({error.strerror}); run trilemma tune."
-            ) from None
-        except ValueError:
-            raise InvalidInput(
-                f"{path} is not a whole JSON file; take the verdict.json that trilemma tune wrote."
-            ) from None
-        version = document.get("schema_version") if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION:
-            raise InvalidInput(
-                f"{path} is no verdict of version {SCHEMA_VERSION} (schema_version is "
-                f"{version!r}); take the verdict.json that trilemma tune wrote."
-            )
-        try:
-            verdict: Self = _adapter().validate_python(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(
-                f"{path} is not a verdict: {place or 'its content'} is wrong "
-                f"({first['msg'].lower()}); take the verdict.json that trilemma tune wrote."
-            ) from None
-        return verdict
+        return _DOCUMENT.read(path)
 
 
-@cache
-def _adapter() -> TypeAdapter[Any]:
-    return TypeAdapter(Verdict)
+_DOCUMENT: Final = Document(
+    Verdict,
+    "verdict",
+    SCHEMA_VERSION,
+    remedy="take the verdict.json that trilemma tune wrote",
+    upgrade=(
+        "run the same trilemma tune command again with --out {folder}: what the journal there "
+        "holds is not measured again"
+    ),
+)
 
 
 def verdict_schema() -> dict[str, Any]:
     """The JSON Schema of verdict.json."""
-    schema = _adapter().json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return _DOCUMENT.schema()
