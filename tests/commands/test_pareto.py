@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from tests.commands.test_tune import committed, run, start
+from tests.commands.test_tune import ROOT, committed, run, start
+
+from trilemma.errors import InvalidInput
+from trilemma.tuning.pareto import Front, front_schema
 
 QUICK = [
     *("--scenario", "tests.commands.own_scenario:small", "--units", "4"),
@@ -35,6 +40,7 @@ def points(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = read(folder)["points"]
     for each in found:
         each.pop("efficiency_reduction")
+        each.pop("seconds")
     return found
 
 
@@ -53,9 +59,41 @@ def test_the_text_and_the_file(calm: tuple[Path, str]) -> None:
         assert word in out
     assert out.rstrip().endswith(str(folder / "pareto.json"))
     document = read(folder)
-    assert (document["schema_version"], document["evaluations"]) == (1, 4)
+    assert (document["schema_version"], document["evaluations"]) == (2, 4)
     assert document["reference"] == [1.0, 1.0, 1.0]
     assert len(document["points"]) == 5
+    jsonschema.validate(document, front_schema())
+    assert sorted(shlex.split(document["reproduce"])) == sorted(["trilemma", "pareto", *QUICK])
+    assert Front.load(folder / "pareto.json").as_json() == document
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    published = json.loads((ROOT / "docs" / "pareto.schema.json").read_text())
+    assert published == front_schema(), "write front_schema() to docs/pareto.schema.json"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (lambda text: text[: len(text) // 2], "not a whole JSON file"),
+        (lambda text: "3", "no front of version 2"),
+        (
+            lambda text: text.replace('"schema_version": 2', '"schema_version": 1'),
+            "of version 1, .* run the same trilemma pareto command again with --fresh",
+        ),
+        (lambda text: text.replace('"sampler": "grid"', '"sampler": "dice"'), "sampler"),
+        (lambda text: text.replace('"knee"', '"need"'), "is wrong"),
+    ],
+)
+def test_a_truncated_or_foreign_file_gets_one_sentence(
+    calm: tuple[Path, str], tmp_path: Path, spoil: Any, word: str
+) -> None:
+    text = (calm[0] / "pareto.json").read_text()
+    assert spoil(text) != text
+    (tmp_path / "pareto.json").write_text(spoil(text))
+    with pytest.raises(InvalidInput, match=word) as error:
+        Front.load(tmp_path / "pareto.json")
+    assert "\n" not in str(error.value)
 
 
 def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -19,8 +20,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+import typer
 
-from trilemma.commands.settings import Settings, read_settings
+from trilemma.cli import app
+from trilemma.commands.settings import Settings, command_line, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.mechanisms.protection import Protection
 from trilemma.runlog import RunLog
@@ -36,7 +39,7 @@ from trilemma.cli import main
 main()
 """
 QUICK = [
-    *("--scenario", "tests.commands.own_scenario:small", "--budget", "0.6"),
+    *("--scenario", "tests.commands.own_scenario:shown", "--budget", "0.6", "--strengths", "2"),
     *("--restarts", "1", "--rounds", "5", "--seeds", "2", "--efficiency-weight", "0"),
     *("--mechanisms", "randomization,secret-sharing"),
 ]
@@ -115,7 +118,7 @@ def test_the_published_schema_is_that_of_the_code() -> None:
 
 
 def test_no_record_is_in_the_verdict(tuned: tuple[Path, str]) -> None:
-    """Every long list of numbers would be one; the longest is the curve's points."""
+    """Every long list of numbers would be one, though this scenario shows records."""
 
     def longest(value: Any) -> int:
         if isinstance(value, dict):
@@ -156,7 +159,11 @@ def test_a_truncated_or_foreign_file_gets_one_sentence(
 
 def test_runs_are_listed(tuned: tuple[Path, str]) -> None:
     (listed,) = list_runs(tuned[0].parent)
-    assert (listed.command, listed.in_use, listed.results) == ("tune", False, ("verdict.json",))
+    assert (listed.command, listed.in_use, listed.results) == (
+        "tune",
+        False,
+        ("gallery.json", "verdict.json"),
+    )
     code, out, _ = run("runs", str(tuned[0].parent))
     assert code == 0
     assert "finished" in out
@@ -284,7 +291,11 @@ def test_a_verdict_that_does_not_fit_is_made_again(
 def comparable(folder: Path) -> dict[str, Any]:
     """The verdict without what a clock or the folder's own key decides."""
     document = json.loads((folder / "verdict.json").read_text())
+    document["gallery"] = json.loads((folder / "gallery.json").read_text())
     document["federation"].pop("data_hash")
+    for point in document["curves"]:
+        point.pop("seconds")
+        point.pop("efficiency_reduction")
     for candidate in document["candidates"]:
         costs = candidate["costs"]
         if costs is not None:
@@ -293,6 +304,33 @@ def comparable(folder: Path) -> dict[str, Any]:
                 for part in ("train", "protect", "combine", "reveal"):
                     spent.pop(part)
     return copy.deepcopy(document)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        Settings(),
+        Settings(
+            scenario="my module:make", data="a folder/it's", clients=3, batch=2, alpha=0.5,
+            device="cpu", budget=0.25, confidence=0.9, utility_weight=(1.0, 2.5),
+            efficiency_weight=0.0, max_utility_loss=-0.01, max_cost=3.0, bandwidth=1e7,
+            mechanisms=("paillier", "randomization+secret-sharing"), attacks=("dlg",),
+            adversary="client", basis="all", success="psnr:25", restarts=2, rounds=10, seeds=3,
+            certified_rounds=4, kappa=0.05, clip=1.5, population=100, strengths=0, seed=7,
+        ),
+    ],
+)  # fmt: skip
+def test_the_command_that_repeats_a_verdict_gives_the_same_settings(chosen: Settings) -> None:
+    line = command_line("tune", dict(chosen), dict(Settings()))
+    program, command, *words = shlex.split(line)
+    assert (program, command) == ("trilemma", "tune")
+    parsed = typer.main.get_command(app).commands["tune"]  # type: ignore[attr-defined]
+    assert read_settings(None, parsed.make_context("tune", words).params) == chosen
+
+
+def test_the_verdict_names_the_command_that_repeats_it(tuned: tuple[Path, str]) -> None:
+    found = Verdict.load(tuned[0] / "verdict.json").reproduce
+    assert sorted(shlex.split(found)) == sorted(["trilemma", "tune", *QUICK[:-2], *QUICK[-2:]])
 
 
 def committed(folder: Path) -> int:
@@ -375,10 +413,10 @@ def test_another_run_is_not_mixed_in(tuned: tuple[Path, str]) -> None:
     assert "seed 0 there, 1 here" in err
 
 
-def test_every_flag_is_a_setting() -> None:
+def test_every_flag_is_a_setting_and_every_setting_a_flag() -> None:
     from typing import get_type_hints
 
     from trilemma.commands.tune import tune
 
     others = {"return", "context", "settings", "workers", "out", "fresh", "as_json"}
-    assert set(get_type_hints(tune)) - others <= set(Settings.model_fields)
+    assert set(get_type_hints(tune)) - others == set(Settings.model_fields)

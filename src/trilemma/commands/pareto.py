@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -44,6 +46,7 @@ _RELEVANT: Final = {
     "scenario", "data", "clients", "batch", "alpha", "device", "confidence", "bandwidth",
     "mechanisms", "attacks", "adversary", "success", "restarts", "rounds", "seeds", "seed",
 }  # fmt: skip
+_OWN: Final[Mapping[str, Any]] = {"evaluations": 32, "units": 48, "sampler": "grid"}
 _STUDY: Final = "study.sqlite"
 
 
@@ -63,11 +66,11 @@ def pareto(
     adversary: AdversaryOption = None,
     evaluations: Annotated[
         int, typer.Option(help="Points to measure in all; a larger number goes on later.")
-    ] = 32,
-    units: Annotated[int, typer.Option(help="Updates to attack at each point.")] = 48,
+    ] = _OWN["evaluations"],
+    units: Annotated[int, typer.Option(help="Updates to attack at each point.")] = _OWN["units"],
     sampler: Annotated[
         Literal["grid", "motpe", "nsga2"], typer.Option(help="What picks the next point.")
-    ] = "grid",
+    ] = _OWN["sampler"],
     storage: Annotated[
         str | None,
         typer.Option(help="Database URL of a study that machines share [a file in the folder]."),
@@ -89,10 +92,16 @@ def pareto(
 
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
-    from trilemma.commands.settings import read_settings
+    from trilemma.commands.settings import Settings, command_line, read_settings
     from trilemma.progress import Ticker
 
     chosen = read_settings(settings, context.params)
+    values = {name: value for name, value in chosen if name in _RELEVANT}
+    again = command_line(
+        "pareto",
+        {**values, **{name: context.params[name] for name in _OWN}},
+        {**dict(Settings()), **_OWN},
+    )
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
         "command": "pareto",
@@ -103,7 +112,12 @@ def pareto(
     named = run_folder("pareto", chosen.scenario, described)
     folder = out or named
     with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
-        from trilemma.tuning.pareto import measure_front
+        from trilemma.tuning.pareto import Front, measure_front
+
+        def save(found: Front) -> Front:
+            whole = replace(found, reproduce=again)
+            whole.save(folder / "pareto.json")
+            return whole
 
         if fresh:
             (folder / _STUDY).unlink(missing_ok=True)
@@ -117,10 +131,10 @@ def pareto(
             shared=storage is not None,
             workers=workers,
             ticker=ticker,
-            report=lambda found: found.save(folder / "pareto.json"),
+            report=save,
             **measurement(chosen, run),
         )
-        front.save(folder / "pareto.json")
+        front = save(front)
     if as_json:
         print(json.dumps(front.as_json(), allow_nan=False, indent=2))
     else:

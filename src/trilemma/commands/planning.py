@@ -72,6 +72,7 @@ def measurement(chosen: Settings, run: Run) -> dict[str, Any]:
             kappa=chosen.kappa,
             clip=chosen.clip,
             population=chosen.population,
+            strengths=chosen.strengths,
         ),
         "seed": chosen.seed,
         "run": run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from trilemma.tuning.problem import (
     DEFAULT_UTILITY_WEIGHT,
 )
 
-__all__ = ["DEFAULT_FILE", "Settings", "read_settings"]
+__all__ = ["DEFAULT_FILE", "Settings", "command_line", "read_settings"]
 
 DEFAULT_FILE = Path("trilemma.toml")
 
@@ -28,7 +29,12 @@ def _split(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _split_several(value: Any) -> Any:
+    return _split(value) if isinstance(value, str) and "," in value else value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Weights = Annotated[float | tuple[float, ...], BeforeValidator(_split_several)]
 
 
 class Settings(BaseModel):
@@ -44,8 +50,8 @@ class Settings(BaseModel):
     device: str | None = None
     budget: float = DEFAULT_BUDGET
     confidence: float = 0.95
-    utility_weight: float | tuple[float, ...] = DEFAULT_UTILITY_WEIGHT
-    efficiency_weight: float | tuple[float, ...] = DEFAULT_EFFICIENCY_WEIGHT
+    utility_weight: Weights = DEFAULT_UTILITY_WEIGHT
+    efficiency_weight: Weights = DEFAULT_EFFICIENCY_WEIGHT
     max_utility_loss: float | None = None
     max_cost: float | None = None
     bandwidth: float = 100e6
@@ -61,6 +67,7 @@ class Settings(BaseModel):
     kappa: float | None = None
     clip: float | Literal["utility"] | None = None
     population: int | None = None
+    strengths: int = 6
     seed: int = 0
 
     def scenario_options(self) -> dict[str, Any]:
@@ -99,6 +106,20 @@ def read_settings(path: Path | None, flags: Mapping[str, Any]) -> Settings:
         raise InvalidInput(
             f"{name} ({source}) is {first['input']!r}: {first['msg'].lower()}."
         ) from None
+
+
+def command_line(command: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """The command that gives these values again; those that are the defaults are left out.
+
+    >>> command_line("tune", {"budget": 0.2, "max_cost": None}, {"budget": 0.3, "max_cost": None})
+    'trilemma tune --budget 0.2'
+    """
+    words = ["trilemma", command]
+    for name, value in values.items():
+        if value != defaults[name]:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(words)
 
 
 def _read(path: Path) -> dict[str, Any]:

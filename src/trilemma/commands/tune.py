@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -63,8 +64,12 @@ def tune(
     attacks: AttacksOption = None,
     adversary: AdversaryOption = None,
     confidence: ConfidenceOption = None,
-    utility_weight: Annotated[float | None, typer.Option(help="η_u [1].")] = None,
-    efficiency_weight: Annotated[float | None, typer.Option(help="η_e [0.01].")] = None,
+    utility_weight: Annotated[
+        str | None, typer.Option(help="η_u, or one a client joined by commas [1].")
+    ] = None,
+    efficiency_weight: Annotated[
+        str | None, typer.Option(help="η_e, or one a client joined by commas [0.01].")
+    ] = None,
     bandwidth: BandwidthOption = None,
     max_utility_loss: Annotated[float | None, typer.Option(help="Cap on ε_u.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Cap on ε_e.")] = None,
@@ -76,9 +81,21 @@ def tune(
     kappa: Annotated[
         float | None, typer.Option(help="Stated blind-guess rate, for a certificate [measured].")
     ] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Norm of a certificate [the median of the updates'].")
+    ] = None,
+    certified_rounds: Annotated[
+        int | None, typer.Option(help="Rounds that a certificate covers [1].")
+    ] = None,
+    population: Annotated[
+        int | None, typer.Option(help="Clients of which a round samples K, for its (ε, δ).")
+    ] = None,
     restarts: StartsOption = None,
     rounds: RoundsOption = None,
     seeds: SeedsOption = None,
+    strengths: Annotated[
+        int | None, typer.Option(help="Points of each mechanism's curve, 0 for none [6].")
+    ] = None,
     seed: ZeroSeedOption = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
@@ -90,13 +107,19 @@ def tune(
 
     Example: trilemma tune --scenario digits --budget 0.3 --workers 2 --out runs/first
     """
-    from trilemma.commands.settings import read_settings
+    from trilemma.commands.settings import Settings, command_line, read_settings
 
     chosen = read_settings(settings, context.params)
-    described: dict[str, Any] = {"command": "tune", **chosen.model_dump(mode="json")}
+    # Curves decide no number of the others: a run may go on to have them, or more of them.
+    values = chosen.model_dump(mode="json", exclude={"strengths"})
+    described: dict[str, Any] = {"command": "tune", **values}
     folder = out or run_folder("tune", chosen.scenario, described)
     with resumable(folder, described, fresh=fresh) as run:
-        verdict = _tuned(chosen, run, workers)
+        if fresh:
+            for name in ("verdict.json", "gallery.json"):
+                (folder / name).unlink(missing_ok=True)
+        again = command_line("tune", dict(chosen), dict(Settings()))
+        verdict = replace(_tuned(chosen, run, workers), reproduce=again)
         verdict.save(folder / "verdict.json")
     if as_json:
         print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))

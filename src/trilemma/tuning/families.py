@@ -17,7 +17,7 @@ import torch
 
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.fisher import predict
+from trilemma.estimation.fisher import FisherPrediction, predict
 from trilemma.estimation.recoveries import Measurement, unit_views
 from trilemma.estimation.scenario import Scenario
 from trilemma.mechanisms.compression import Compression
@@ -31,7 +31,7 @@ from trilemma.mechanisms.secret_sharing.transport import SecretSharing
 from trilemma.observations import Adversary
 from trilemma.tuning.outcomes import UNPROTECTED
 
-__all__ = ["FAMILIES", "Family", "Setting", "families"]
+__all__ = ["FAMILIES", "Family", "Seen", "Setting", "clients_in", "families", "fisher"]
 
 Knob = Literal["variance", "keep", "bound"]
 Seen = Literal["message", "sum", "nothing"]
@@ -90,13 +90,15 @@ class Setting:
         unknowns: dict[Seen, int] = {}
         each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
         for seen in _sights(adversary, len(sizes)):
-            measurement = _measurement(seen, adversary, seed)
-            clients = measurement.cohort(scenario) - (adversary is Adversary.CLIENT)
+            clients = clients_in(seen, scenario, adversary)
             unknowns[seen] = each * scenario.local_training.unit_size * clients
-            start = _fisher(scenario, criterion, measurement, unknowns[seen])
-            predicted[seen] = start is not None
-            # A mean of K clients' updates holds 1/K of the variance that each of them adds.
-            noise[seen] = float((updates**2).mean()) if start is None else start * clients
+            start = math.nan
+            if criterion.metric == "psnr" and unknowns[seen] <= scenario.task.layout.size:
+                found = fisher(scenario, seen, adversary, seed=seed)
+                # A mean of K clients' updates holds 1/K of the variance that each of them adds.
+                start = found.half_point(criterion.threshold) * clients
+            predicted[seen] = math.isfinite(start) and start > 0
+            noise[seen] = start if predicted[seen] else float((updates**2).mean())
         return cls(
             parameters=scenario.task.layout.size,
             clients=len(sizes),
@@ -122,15 +124,15 @@ def _measurement(seen: Seen, adversary: Adversary, seed: int) -> Measurement:
     return Measurement(protection=Protection(transport=SecretSharing()), seed=seed)
 
 
-def _fisher(
-    scenario: Scenario, criterion: Criterion, measurement: Measurement, unknowns: int
-) -> float | None:
-    """The variance on what is seen at which half of the units are predicted to be recovered."""
-    if criterion.metric != "psnr" or unknowns > scenario.task.layout.size:
-        return None
-    views, inputs, targets = unit_views(scenario, measurement, range(_PROBED))
-    found = predict(views, inputs, targets).half_point(criterion.threshold)
-    return found if math.isfinite(found) and found > 0 else None
+def clients_in(seen: Seen, scenario: Scenario, adversary: Adversary) -> int:
+    """Clients whose updates are in what is seen; a curious one takes its own out."""
+    return _measurement(seen, adversary, 0).cohort(scenario) - (adversary is Adversary.CLIENT)
+
+
+def fisher(scenario: Scenario, seen: Seen, adversary: Adversary, *, seed: int) -> FisherPrediction:
+    """What noise of a variance on what is seen is predicted to hide, from a few updates."""
+    measurement = _measurement(seen, adversary, seed)
+    return predict(*unit_views(scenario, measurement, range(_PROBED)))
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,16 @@ class Family:
         if self.knob is None or x == UNPROTECTED:
             return None
         return float(self.warm * 10 ** (-x if self.knob == "keep" else x))
+
+    def at(self, strength: float) -> float:
+        """x = low + strength · (high - low) of the domain."""
+        low, high = self.domain
+        return low + strength * (high - low)
+
+    def position(self, parameter: float) -> float:
+        """The strength x at which the mechanism has this parameter."""
+        x = math.log10(parameter / self.warm)
+        return -x if self.knob == "keep" else x
 
     def protection(self, x: float) -> Protection:
         """What a federation runs at strength x."""

@@ -65,7 +65,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class Measured:
-    """How a family fared: its calibration, and the counts of the test that it rests on."""
+    """How a family fared: its calibration, and the counts of the test that it rests on.
+
+    Of a bare sum the counts are there whether or not they keep the budget.
+    """
 
     calibration: Calibration
     counts: Counts | None
@@ -105,10 +108,16 @@ class Gauge:
         *,
         attacks: Sequence[str] | None = None,
         adversary: Adversary | None = None,
+        chunk: int = CHUNK,
+        pictures: int = 0,
     ) -> Counts:
-        """Attack that many units of a stream from its first."""
+        """Attack that many units of a stream from its first, `chunk` of them a task."""
         seen = self._attack(
-            stream, UNPROTECTED, protection, 0, units, "", attacks, adversary or self.adversary
+            *(stream, UNPROTECTED, protection, 0, units, ""),
+            attacks=attacks,
+            adversary=adversary,
+            chunk=chunk,
+            pictures=pictures,
         )
         return _counts([seen])
 
@@ -211,7 +220,7 @@ class Gauge:
             pointwise_interval=point.pointwise_interval if passed else None,
             smallest_upper_limit=clopper_pearson_upper(successes, units, 1 - self.level),
         )
-        return Measured(found, self._counts_at(found))
+        return Measured(found, _counts(self.log))
 
     def _units(self, family: Family) -> AttackUnits:
         stream = stream_of(family)
@@ -230,13 +239,16 @@ class Gauge:
         first: int,
         count: int,
         stage: str,
+        *,
         attacks: Sequence[str] | None = None,
         adversary: Adversary | None = None,
+        chunk: int = CHUNK,
+        pictures: int = 0,
     ) -> _Seen:
         names = self.suite.binding if attacks is None else attacks
         pieces = [
-            (start, min(CHUNK, first + count - start))
-            for start in range(first, first + count, CHUNK)
+            (start, min(chunk, first + count - start), pictures if start == 0 else 0)
+            for start in range(first, first + count, chunk)
         ]
         spec, who = protection.describe(), adversary or self.adversary
         tasks = [AttackTask(stream, spec, name, who, *piece) for name in names for piece in pieces]

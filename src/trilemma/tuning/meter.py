@@ -4,95 +4,127 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.leakage import client_leakage
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.secret_sharing.transport import SecretSharing
 from trilemma.observations import Adversary
 from trilemma.tuning.candidates import KEY_STATEMENT, SYMBOLS
-from trilemma.tuning.measured import Counts, Gauge
 from trilemma.tuning.outcomes import UNPROTECTED
 from trilemma.tuning.points import Evaluated
 from trilemma.tuning.tasks import Diverged
 
 if TYPE_CHECKING:
     from trilemma.tuning.choice import Pricing
-    from trilemma.tuning.families import Family, Setting
+    from trilemma.tuning.families import Family, Seen
+    from trilemma.tuning.measured import Counts
+    from trilemma.tuning.plan import Plan
     from trilemma.tuning.replay import Ask
-    from trilemma.tuning.suite import Suite
 
 __all__ = ["Meter"]
+
+_CHUNK: Final = 32  # units of one task: two of 16 cost a third more
+
+Sight = tuple["Seen", Protection]
 
 
 @dataclass(frozen=True)
 class Meter:
-    """Measures points, all of them alike; `each` units of every client."""
+    """`least` units or a few more, as many of each client, and trainings from `seeds` seeds.
 
-    suite: Suite
-    adversary: Adversary
-    setting: Setting
-    pricing: Pricing
-    each: int
+    `pictures` are kept of the first units, where the scenario shows records.
+    """
+
+    plan: Plan
+    least: int
+    seeds: int
+    pictures: int = 0
+
+    @property
+    def units(self) -> int:
+        """Units that are attacked at each point."""
+        clients = self.plan.setting.clients
+        return -(-self.least // clients) * clients
+
+    @property
+    def pricing(self) -> Pricing:
+        """How trainings are compared: all points from the same seeds."""
+        return replace(self.plan.pricing, seeds=self.plan.pricing.seeds[: self.seeds])
+
+    @staticmethod
+    def stream(seen: Seen) -> str:
+        """The units that are attacked wherever this is what the adversary sees."""
+        return f"front of the {seen}"
 
     def unprotected(self, ask: Ask) -> Evaluated:
         """The point that every federation starts from: no protection, no cost."""
-        seen = "sum" if self.adversary is Adversary.CLIENT else "message"
+        seen: Seen = "sum" if self.plan.adversary is Adversary.CLIENT else "message"
         counts = self._counts(ask, [(seen, Protection())])
-        zero = Estimate(0.0, 0.0, 0.0)
-        return Evaluated(
-            mechanism="none",
-            strength=None,
-            protection=Protection().describe(),
-            leakage=self._leakage(counts),
-            units=counts.units,
-            recovered=counts.successes,
-            utility_loss=zero,
-            efficiency_reduction=zero,
-        )
+        point = Evaluated("none", None, protection=Protection().describe())
+        return self._priced(self._counted(point, counts), ask, Protection())
 
     def point(self, family: Family, strength: float) -> Callable[[Ask], Evaluated]:
-        """x = low + strength · (high - low) of the family's domain, which is a log₁₀ scale."""
-        low, high = family.domain
-        x = low + strength * (high - low) if family.knob else UNPROTECTED
+        """At a strength in [0, 1] of the family's domain, which is a log₁₀ scale."""
+        x = family.at(strength) if family.knob else UNPROTECTED
 
         def measure(ask: Ask) -> Evaluated:
-            blank = Evaluated(
-                mechanism=family.name,
-                strength=strength if family.knob else None,
-                symbol=SYMBOLS.get(family.knob or ""),
-                parameter=family.parameter(x),
-                note="" if family.deployable else "Not to be deployed: use secret-sharing.",
-            )
+            blank = _blank(family, x, strength)
             try:
                 protection = family.protection(x)
             except InvalidInput as error:  # such as noise below the step of a transport's grid
                 return replace(blank, note=f"Cannot be run: {error}")
-            return self._priced(self._attacked(ask, blank, family, x), ask, family, protection)
+            if family.seen == "nothing":
+                bits = getattr(protection.transport, "bits", "?")
+                note = KEY_STATEMENT.format(bits=bits)
+                blank = replace(blank, basis="cryptographic", note=note)
+            else:
+                blank = self._counted(blank, self._counts(ask, self.sights(family, x)))
+            return self._priced(blank, ask, protection, weighted=_weighted(family))
 
         return measure
 
-    def _attacked(self, ask: Ask, blank: Evaluated, family: Family, x: float) -> Evaluated:
-        if family.seen == "nothing":
-            return replace(blank, basis="cryptographic")
-        counts = self._counts(ask, self._seen(family, x))
+    def tested(self, family: Family, x: float, counts: Counts) -> Callable[[Ask], Evaluated]:
+        """The point at x by units that a test has counted already."""
+        low, high = family.domain
+        point = self._counted(_blank(family, x, (x - low) / (high - low)), counts)
+        return lambda ask: self._priced(
+            point, ask, family.protection(x), weighted=_weighted(family)
+        )
+
+    def sights(self, family: Family, x: float) -> list[Sight]:
+        """What the adversary reads; masks cancel in the sum, which the server reads too."""
+        seen: list[Sight] = [(family.seen, family.attacked(x, self.plan.adversary))]
+        if family.knob == "bound" and self.plan.setting.clients > 1:
+            seen.append(("sum", Protection(transport=SecretSharing())))
+        return seen
+
+    def _counts(self, ask: Ask, seen: Sequence[Sight]) -> Counts:
+        """The same units at every strength, so that points differ by the protection alone."""
+        gauge = self.plan.gauge(ask)
+        gauge.control()
+        found = [
+            gauge.count(self.stream(what), shown, self.units, chunk=_CHUNK, pictures=self.pictures)
+            for what, shown in seen
+        ]
+        return max(found, key=lambda counts: counts.successes)
+
+    def _counted(self, point: Evaluated, counts: Counts) -> Evaluated:
+        found, units = counts.successes, counts.units
         return replace(
-            blank,
-            leakage=self._leakage(counts),
-            units=counts.units,
-            recovered=counts.successes,
+            point,
+            leakage=client_leakage(found, units, confidence=self.plan.confidence),
+            units=units,
+            recovered=found,
+            by_attack=counts.by_attack,
         )
 
     def _priced(
-        self, point: Evaluated, ask: Ask, family: Family, protection: Protection
+        self, point: Evaluated, ask: Ask, protection: Protection, *, weighted: bool = True
     ) -> Evaluated:
         point = replace(point, protection=protection.describe())
-        if point.basis == "cryptographic":
-            bits = getattr(protection.transport, "bits", "?")
-            point = replace(point, note=KEY_STATEMENT.format(bits=bits))
         try:
-            weighted = family.setting.equal_weights or family.deployable
             costs, _ = self.pricing.price(ask, protection, weighted=weighted)
         except Diverged as error:
             return replace(point, note=f"{point.note} {error}".strip())
@@ -100,29 +132,21 @@ class Meter:
             point,
             utility_loss=costs.utility_loss,
             efficiency_reduction=costs.efficiency_reduction,
+            metric=costs.protected_metric,
+            bits=costs.protected.bits,
+            seconds=costs.protected.seconds,
         )
 
-    def _seen(self, family: Family, x: float) -> list[tuple[str, Protection]]:
-        """What the adversary reads; masks cancel in the sum, which the server reads too."""
-        seen: list[tuple[str, Protection]] = [(family.seen, family.attacked(x, self.adversary))]
-        if family.knob == "bound" and self.setting.clients > 1:
-            seen.append(("sum", Protection(transport=SecretSharing())))
-        return seen
 
-    def _counts(self, ask: Ask, seen: Sequence[tuple[str, Protection]]) -> Counts:
-        """The same units at every strength, so that points differ by the protection alone."""
-        gauge = Gauge(
-            ask,
-            self.suite,
-            self.adversary,
-            self.setting.clients,
-            p_max=1.0,
-            level=1 - self.pricing.confidence,
-        )
-        gauge.control()
-        units = self.each * self.setting.clients
-        found = [gauge.count(f"front of the {what}", shown, units) for what, shown in seen]
-        return max(found, key=lambda counts: counts.successes)
+def _blank(family: Family, x: float, strength: float) -> Evaluated:
+    return Evaluated(
+        mechanism=family.name,
+        strength=strength if family.knob else None,
+        symbol=SYMBOLS.get(family.knob or ""),
+        parameter=family.parameter(x),
+        note="" if family.deployable else "Not to be deployed: use secret-sharing.",
+    )
 
-    def _leakage(self, counts: Counts) -> Estimate:
-        return client_leakage(counts.successes, counts.units, confidence=self.pricing.confidence)
+
+def _weighted(family: Family) -> bool:
+    return family.setting.equal_weights or family.deployable

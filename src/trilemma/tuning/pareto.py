@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.costs import BANDWIDTH
 from trilemma.observations import Adversary
-from trilemma.runs import write_json
 from trilemma.tuning.advice import limits
+from trilemma.tuning.documents import Document
 from trilemma.tuning.front import hypervolume, knee, non_dominated
 from trilemma.tuning.meter import Meter
 from trilemma.tuning.plan import Effort, Plan
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trilemma.progress import Ticker
     from trilemma.runs import Run
 
-__all__ = ["REFERENCE", "Front", "measure_front"]
+__all__ = ["REFERENCE", "Front", "front_schema", "measure_front"]
 
 REFERENCE: Final = (1.0, 1.0, 1.0)
 _ESTIMATE: Final = (
@@ -55,8 +55,11 @@ class Front:
 
     `hypervolume` is that of the front's `Evaluated.objectives`, rounded to `resolution`, below
     `reference`; `knee` the place of the point of the front nearest to its utopia point, each
-    objective scaled to the front's range.
+    objective scaled to the front's range. `reproduce` is the command that repeats it where no
+    trilemma.toml is, empty from Python.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
     limits: tuple[str, ...]
     points: tuple[Evaluated, ...]
@@ -76,16 +79,35 @@ class Front:
     federation: Federation
     seed: int
     versions: dict[str, str]
-    schema_version: int = 1
+    reproduce: str = ""
+    schema_version: Literal[2] = 2
 
     def as_json(self) -> dict[str, Any]:
         """The front as plain values, the version first."""
-        document: dict[str, Any] = _adapter(Front).dump_python(self, mode="json")
-        return {"schema_version": document.pop("schema_version"), **document}
+        return _DOCUMENT.plain(self)
 
     def save(self, path: Path | str) -> None:
         """Write the front; the file is complete, or not there."""
-        write_json(path, self.as_json())
+        _DOCUMENT.write(self, path)
+
+    @staticmethod
+    def load(path: Path | str) -> Front:
+        """The front in a file."""
+        return _DOCUMENT.read(path)
+
+
+_DOCUMENT: Final = Document(
+    Front,
+    "front",
+    2,
+    remedy="take the pareto.json that trilemma pareto wrote",
+    upgrade="run the same trilemma pareto command again with --fresh --out {folder}",
+)
+
+
+def front_schema() -> dict[str, Any]:
+    """The JSON Schema of pareto.json."""
+    return _DOCUMENT.schema()
 
 
 def measure_front(
@@ -109,7 +131,7 @@ def measure_front(
     data_key: bytes | None = None,
     workers: int = 1,
     ticker: Ticker | None = None,
-    report: Callable[[Front], None] | None = None,
+    report: Callable[[Front], object] | None = None,
 ) -> Front:
     """Measure (mechanism, strength) pairs until the study holds `evaluations`; then the front.
 
@@ -142,9 +164,7 @@ def measure_front(
     }
     if not made:
         raise InvalidInput("give at least one mechanism, or leave mechanisms out for all of them.")
-    meter = Meter(
-        plan.suite, adversary, plan.setting, plan.pricing, -(-units // plan.setting.clients)
-    )
+    meter = Meter(plan, units, plan.effort.seeds)
 
     def front(points: Sequence[Evaluated], done: int) -> Front:
         objectives = [(place, each.objectives) for place, each in enumerate(points)]
@@ -203,7 +223,7 @@ def measure_front(
             )
             for place, each in enumerate(choices):
                 point = found[str(place)]
-                plain = _adapter(Evaluated).dump_python(point, mode="json")
+                plain = _evaluated().dump_python(point, mode="json")
                 trials.finish(each, plain, point.objectives)
             if report is not None:
                 report(front(*_gathered(start, trials)))
@@ -214,11 +234,11 @@ def _gathered(start: Evaluated, trials: Study) -> tuple[list[Evaluated], int]:
     """The points of all machines, each place once: a mechanism without strength may recur."""
     results = trials.results()
     points = {(start.mechanism, start.strength): start}
-    for each in map(_adapter(Evaluated).validate_python, results):
+    for each in map(_evaluated().validate_python, results):
         points.setdefault((each.mechanism, each.strength), each)
     return list(points.values()), len(results)
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _evaluated() -> TypeAdapter[Evaluated]:
+    return TypeAdapter(Evaluated)

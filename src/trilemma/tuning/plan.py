@@ -43,6 +43,9 @@ class Effort:
     `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
     one that trains best); `population` from which a round samples the scenario's clients, for its
     differential privacy.
+    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
+    from which a round samples the scenario's clients, for its differential privacy. `strengths`
+    of each mechanism at which its curve is measured (0: no curves), which no claim rests on.
     """
 
     restarts: int = 3
@@ -53,6 +56,7 @@ class Effort:
     kappa: float | None = None
     clip: float | Literal["utility"] | None = None
     population: int | None = None
+    strengths: int = 6
 
     def __post_init__(self) -> None:
         for name in ("restarts", "rounds", "certified_rounds"):
@@ -62,6 +66,11 @@ class Effort:
             raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
         if isinstance(self.clip, str) and self.clip != "utility":
             raise InvalidInput(f"clip must be a norm or 'utility', got {self.clip!r}.")
+        if self.strengths < 0 or self.strengths == 1:
+            raise InvalidInput(
+                f"strengths (points of a curve) must be 0 for none, or at least 2, got "
+                f"{self.strengths}."
+            )
         if self.kappa is not None and not 0 < self.kappa < 1:
             raise InvalidInput(
                 f"kappa (blind-guess rate) must lie strictly between 0 and 1, got {self.kappa}."

@@ -7,17 +7,25 @@ can be journaled under the task's key and need never be done twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trilemma.attacks import Attack, get
+from trilemma.beliefs.recovery import psnr_matrix
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recoveries import Measurement, Source, attack_units
+from trilemma.estimation.recoveries import (
+    Measurement,
+    Outcomes,
+    Source,
+    Unit,
+    attack_units,
+    draw_unit,
+)
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.training import Exchange, History, Round, new_secret, train
 from trilemma.mechanisms.protection import Protection
@@ -48,7 +56,8 @@ class Diverged(InvalidInput):
 class AttackTask:
     """Attack units first .. first + count - 1 of a stream under one protection with one attack.
 
-    A stream is a name: units of different streams share no data, no model and no draw.
+    A stream is a name: units of different streams share no data, no model and no draw. `pictures`
+    of the first units' tagged records are kept besides, if the scenario shows records.
     """
 
     stream: str
@@ -57,11 +66,13 @@ class AttackTask:
     adversary: Adversary
     first: int
     count: int
+    pictures: int = 0
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
         seen = f"{self.protection} seen by the {self.adversary.value}"
-        return f"{self.stream}: {self.attack} on {seen}, {self.count} units", self.first
+        shown = f", {self.pictures} shown" if self.pictures else ""
+        return f"{self.stream}: {self.attack} on {seen}, {self.count} units{shown}", self.first
 
 
 @dataclass(frozen=True)
@@ -114,12 +125,42 @@ class Bench:
         )
         numbers = range(task.first, task.first + task.count)
         found = attack_units(scenario, measurement, self.criterion, numbers)
-        return {
+        counts = {
             "client": found.client.tolist(),
             "recovered": found.tagged().tolist(),
             "any": found.counted[:, 0].any(axis=1).tolist(),
             "failed": int(found.failed[:, 0].sum()),
         }
+        if not task.pictures:
+            return counts
+        units = [draw_unit(scenario, measurement, number) for number in numbers[: task.pictures]]
+        return counts | _pictures(scenario, units, found)
+
+
+def _pictures(scenario: Scenario, units: Sequence[Unit], found: Outcomes) -> dict[str, Any]:
+    """The units' tagged records and what was recovered of them, in levels 0 .. 255, and PSNR.
+
+    Nothing unless the scenario allows to show records: then the outcomes hold no picture either.
+    """
+    spec = scenario.input_spec
+    recovered = torch.from_numpy(found.pictures[: len(units), 0])
+    if not scenario.show_records or len(recovered) < len(units):
+        return {}
+    originals = torch.stack([unit.records.inputs[0] for unit in units])
+    # What diverged is shown black, and measured as it is shown.
+    recovered = recovered.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
+    psnr = psnr_matrix(recovered[:, None], originals[:, None], spec).flatten()
+
+    def levels(inputs: torch.Tensor) -> list[list[int]]:
+        share = (inputs.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
+        whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
+        return whole
+
+    return {
+        "originals": levels(originals),
+        "recoveries": levels(recovered),
+        "psnr": psnr.tolist(),
+    }
 
 
 def attack_named(name: str, scenario: Scenario) -> Attack:
@@ -162,7 +203,7 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
 
 
 def read_attack(payload: bytes) -> dict[str, Any]:
-    """What became of the units: client, recovered and any by unit, and how many failed."""
+    """What became of the units: client, recovered and any by unit, how many failed, pictures."""
     found: dict[str, Any] = json.loads(payload)
     return found
 

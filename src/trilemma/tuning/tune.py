@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.errors import UnknownName
@@ -11,8 +12,11 @@ from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
 from trilemma.tuning.advice import advice, limits
 from trilemma.tuning.choice import ranked
+from trilemma.tuning.curves import calibrations, curve_procedures, predictions
+from trilemma.tuning.gallery import GALLERY, RECORDS, gallery_procedure
+from trilemma.tuning.meter import Meter
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.procedures import BasisAsked, procedures, procedures_beside
+from trilemma.tuning.procedures import BasisAsked, Procedure, procedures, procedures_beside
 from trilemma.tuning.provenance import versions
 from trilemma.tuning.replay import settle
 from trilemma.tuning.tasks import attack_named
@@ -24,11 +28,14 @@ if TYPE_CHECKING:
     from trilemma.progress import Ticker
     from trilemma.runs import Run
     from trilemma.tuning.plan import Effort
+    from trilemma.tuning.points import Evaluated
     from trilemma.tuning.problem import Problem
 
 __all__ = ["BASES", "tune"]
 
 BASES: Final = ("measured", "certified", "surrogate", "all")
+_CURVE_UNITS: Final = 24  # at each strength, and a few more to have as many of each client
+_CURVE_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
 
 
 def tune(
@@ -52,7 +59,8 @@ def tune(
     """The protection of least weighted loss whose leakage is shown to be within the budget.
 
     `protections` are names of families and `attacks` of attacks that bind (None: the defaults).
-    What `run` already holds is not measured again; without it everything stays in memory.
+    What `run` already holds is not measured again; without it everything stays in memory. Where
+    the scenario shows records, gallery.json in the run's folder shows some beside recoveries.
     """
     if basis not in BASES:
         raise UnknownName("basis", basis, BASES)
@@ -70,12 +78,28 @@ def tune(
         run=run,
         data_key=data_key,
     )
+    shown = run is not None and plan.scenario.show_records
+    meter = Meter(plan, _CURVE_UNITS, _CURVE_SEEDS, pictures=RECORDS if shown else 0)
     with plan.crew(workers) as crew:
-        found = settle(procedures(plan, basis), crew, run=run, ticker=ticker)
+        done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
+        found = done(procedures(plan, basis))
         candidates = ranked([each for each in found.values() if isinstance(each, Candidate)])
         chosen = next((each for each in candidates if each.rank == 1), None)
-        beside = settle(procedures_beside(plan, chosen), crew, run=run, ticker=ticker)
-    return _verdict(plan, basis, found, candidates, chosen, beside)
+        beside, curves = procedures_beside(plan, chosen), dict[str, Procedure]()
+        if plan.effort.strengths and basis in ("measured", "all"):
+            curves = curve_procedures(meter, done(calibrations(plan)))
+        after = done(beside | curves)
+        verdict = _verdict(
+            *(plan, basis, found, candidates, chosen),
+            beside=tuple(after[name] for name in beside),
+            curves=tuple(after[name] for name in curves),
+        )
+        if run is not None and shown and chosen is not None:
+            pictures = done({"gallery": gallery_procedure(meter, verdict, chosen)})
+            pictures["gallery"].save(run.folder / GALLERY)
+        elif run is not None:
+            (run.folder / GALLERY).unlink(missing_ok=True)  # of a scenario that showed records
+    return verdict
 
 
 def _verdict(
@@ -84,7 +108,8 @@ def _verdict(
     found: Mapping[str, Any],
     candidates: tuple[Candidate, ...],
     chosen: Candidate | None,
-    beside: Mapping[str, Beside],
+    beside: tuple[Beside, ...],
+    curves: tuple[Evaluated, ...],
 ) -> Verdict:
     """Everything in one value."""
     constants, made = found.get("promises", (None, ()))
@@ -106,11 +131,11 @@ def _verdict(
         federation=plan.federation,
         chosen=None if chosen is None else chosen.name,
         candidates=candidates,
-        beside=tuple(beside.values()),
+        beside=beside,
         constants=constants,
         promises=made,
-        curves=(),
-        predictions=(),
+        curves=curves,
+        predictions=predictions(plan, curves),
         seed=plan.seed,
         training_seeds=plan.pricing.seeds,
         versions=versions(),

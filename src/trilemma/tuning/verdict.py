@@ -171,11 +171,12 @@ class Federation:
 class Verdict:
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
-    `curves` are estimates at a grid of strengths of each mechanism, the same units at every one,
-    besides no protection, the mechanisms without a strength, and the strength that was found for
-    each. They show how leakage and costs go with the strength; the claim rests on the candidates
-    alone. A mechanism that is not needed beside secret sharing, or is not to be deployed, has no
-    curve. `predictions` stand beside those of noise. `reproduce` is the command that repeats the
+    `curves` are estimates at a grid of strengths of each mechanism, the same units and the same
+    three training seeds at every one, besides no protection, the mechanisms without a strength,
+    and the strength that was found for each. They show how leakage and costs go with the strength;
+    the claim rests on the candidates alone. A mechanism that is not needed beside secret sharing,
+    or is not to be deployed, has no curve, nor has any on a basis without calibration.
+    `predictions` stand beside those of noise. `reproduce` is the command that repeats the
     verdict where no trilemma.toml is, empty from Python.
     """
 
