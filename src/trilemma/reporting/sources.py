@@ -6,19 +6,13 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.documents import Document
 from trilemma.tuning.gallery import GALLERY, Gallery
 from trilemma.tuning.pareto import Front
 from trilemma.tuning.verdict import Verdict
 
 __all__ = ["Found", "read_run"]
-
-_FRONT: Final = Document(
-    Front, "front", 1, remedy="take the pareto.json that trilemma pareto wrote"
-)
 
 
 @dataclass(frozen=True)
@@ -34,7 +28,7 @@ def read_run(path: Path) -> Found:
     """The result of a run folder, or in a file that `tune` or `pareto` wrote."""
     file = _file(path)
     if _is_front(file):
-        front = _FRONT.read(file)
+        front = Front.load(file)
         able = {n for n, each in enumerate(front.points) if each.objectives is not None}
         _require(
             able.issuperset((*front.front, front.knee)),
