@@ -215,7 +215,7 @@ class Study:
         except ImportError:
             raise InvalidInput(
                 f"the storage {self._shown()} needs a database driver that is not installed; "
-                f"install it (for postgresql+psycopg: psycopg[binary])."
+                f"install it (for postgresql+psycopg: trilemma[postgresql])."
             ) from None
         except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
             # optuna wraps what the database said; its first line is the reason.
