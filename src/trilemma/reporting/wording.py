@@ -1,0 +1,116 @@
+"""Numbers and protections in words; templates/charts.js writes numbers the same way."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, Final
+
+from trilemma.mechanisms.compression import Compression, TopK
+from trilemma.mechanisms.paillier import Paillier
+from trilemma.mechanisms.randomization import Randomization
+from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
+from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.mechanisms.specs import parse_protection
+
+if TYPE_CHECKING:
+    from trilemma.estimation.leakage import Estimate
+    from trilemma.mechanisms.protocol import Transform
+
+__all__ = ["interval", "number", "one_in", "percent", "phrase", "times"]
+
+# Halves go away from zero, as in JavaScript's toPrecision.
+_THREE: Final = Context(prec=3, rounding=ROUND_HALF_UP)
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
+
+    >>> [number(each) for each in (0.2180428, 1.0, 0.00012702, 4.81e-18, 77576.0, -0.67097, None)]
+    ['0.218', '1', '0.000127', '4.81e-18', '77600', '-0.671', '–']
+    """
+    if value is None:
+        return "–"
+    rounded = _THREE.plus(Decimal(value))
+    if not rounded:
+        return "0"
+    exponent = rounded.adjusted()
+    if -4 <= exponent < 6:
+        text = f"{rounded:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa = f"{rounded.scaleb(-exponent):f}"
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """A value and its limits.
+
+    >>> from trilemma.estimation.leakage import Estimate
+    >>> interval(Estimate(0.21804, 0.16665, 0.27478))
+    '0.218 [0.167, 0.275]'
+    """
+    if estimate is None:
+        return "–"
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def times(ratio: float) -> str:
+    """How many times as much.
+
+    >>> times(1.0113)
+    '1.01 ×'
+    """
+    return f"{number(ratio)} ×"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, to a tenth.
+
+    >>> percent(0.92727)
+    '92.7 %'
+    """
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
+
+
+def one_in(successes: int, trials: int) -> str:
+    """A share as people say it.
+
+    >>> one_in(17, 185), one_in(0, 33), one_in(30, 30), one_in(8, 12)
+    ('about 1 in 11', 'none', 'all', '8 of 12')
+    """
+    if successes in (0, trials):
+        return "all" if successes else "none"
+    if 2 * successes > trials:
+        return f"{successes} of {trials}"
+    return f"about 1 in {round(trials / successes)}"
+
+
+def phrase(spec: str | None) -> str:
+    """What a protection does, as the object of "use …".
+
+    >>> phrase("randomization:variance=0.000127+secret-sharing:ring_bits=32")
+    'noise of variance 0.000127 inside secure aggregation'
+    """
+    if spec is None or spec == "none":
+        return "no protection"
+    protection = parse_protection(spec)
+    parts = [_transform(each) for each in protection.transforms]
+    carried = protection.transport
+    if isinstance(carried, SecretSharing):
+        parts.append("secure aggregation")
+    elif isinstance(carried, Paillier):
+        reads = "reads nothing" if carried.mode == "blind" else "reads the sum"
+        parts.append(f"Paillier encryption (the server {reads})")
+    return " inside ".join(parts)
+
+
+def _transform(each: Transform) -> str:
+    if isinstance(each, Randomization):
+        clipped = "" if each.clip is None else f" on updates clipped to norm {number(each.clip)}"
+        return f"noise of variance {number(each.variance)}{clipped}"
+    if isinstance(each, Compression) and isinstance(each.keep, float):
+        return f"compression to a random {number(100 * each.keep)} % of the coordinates"
+    if isinstance(each, TopK):
+        return f"compression to the largest {number(100 * each.keep)} % of the coordinates"
+    if isinstance(each, BoundedMask):
+        return f"masks bounded by {number(each.bound)}"
+    return each.describe()
