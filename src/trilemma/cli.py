@@ -14,7 +14,9 @@ import typer
 from trilemma.commands import keys
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
+from trilemma.commands.figures import figures
 from trilemma.commands.pareto import pareto
+from trilemma.commands.report import report
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
 from trilemma.commands.tune import tune
@@ -31,7 +33,9 @@ app = typer.Typer(
 )
 app.command()(attack)
 app.command()(estimate)
+app.command()(figures)
 app.command()(pareto)
+app.command()(report)
 app.command()(runs)
 app.command()(solve)
 app.command()(tune)

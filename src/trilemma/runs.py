@@ -31,6 +31,7 @@ __all__ = [
     "SettingsChanged",
     "list_runs",
     "write_json",
+    "write_text",
 ]
 
 _JOURNAL: Final = "journal.sqlite"
@@ -188,11 +189,15 @@ class RunListed:
 
 def write_json(path: Path | str, document: Mapping[str, object]) -> None:
     """Write a result; the file is complete, or not there."""
-    text = json.dumps(document, allow_nan=False, indent=2) + "\n"
+    write_text(path, json.dumps(document, allow_nan=False, indent=2) + "\n")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a file that is complete, or not there."""
     target = Path(path)
     draft = target.with_name(target.name + ".part")
     try:
-        draft.write_text(text)
+        draft.write_text(text, "utf-8")
         draft.replace(target)
     except OSError as error:
         with suppress(OSError):

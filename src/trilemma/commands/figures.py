@@ -1,0 +1,29 @@
+"""`trilemma figures`: the plots of a run as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["figures"]
+
+
+def figures(
+    run: Annotated[
+        Path, typer.Argument(help="A run folder, or a verdict.json or pareto.json.", metavar="RUN")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Where they go [RUN/figures].")] = None,
+    form: Annotated[
+        Literal["svg", "png", "both"], typer.Option("--format", help="Kind of file.")
+    ] = "svg",
+) -> None:
+    """Draw leakage, costs, front and ranking of a run as SVG or PNG files.
+
+    Example: trilemma figures runs/first --out paper/figures --format svg
+    """
+    from trilemma.reporting.figures import draw_figures
+
+    for path in draw_figures(run, out, form):
+        print(path)

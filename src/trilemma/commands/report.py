@@ -1,0 +1,30 @@
+"""`trilemma report`: one page that explains a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["report"]
+
+
+def report(
+    run: Annotated[
+        Path, typer.Argument(help="A run folder, or a verdict.json or pareto.json.", metavar="RUN")
+    ],
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write report.html beside the result of a run: one file that fetches nothing.
+
+    Example: trilemma report runs/first --open
+    """
+    import webbrowser
+
+    from trilemma.reporting.page import write_report
+
+    target = write_report(run)
+    print(f"report: {target}")
+    if show and not webbrowser.open(target.resolve().as_uri()):
+        print("no browser found here: open the file yourself")

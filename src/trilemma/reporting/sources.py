@@ -1,0 +1,74 @@
+"""What a run left to be shown: its verdict or its front, and its gallery."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trilemma.errors import InvalidInput
+from trilemma.tuning.documents import Document
+from trilemma.tuning.gallery import GALLERY, Gallery
+from trilemma.tuning.pareto import Front
+from trilemma.tuning.verdict import Verdict
+
+__all__ = ["Found", "read_run"]
+
+_FRONT: Final = Document(
+    Front, "front", 1, remedy="take the pareto.json that trilemma pareto wrote"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result and the folder it lies in; the gallery only where the verdict allows it."""
+
+    folder: Path
+    result: Verdict | Front
+    gallery: Gallery | None = None
+
+
+def read_run(path: Path) -> Found:
+    """The result of a run folder, or in a file that `tune` or `pareto` wrote."""
+    file = _file(path)
+    if _is_front(file):
+        front = _FRONT.read(file)
+        able = {n for n, each in enumerate(front.points) if each.objectives is not None}
+        _require(able.issuperset((*front.front, front.knee)), file, "front and knee name points")
+        return Found(file.parent, front)
+    verdict = Verdict.load(file)
+    _require(
+        (verdict.choice is None) == (verdict.chosen is None), file, "chosen names a candidate"
+    )
+    pictures = file.parent / GALLERY
+    shown = verdict.show_records and pictures.exists()
+    return Found(file.parent, verdict, Gallery.load(pictures) if shown else None)
+
+
+def _require(true: bool, file: Path, what: str) -> None:
+    if not true:
+        raise InvalidInput(
+            f"{file} was edited: it is not so that its {what} that it holds; take the file that "
+            f"trilemma wrote."
+        )
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("verdict.json", "pareto.json"):
+        if (path / name).exists():
+            return path / name
+    raise InvalidInput(
+        f"{path} holds neither verdict.json nor pareto.json; run trilemma tune or trilemma pareto "
+        f"with --out {path} first."
+    )
+
+
+def _is_front(file: Path) -> bool:
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return file.name == "pareto.json"
+    return isinstance(document, dict) and "hypervolume" in document

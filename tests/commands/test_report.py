@@ -1,0 +1,78 @@
+"""`trilemma report` and `trilemma figures`: files, a browser, bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.reporting import examples
+
+
+def cli(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    from trilemma.cli import main
+
+    monkeypatch.setattr("sys.argv", ["trilemma", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    examples.verdict().save(tmp_path / "verdict.json")
+    return tmp_path
+
+
+def test_report_writes_beside_the_verdict_and_opens_it(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browse(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    assert cli("report", str(run), monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().out == f"report: {run / 'report.html'}\n"
+    assert opened == []
+    assert cli("report", str(run / "verdict.json"), "--open", monkeypatch=monkeypatch) == 0
+    assert opened == [(run / "report.html").as_uri()]
+    assert (run / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_report_says_where_there_is_no_browser(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda url: False)
+    assert cli("report", str(run), "--open", monkeypatch=monkeypatch) == 0
+    assert "open the file yourself" in capsys.readouterr().out
+
+
+def test_figures_prints_the_files(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = run / "plots"
+    words = ("figures", str(run), "--out", str(there), "--format", "svg")
+    assert cli(*words, monkeypatch=monkeypatch) == 0
+    files = capsys.readouterr().out.splitlines()
+    assert files == [str(there / f"{n}.svg") for n in ("leakage", "costs", "front", "ranking")]
+    assert all(Path(each).exists() for each in files)
+
+
+@pytest.mark.parametrize("command", ["report", "figures"])
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"schema_version": 99}'])
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    command: str,
+    text: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if text is not None:
+        (tmp_path / "verdict.json").write_text(text)
+    assert cli(command, str(tmp_path), monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("trilemma: ")
+    assert len(said.err.splitlines()) == 1
