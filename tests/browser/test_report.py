@@ -303,7 +303,7 @@ def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
         promises=tuple(replace(each, symbol=HOSTILE, note=HOSTILE) for each in base.promises),
     ).save(tmp_path / "verdict.json")
     watched = Watched(browser, write_report(tmp_path))
-    assert HOSTILE in (watched.page.locator(".limits li").text_content() or "")
+    assert HOSTILE in (watched.page.locator(".limits li").first.text_content() or "")
     watched.set(budget=3)
     for chart in watched.page.locator(".chart").all()[:4]:
         chart.hover()
