@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -244,6 +245,8 @@ def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path
         (("problem", "budget"), 7),
         (("limits",), 3),
         (("chosen",), "nobody"),
+        (("curves", 3, "leakage", "value"), math.nan),
+        (("predictions", 0, "leakage"), math.inf),
         (("points", 2, "units"), "few"),
         (("knee",), 99),
     ],

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.reporting.panels import Mark, Panel, bare_panels, verdict_panels
+from trilemma.reporting.panels import Mark, Panel, bare_panels, front_places, verdict_panels
 from trilemma.reporting.sources import read_run
 from trilemma.tuning.families import FAMILIES
-from trilemma.tuning.front import non_dominated
 from trilemma.tuning.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _verdict(verdict: Verdict) -> Drawings:
     drawn: dict[str, Callable[[], Figure]] = {}
     if verdict.curves:
         drawn |= _curves(verdict.curves, verdict_panels(verdict), budget)
-        drawn["front"] = lambda: _draw_front(verdict.curves, _best(verdict.curves))
+        drawn["front"] = lambda: _draw_front(verdict.curves, front_places(verdict.curves))
     drawn["ranking"] = lambda: _draw_ranking(verdict)
     return drawn
 
@@ -206,11 +205,6 @@ def _legend(figure: Figure, line: Sequence[Axes]) -> None:
         figure.legend(
             entries.values(), entries.keys(), loc="outside lower center", ncols=3, frameon=False
         )
-
-
-def _best(points: Sequence[Evaluated]) -> tuple[int, ...]:
-    able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
-    return tuple(able[n][0] for n in non_dominated([found for _, found in able]))
 
 
 def _draw_front(points: Sequence[Evaluated], front: Sequence[int]) -> Figure:

@@ -20,12 +20,11 @@ from markupsafe import Markup
 
 from trilemma.reporting.answer import answer, metric_name
 from trilemma.reporting.explorer import BARRED, Explorer, Preference
-from trilemma.reporting.panels import Panel, bare_panels, verdict_panels
+from trilemma.reporting.panels import Panel, bare_panels, front_places, verdict_panels
 from trilemma.reporting.pictures import picture
 from trilemma.reporting.sources import read_run
 from trilemma.reporting.wording import interval, number, one_in, percent, phrase, times
 from trilemma.runs import write_text
-from trilemma.tuning.front import non_dominated
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.verdict import Verdict
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from trilemma.tuning.gallery import Gallery
     from trilemma.tuning.pareto import Front
-    from trilemma.tuning.points import Evaluated
 
 __all__ = ["front_page", "verdict_page", "write_report"]
 
@@ -72,7 +70,11 @@ def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
     data = {
         "document": verdict.as_json(),
         **_curves(explorer, panels),
-        "front": {"places": _front_of(verdict.curves), "knee": None, "verdict": _place(verdict)},
+        "front": {
+            "places": front_places(verdict.curves),
+            "knee": None,
+            "verdict": _place(verdict),
+        },
         "own": {"headline": first.headline, "proof": first.proof},
     }
     return _render(
@@ -114,11 +116,6 @@ def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
     }
 
 
-def _front_of(points: Sequence[Evaluated]) -> list[int]:
-    able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
-    return [able[n][0] for n in non_dominated([found for _, found in able])]
-
-
 def _place(verdict: Verdict) -> dict[str, float] | None:
     """Where the verdict lies beside the front; what only a key protects leaks 0."""
     chosen = verdict.choice
@@ -130,8 +127,7 @@ def _place(verdict: Verdict) -> dict[str, float] | None:
 
 def _render(template: str, data: dict[str, Any], **context: Any) -> str:
     style, script = _asset("style.css"), "\n".join(_asset(name) for name in _SCRIPTS)
-    # "<" starts a tag even in a script's text, where HTML's own escapes mean nothing.
-    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}"
     )
@@ -143,7 +139,8 @@ def _render(template: str, data: dict[str, Any], **context: Any) -> str:
             policy=policy,
             style=Markup(style),
             script=Markup(script),
-            data=Markup(text),
+            # "<" starts a tag even in a script's text, where HTML's own escapes mean nothing.
+            data=Markup(text.replace("<", "\\u003c")),
         )
     )
 

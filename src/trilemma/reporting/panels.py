@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 from trilemma.mechanisms.randomization import Randomization
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.reporting.wording import interval, number
+from trilemma.tuning.front import non_dominated
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
     from trilemma.tuning.points import Evaluated
     from trilemma.tuning.verdict import Candidate, Verdict
 
-__all__ = ["Axis", "Mark", "Panel", "bare_panels", "verdict_panels"]
+__all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]
 
 MarkKind = Literal["verdict", "tested", "surrogate", "certificate"]
 _PAPER_MASKS: Final = {"secret-sharing": "bounded-masks"}  # the paper's r is the bound of a mask
@@ -105,6 +106,12 @@ def bare_panels(points: Sequence[Evaluated]) -> tuple[Panel, ...]:
             drawn = tuple(sorted((axis.x(value), n) for _, value, n in own))
             panels.append(Panel(mechanism, points[own[0][2]].symbol or "value", axis, drawn))
     return tuple(panels)
+
+
+def front_places(points: Sequence[Evaluated]) -> tuple[int, ...]:
+    """Places of the points that no other one is better than in all three objectives."""
+    able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
+    return tuple(able[n][0] for n in non_dominated([found for _, found in able]))
 
 
 def _marks(verdict: Verdict, mechanism: str, axis: Axis) -> Iterator[Mark]:

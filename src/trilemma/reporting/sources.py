@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,11 @@ def read_run(path: Path) -> Found:
     if _is_front(file):
         front = _FRONT.read(file)
         able = {n for n, each in enumerate(front.points) if each.objectives is not None}
-        _require(able.issuperset((*front.front, front.knee)), file, "front and knee name points")
+        _require(
+            able.issuperset((*front.front, front.knee)),
+            file,
+            "front and knee name measured points",
+        )
         return Found(file.parent, front)
     verdict = Verdict.load(file)
     _require(
@@ -49,7 +54,7 @@ def read_run(path: Path) -> Found:
 def _require(true: bool, file: Path, what: str) -> None:
     if not true:
         raise InvalidInput(
-            f"{file} was edited: it is not so that its {what} that it holds; take the file that "
+            f"{file} was edited, and it is no longer true that its {what}; take the file that "
             f"trilemma wrote."
         )
 
@@ -67,8 +72,16 @@ def _file(path: Path) -> Path:
 
 
 def _is_front(file: Path) -> bool:
+    """Whether it holds a front; a file that cannot be read is told of by whoever reads it."""
+
+    def number(text: str) -> float:
+        _require(math.isfinite(float(text)), file, "numbers are finite")
+        return float(text)
+
     try:
-        document = json.loads(file.read_text())
+        document = json.loads(file.read_text(), parse_float=number, parse_constant=number)
+    except InvalidInput:
+        raise
     except (OSError, ValueError):
         return file.name == "pareto.json"
     return isinstance(document, dict) and "hypervolume" in document
