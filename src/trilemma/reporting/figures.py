@@ -214,7 +214,8 @@ def _draw_front(points: Sequence[Evaluated], front: Sequence[int]) -> Figure:
     figure = _figure(6.4, 4.2)
     axes = figure.subplots()
     able = [n for n, each in enumerate(points) if each.objectives is not None]
-    lengths = {n: 1 + _value(points[n].efficiency_reduction) for n in able}
+    # A colour scale in decades needs positive ends.
+    lengths = {n: min(1e6, max(1e-6, 1 + _value(points[n].efficiency_reduction))) for n in able}
     norm = LogNorm(min(0.5, *lengths.values()), max(2.0, *lengths.values()))
     shade = None
     for mechanism in dict.fromkeys(points[n].mechanism for n in able):
