@@ -74,6 +74,13 @@ function showTip(lines, x, y) {
   tip.style.top = `${y + 14 + box.height > window.innerHeight ? y - box.height - 10 : y + 14}px`;
 }
 
+// So many of the ticks as have room for their labels.
+function thinned(ticks, x) {
+  const gaps = ticks.slice(1).map(([value], n) => Math.abs(x(value) - x(ticks[n][0])));
+  const stride = Math.max(1, Math.ceil(46 / Math.min(...gaps, 1e9)));
+  return ticks.filter((_, n) => n % stride === 0);
+}
+
 const PAPER = 0.6; // a sheet is narrower than a screen; letters should not shrink with it
 
 // A plot in `host`; `describe()` returns what to draw now: title, axes, layers and targets.
@@ -122,7 +129,7 @@ class Plot {
         svg("g", { class: "tick" },
           svg("line", { x1: inner.left, x2: inner.right, y1: this.y(value), y2: this.y(value) }),
           svg("text", { x: inner.left - 6, y: this.y(value) + 4, "text-anchor": "end" }, label))),
-      ...x.ticks.map(([value, label]) =>
+      ...thinned(x.ticks, this.x).map(([value, label]) =>
         svg("text", {
           class: "tick", x: this.x(value), y: inner.bottom + 16, "text-anchor": "middle",
         }, label)),
