@@ -52,11 +52,7 @@ def write_report(run: Path) -> Path:
 
 
 def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
-    """The page of a verdict; the gallery is left out unless the verdict allows it.
-
-    Of pictures that are neither grey nor of three colours nothing can be shown.
-    """
-    seen = gallery if verdict.show_records and gallery and gallery.shape[0] in (1, 3) else None
+    """The page of a verdict; the gallery is left out unless the verdict allows it."""
     own = Preference.of(verdict.problem)
     explorer = Explorer(
         verdict.curves,
@@ -84,7 +80,7 @@ def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
         answer=first,
         explorer=explorer if verdict.curves else None,
         panels=panels,
-        gallery=seen,
+        gallery=gallery if verdict.show_records else None,
     )
 
 
