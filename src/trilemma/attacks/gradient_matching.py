@@ -11,7 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -22,6 +22,9 @@ from trilemma.attacks.lbfgs import minimise
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
+
+if TYPE_CHECKING:
+    from trilemma.observations import Observation
 
 __all__ = [
     "Candidates",
@@ -49,7 +52,7 @@ def explained_update(
 ) -> torch.Tensor:
     """Σ_k client_weights_k · clip(update of client k): what K clients send for [K·S] records.
 
-    `clip` scales an update u by min(1, clip / ‖u‖). Returns [m].
+    `client_weights` [K] or [K, m]; `clip` scales an update u by min(1, clip / ‖u‖). Returns [m].
     """
     size = local_training.unit_size
     total = torch.zeros_like(weights)
@@ -69,7 +72,8 @@ class Units:
     """The views of one call as tensors, in the working precision.
 
     weights [U, m]; update [U, m] and known [U, m], both zero where a coordinate was not read;
-    client_weights [U, K]; noise [U], the standard deviation on each known coordinate.
+    client_weights [U, K], or [U, K, m] where clients sent coordinates of their own; noise [U], the
+    standard deviation on each known coordinate.
     """
 
     view: View
@@ -93,16 +97,13 @@ class Units:
             ]
         )
         update = torch.stack([o.update for o in observations]).to(dtype)
-        clients = view.observation.clients
-        even = (1.0 / clients,) * clients
-        device = update.device
         return cls(
             view,
             torch.stack([v.weights for v in views]).to(dtype),
             torch.where(known, update, 0.0),
             known.to(dtype),
-            torch.tensor([o.weights or even for o in observations], dtype=dtype, device=device),
-            torch.tensor([_deviation(v) for v in views], dtype=dtype, device=device),
+            torch.stack(_client_weights(observations, update)),
+            update.new_tensor([_deviation(v) for v in views]),
         )
 
     def __len__(self) -> int:
@@ -117,6 +118,19 @@ class Units:
         n = self.known.sum(1)
         freedom = (n - unknowns).clamp(min=0)
         return self.noise**2 * (freedom + torch.sqrt(2 * freedom))
+
+
+def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:
+    """Each unit's [K], or [K, m] for all where one unit has a row for each client."""
+    made = []
+    for each in observations:
+        weights = each.weights
+        if not isinstance(weights, torch.Tensor):
+            weights = like.new_tensor(weights or (1.0 / each.clients,) * each.clients)
+        made.append(weights.to(like))
+    if any(each.ndim == 2 for each in made):
+        made = [w if w.ndim == 2 else w[:, None].expand(-1, like.shape[1]) for w in made]
+    return made
 
 
 def _deviation(view: View) -> float:
@@ -187,7 +201,7 @@ def _size(shape: tuple[int, ...]) -> int:
 def squared_distance(candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:
     """Σ_known (explained update - observed update)², one unit: a function torch.func can map.
 
-    Arguments: z [d], weights [m], update [m], known [m], client_weights [K], labels [S].
+    Arguments: z [d], weights [m], update [m], known [m], client_weights [K] or [K, m], labels [S].
     """
     clip, training, task = view.observation.clip, view.local_training, view.task
 
