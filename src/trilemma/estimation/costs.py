@@ -27,6 +27,7 @@ __all__ = [
     "BANDWIDTH",
     "Costs",
     "Spent",
+    "check_bandwidth",
     "compare",
     "measure_costs",
     "paired_estimate",
@@ -172,8 +173,7 @@ def compare(
     bounds: tuple[PaperBound, ...] = (),
 ) -> Costs:
     """Costs from two equally long lists of trainings, paired by their places."""
-    if not (math.isfinite(bandwidth) and bandwidth > 0):
-        raise InvalidInput(f"bandwidth (bits a second) must be positive, got {bandwidth}.")
+    check_bandwidth(bandwidth)
     pairs = list(zip(unprotected, protected, strict=False))
     if len(unprotected) != len(protected) or not all(_paired(*pair) for pair in pairs):
         raise InvalidInput(
@@ -213,6 +213,12 @@ def compare(
         protected=_median_of(within),
         bounds=bounds,
     )
+
+
+def check_bandwidth(bandwidth: float) -> None:
+    """Refuse what is no number of bits a second."""
+    if not (math.isfinite(bandwidth) and bandwidth > 0):
+        raise InvalidInput(f"bandwidth (bits a second) must be positive, got {bandwidth}.")
 
 
 def paired_estimate(differences: Sequence[float], confidence: float = 0.95) -> Estimate:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.costs import Costs, compare, paired_estimate
+from trilemma.estimation.costs import Costs, check_bandwidth, compare, paired_estimate
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
 from trilemma.tuning.tasks import TrainTask, read_training
@@ -33,6 +33,9 @@ class Pricing:
     seeds: tuple[int, ...]
     bandwidth: float
     confidence: float
+
+    def __post_init__(self) -> None:
+        check_bandwidth(self.bandwidth)
 
     def price(
         self, ask: Ask, protection: Protection, *, weighted: bool = True
