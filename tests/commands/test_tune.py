@@ -85,14 +85,16 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_the_text_says_what_a_person_needs(tuned: tuple[Path, str]) -> None:
     folder, out = tuned
-    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
+    assert max(len(line.rstrip()) for line in out.splitlines()[:-2]) <= 80
     places = [out.index(word) for word in ("Not covered", "Verdict", "All candidates")]
     assert places == sorted(places), "the limits come first"
     for word in ("use", "leaks", "within the budget 0.6", "costs", "adversary", "attackers"):
         assert word in out
     assert "a curious client:" in out
     assert "the pool attacker:" in out
-    assert out.rstrip().endswith(str(folder / "verdict.json"))
+    assert str(folder / "verdict.json") in out
+    assert out.rstrip().endswith(str(folder / "report.html"))
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_verdict_is_valid_and_gives_the_protection_back(tuned: tuple[Path, str]) -> None:

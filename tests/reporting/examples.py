@@ -258,7 +258,7 @@ def front(**changes: Any) -> Front:
         resolution=RESOLUTION, sampler="grid", evaluations=len(points) - 1, wanted=40,
         adversary=Adversary.SERVER, confidence=0.95, attacks=("dlg", "analytic"),
         effort=Effort(), bandwidth=1e8, federation=base.federation, seed=0,
-        versions=base.versions,
+        versions=base.versions, reproduce="trilemma pareto --evaluations 40",
     )  # fmt: skip
     return replace(made, **changes)
 

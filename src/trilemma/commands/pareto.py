@@ -135,10 +135,13 @@ def pareto(
             **measurement(chosen, run),
         )
         front = save(front)
+        from trilemma.reporting.page import write_report
+
+        page = write_report(folder)
     if as_json:
         print(json.dumps(front.as_json(), allow_nan=False, indent=2))
     else:
         from trilemma.reporting.front import show_front
 
         show_front(front)
-        print(f"\nfront: {folder / 'pareto.json'}")
+        print(f"\nfront: {folder / 'pareto.json'}\nreport: {page}")

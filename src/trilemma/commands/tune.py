@@ -117,18 +117,21 @@ def tune(
     folder = out or run_folder("tune", chosen.scenario, described)
     with resumable(folder, described, fresh=fresh) as run:
         if fresh:
-            for name in ("verdict.json", "gallery.json"):
+            for name in ("verdict.json", "gallery.json", "report.html"):
                 (folder / name).unlink(missing_ok=True)
         again = command_line("tune", dict(chosen), dict(Settings()))
         verdict = replace(_tuned(chosen, run, workers), reproduce=again)
         verdict.save(folder / "verdict.json")
+        from trilemma.reporting.page import write_report
+
+        page = write_report(folder)
     if as_json:
         print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))
     else:
         from trilemma.reporting.verdict import show_verdict
 
         show_verdict(verdict)
-        print(f"\nverdict: {folder / 'verdict.json'}")
+        print(f"\nverdict: {folder / 'verdict.json'}\nreport: {page}")
     if verdict.protection is None:
         raise typer.Exit(1)
 
