@@ -20,7 +20,7 @@ from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.fisher import predict
-from trilemma.estimation.recoveries import Measurement, unit_views
+from trilemma.estimation.units import Measurement, unit_views
 from trilemma.observations import Adversary
 from trilemma.runs import Run
 from trilemma.tuning.curves import grid

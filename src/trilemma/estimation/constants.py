@@ -26,8 +26,9 @@ from trilemma.estimation.leakage import (
     mean_leakage,
     success_rate,
 )
-from trilemma.estimation.recoveries import Measurement, Outcomes, Source, measure
+from trilemma.estimation.recoveries import Outcomes, measure
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ import torch
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.fisher import FisherPrediction, predict
-from trilemma.estimation.recoveries import Measurement, unit_views
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, unit_views
 from trilemma.mechanisms.compression import Compression
 from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.plain import Plain

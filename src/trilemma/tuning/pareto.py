@@ -32,7 +32,7 @@ from trilemma.tuning.verdict import Federation
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.progress import Ticker
     from trilemma.runs import Run
 

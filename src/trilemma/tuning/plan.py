@@ -25,7 +25,7 @@ from trilemma.tuning.verdict import Federation
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.runs import Run
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.replay import Ask

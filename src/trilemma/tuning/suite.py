@@ -12,8 +12,8 @@ from torch.func import grad
 
 from trilemma.attacks import ATTACKS, Analytic, get
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.recoveries import Measurement, unit_views
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, unit_views
 from trilemma.mechanisms.protection import Protection
 
 __all__ = ["Suite", "binding_suite", "is_smooth", "pool_reads"]

@@ -24,7 +24,7 @@ from trilemma.tuning.verdict import AttackUsed, Basis, Beside, Candidate, Verdic
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.progress import Ticker
     from trilemma.runs import Run
     from trilemma.tuning.plan import Effort
