@@ -24,8 +24,8 @@ function showPick(want, { own, options }) {
     say("status", `The verdict: ${data.own.proof}`);
     say("pick", data.own.headline);
     say("reading", data.document.statement);
-    say("how", "It was tested with more units than a point of the curves has, so that it may be " +
-      "weaker than what the curves alone allow, which the table shows.");
+    say("how", "It was tested with fresh units of its own, so that it may be weaker than what the " +
+      "curves alone allow, which the table shows.");
     return;
   }
   say("status", "An estimate, no verdict");
