@@ -90,6 +90,15 @@ def test_masked_digits_need_only_known_coordinates(problems: Maker) -> None:
     assert made.recovered(found.inputs) >= 12
 
 
+def test_the_best_restart_goes_on_where_coordinates_are_missing(problems: Maker) -> None:
+    masked, whole = problems(4, keep=0.05), problems(4, variance=1e-2)
+    hasty, patient = get("dlg", iterations=40, masked_iterations=0), get("dlg", iterations=40)
+    before, after = (each(masked.views, restarts=2, seed=1) for each in (hasty, patient))
+    assert (after.loss < before.loss).all()
+    before, after = (each(whole.views, restarts=2, seed=1) for each in (hasty, patient))
+    assert torch.equal(after.inputs, before.inputs)
+
+
 def test_sums_of_clients_are_attacked_as_one_batch(problems: Maker) -> None:
     made = problems(8, clients=2)
     found = get("idlg")(made.views, restarts=2, seed=1)

@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -108,6 +109,11 @@ class Units:
 
     def __len__(self) -> int:
         return self.weights.shape[0]
+
+    @property
+    def masked(self) -> bool:
+        """Whether coordinates are missing."""
+        return not bool(self.known.all())
 
     def noise_floor(self, unknowns: int) -> torch.Tensor:
         """Matching loss [U] that a perfect candidate is likely to have, s²(n - d + √(2n)).
@@ -266,14 +272,16 @@ def invert(
     labels: torch.Tensor | None,
     *,
     iterations: int,
+    further: int,
     history: int,
     slots: int,
     tolerance: float,
 ) -> Reconstructions:
     """L-BFGS on the matching loss from `starts` [U, R, d]; the best restart by matching loss.
 
-    A unit ends when its loss is below `tolerance` times the observed update's squared norm, or
-    below what the noise explains; `labels` [U, S] are given where they are not unknowns.
+    That one goes on for `further` evaluations. A unit ends when its loss is below `tolerance`
+    times the observed update's squared norm, or below what the noise explains; `labels` [U, S]
+    are given where they are not unknowns.
     """
     view = units.view
     distance = squared_distance(candidates, view)
@@ -300,18 +308,20 @@ def invert(
         return evaluate
 
     floor = units.noise_floor(candidates.unknowns) / energy
+    search = partial(
+        minimise,
+        bind,
+        tolerance=torch.full_like(floor, tolerance),
+        solved=torch.clamp(floor, min=tolerance),
+        # under noise, a gain far below s² moves the candidate by far less than its error
+        resolution=0.01 * units.noise**2 / energy,
+        history=history,
+        slots=slots,
+    )
     with torch.no_grad():
-        minima = minimise(
-            bind,
-            starts,
-            torch.full_like(floor, tolerance),
-            solved=torch.clamp(floor, min=tolerance),
-            # under noise, a gain far below s² moves the candidate by far less than its error
-            resolution=0.01 * units.noise**2 / energy,
-            iterations=iterations,
-            history=history,
-            slots=slots,
-        )
+        minima = search(starts, iterations=iterations)
+        if further:
+            minima = search(minima.points[:, None], iterations=further)
     return reconstructions(units, candidates, minima.points, minima.loss * energy, labels)
 
 
