@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trilemma.reporting.wording import change, count, slower
+
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
     from trilemma.tuning.promises import Promise
@@ -33,11 +35,8 @@ def show_verdict(verdict: Verdict) -> None:
     _show_choice(console, verdict)
     console.print(Text("\nAll candidates", style="bold"))
     console.print(_candidates(verdict))
-    for each in verdict.candidates:
-        if each is not verdict.choice:
-            console.print(
-                Padding(Text.assemble((each.name, "bold"), f": {each.statement}"), (0, 2))
-            )
+    for names, statement in _statements(verdict):
+        console.print(Padding(Text.assemble((names, "bold"), f": {statement}"), (0, 2)))
     if verdict.promises:
         _show_promises(console, verdict)
 
@@ -45,8 +44,9 @@ def show_verdict(verdict: Verdict) -> None:
 def _headline(verdict: Verdict) -> str:
     there = verdict.federation
     return (
-        f"{there.scenario}: {there.clients} clients, {there.records_per_update} record(s) an "
-        f"update ({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
+        f"{there.scenario}: {count(there.clients, 'client')}, "
+        f"{count(there.records_per_update, 'record')} an update "
+        f"({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
         f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
     )
 
@@ -66,7 +66,8 @@ def _show_choice(console: Console, verdict: Verdict) -> None:
     grid.add_row("basis", Text(f"{verdict.basis}. {chosen.statement}"))
     grid.add_row("leaks", Text(_leaks(chosen, verdict)))
     if chosen.worst_client is not None:
-        grid.add_row("worst client", Text(f"{_interval(chosen.worst_client)}, all at once"))
+        worst = f"{_interval(chosen.worst_client)}, limits for all clients at once"
+        grid.add_row("worst client", Text(worst))
     if chosen.costs is not None:
         costs = chosen.costs
         grid.add_row(
@@ -131,7 +132,9 @@ def _candidates(verdict: Verdict) -> Table:
         costs = each.costs
         mark = "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}"
         leak = "key" if each.basis == "cryptographic" else "-"
-        if each.leakage is not None:
+        if each.certificate is not None:
+            leak = f"at most {each.certificate.leakage:.2f}"
+        elif each.leakage is not None:
             leak = f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
         elif each.smallest_leakage is not None:
             leak = f"not below {each.smallest_leakage:.2f}"
@@ -140,10 +143,19 @@ def _candidates(verdict: Verdict) -> Table:
             each.name,
             "-" if each.parameter is None else f"{each.parameter:.3g}",
             leak,
-            "-" if costs is None else f"{-costs.utility_loss.value:+.3f}",
-            "-" if costs is None else f"{costs.efficiency_reduction.value:+.2g}",
+            "-" if costs is None else change(-costs.utility_loss.value),
+            "-" if costs is None else slower(costs.efficiency_reduction.value),
         )
     return table
+
+
+def _statements(verdict: Verdict) -> list[tuple[str, str]]:
+    """What is said of each candidate but the chosen one, once for all of whom it is said."""
+    said: dict[str, list[str]] = {}
+    for each in verdict.candidates:
+        if each is not verdict.choice:
+            said.setdefault(each.statement, []).append(each.name)
+    return [(", ".join(names), statement) for statement, names in said.items()]
 
 
 def _show_promises(console: Console, verdict: Verdict) -> None:

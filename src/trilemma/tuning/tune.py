@@ -120,7 +120,7 @@ def _verdict(
         protection=None if chosen is None else parse_protection(chosen.protection or "none"),
         basis=fallback if chosen is None else chosen.basis,
         statement=nothing if chosen is None else chosen.statement,
-        advice="" if chosen else advice(candidates, plan.problem, plan.setting),
+        advice="" if chosen else advice(candidates, plan.problem, plan.setting, plan.adversary),
         leakage=None if chosen is None else chosen.leakage,
         problem=plan.problem,
         adversary=plan.adversary,
