@@ -33,11 +33,9 @@ def show_verdict(verdict: Verdict) -> None:
     _show_choice(console, verdict)
     console.print(Text("\nAll candidates", style="bold"))
     console.print(_candidates(verdict))
-    for each in verdict.candidates:
-        if each is not verdict.choice:
-            console.print(
-                Padding(Text.assemble((each.name, "bold"), f": {each.statement}"), (0, 2))
-            )
+    for statement, names in _statements(verdict).items():
+        line = Text.assemble((", ".join(names), "bold"), f": {statement}")
+        console.print(Padding(line, (0, 2)))
     if verdict.promises:
         _show_promises(console, verdict)
 
@@ -49,6 +47,15 @@ def _headline(verdict: Verdict) -> str:
         f"update ({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
         f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
     )
+
+
+def _statements(verdict: Verdict) -> dict[str, list[str]]:
+    """What is said of the candidates that were not chosen, each sentence once."""
+    found: dict[str, list[str]] = {}
+    for each in verdict.candidates:
+        if each is not verdict.choice:
+            found.setdefault(each.statement, []).append(each.name)
+    return found
 
 
 def _show_choice(console: Console, verdict: Verdict) -> None:
