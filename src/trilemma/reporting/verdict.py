@@ -35,8 +35,9 @@ def show_verdict(verdict: Verdict) -> None:
     _show_choice(console, verdict)
     console.print(Text("\nAll candidates", style="bold"))
     console.print(_candidates(verdict))
-    for names, statement in _statements(verdict):
-        console.print(Padding(Text.assemble((names, "bold"), f": {statement}"), (0, 2)))
+    for statement, names in _statements(verdict).items():
+        line = Text.assemble((", ".join(names), "bold"), f": {statement}")
+        console.print(Padding(line, (0, 2)))
     if verdict.promises:
         _show_promises(console, verdict)
 
@@ -49,6 +50,15 @@ def _headline(verdict: Verdict) -> str:
         f"({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
         f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
     )
+
+
+def _statements(verdict: Verdict) -> dict[str, list[str]]:
+    """What is said of the candidates that were not chosen, each sentence once."""
+    found: dict[str, list[str]] = {}
+    for each in verdict.candidates:
+        if each is not verdict.choice:
+            found.setdefault(each.statement, []).append(each.name)
+    return found
 
 
 def _show_choice(console: Console, verdict: Verdict) -> None:
@@ -147,15 +157,6 @@ def _candidates(verdict: Verdict) -> Table:
             "-" if costs is None else slower(costs.efficiency_reduction.value),
         )
     return table
-
-
-def _statements(verdict: Verdict) -> list[tuple[str, str]]:
-    """What is said of each candidate but the chosen one, once for all of whom it is said."""
-    said: dict[str, list[str]] = {}
-    for each in verdict.candidates:
-        if each is not verdict.choice:
-            said.setdefault(each.statement, []).append(each.name)
-    return [(", ".join(names), statement) for statement, names in said.items()]
 
 
 def _show_promises(console: Console, verdict: Verdict) -> None:
