@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pytest
 from tests.commands.test_tune import ROOT, committed, run, start
 
 from trilemma.errors import InvalidInput
+from trilemma.runlog import RunLog
 from trilemma.tuning.pareto import Front, front_schema
 
 QUICK = [
@@ -67,6 +69,12 @@ def test_the_text_and_the_file(calm: tuple[Path, str]) -> None:
     jsonschema.validate(document, front_schema())
     assert sorted(shlex.split(document["reproduce"])) == sorted(["trilemma", "pareto", *QUICK])
     assert Front.load(folder / "pareto.json").as_json() == document
+
+
+def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
+    log = "\n".join(RunLog(calm[0]).lines())
+    assert "pareto started" in log
+    assert re.search(r"trial 1, randomization at 0, finished on \d+ chunks", log)
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:

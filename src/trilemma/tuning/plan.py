@@ -42,10 +42,8 @@ class Effort:
     certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
     `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
     one that trains best); `population` from which a round samples the scenario's clients, for its
-    differential privacy.
-    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
-    from which a round samples the scenario's clients, for its differential privacy. `strengths`
-    of each mechanism at which its curve is measured (0: no curves), which no claim rests on.
+    differential privacy; `strengths` of each mechanism at which its curve is measured (0: no
+    curves), which no claim rests on.
     """
 
     restarts: int = 3

@@ -43,6 +43,11 @@ class Choice:
     mechanism: str
     strength: float
 
+    @property
+    def name(self) -> str:
+        """What a log calls it."""
+        return f"trial {self.trial.number}, {self.mechanism} at {self.strength:.3g},"
+
 
 def grid_point(tuned: Sequence[str], untuned: Sequence[str], number: int) -> tuple[str, float]:
     """The number-th point of the grid: mechanisms without a strength once, then by turns.
