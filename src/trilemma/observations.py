@@ -44,14 +44,15 @@ class Observation:
     """update = Σ_k weights_k · clip(u_k) + noise on the `known` coordinates; the rest is unread.
 
     `known` is a mask [m] (None: all). A sum over `clients` updates of S records each is attacked
-    as one batch of clients·S records. `weights` has one entry a client (None: 1/clients each).
-    `clip` is the norm to which each client clipped its update (None: not clipped).
+    as one batch of clients·S records. `weights` has one entry a client (None: 1/clients each), or
+    a row [m] of them, zero where the client did not send. `clip` is the norm to which each client
+    clipped its update (None: not clipped).
     """
 
     update: torch.Tensor
     known: torch.Tensor | None = None
     noise: Noise | None = None
-    weights: tuple[float, ...] | None = None
+    weights: tuple[float, ...] | torch.Tensor | None = None
     clip: float | None = None
     clients: int = 1
 
@@ -66,3 +67,10 @@ class Observation:
             raise InvalidInput("known must be a boolean mask of the update's shape.")
         if self.clients < 1 or (self.weights is not None and len(self.weights) != self.clients):
             raise InvalidInput("weights must have one entry for each of at least one client.")
+        if isinstance(self.weights, torch.Tensor) and (
+            tuple(self.weights.shape) != (self.clients, self.update.numel())
+        ):
+            raise InvalidInput(
+                f"weights must have a row of {self.update.numel()} entries for each of "
+                f"{self.clients} clients, got shape {tuple(self.weights.shape)}."
+            )

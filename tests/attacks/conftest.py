@@ -60,6 +60,7 @@ def make_problems(
     training: LocalTraining | None = None,
     variance: float = 0.0,
     keep: float | None = None,
+    own_places: bool = False,
     clients: int = 1,
     clip: float | None = None,
     dtype: torch.dtype = torch.float64,
@@ -84,21 +85,27 @@ def make_problems(
             weights = weights - 0.1 * step
         rows = torch.randperm(len(data), generator=source)[: clients * size]
         total = torch.zeros_like(weights)
+        shares = torch.full((clients, len(total)), 1 / clients, dtype=dtype)
+        if own_places and keep is not None:
+            shares = shares * (torch.rand(shares.shape, generator=source) < keep)
         for client in range(clients):
             own = rows[client * size : (client + 1) * size]
             update = client_update(task, weights, data[own], labels[own], training)
             if clip is not None:
                 update = update * min(1.0, clip / float(update.norm()))
-            total += update / clients
+            total += shares[client] * update
         noise, known = None, None
         if variance:
             draw = torch.randn(len(total), generator=source, dtype=torch.float64)
             total = total + math.sqrt(variance) * draw.to(dtype)
             noise = Noise("gaussian", math.sqrt(variance))
-        if keep is not None:
+        if own_places:
+            known = shares.ne(0).any(0)
+        elif keep is not None:
             known = torch.rand(len(total), generator=source) < keep
             total = torch.where(known, total, 0.0)
-        observation = Observation(total, known, noise, None, clip, clients)
+        sent = shares if own_places else None
+        observation = Observation(total, known, noise, sent, clip, clients)
         views.append(View(task, weights, observation, training, spec))
         xs.append(data[rows])
         ys.append(labels[rows])

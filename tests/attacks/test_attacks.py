@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,11 +90,32 @@ def test_masked_digits_need_only_known_coordinates(problems: Maker) -> None:
     assert made.recovered(found.inputs) >= 12
 
 
+def test_the_best_restart_goes_on_where_coordinates_are_missing(problems: Maker) -> None:
+    masked, whole = problems(4, keep=0.05), problems(4, variance=1e-2)
+    hasty, patient = get("dlg", iterations=40, masked_iterations=0), get("dlg", iterations=40)
+    before, after = (each(masked.views, restarts=2, seed=1) for each in (hasty, patient))
+    assert (after.loss < before.loss).all()
+    before, after = (each(whole.views, restarts=2, seed=1) for each in (hasty, patient))
+    assert torch.equal(after.inputs, before.inputs)
+
+
 def test_sums_of_clients_are_attacked_as_one_batch(problems: Maker) -> None:
     made = problems(8, clients=2)
     found = get("idlg")(made.views, restarts=2, seed=1)
     assert tuple(found.inputs.shape) == (8, 2, 64)
     assert made.recovered(found.inputs) >= 14
+
+
+def test_sums_of_own_places_are_taken_apart_by_who_sent_what(problems: Maker) -> None:
+    """At ρ = .1 most coordinates hold one client; read as sums of both they explain nothing."""
+    made = problems(5, clients=2, keep=0.1, own_places=True)
+    attack = get("dlg")
+    assert made.recovered(attack(made.views, restarts=1, seed=1).inputs) >= 9
+    naive = [
+        dataclasses.replace(v, observation=dataclasses.replace(v.observation, weights=None))
+        for v in made.views
+    ]
+    assert made.recovered(attack(naive, restarts=1, seed=1).inputs) == 0
 
 
 def test_clipped_sums_are_matched_with_the_clip(problems: Maker) -> None:
@@ -142,6 +164,46 @@ def test_label_counts_of_batches(problems: Maker) -> None:
     labels = infer_labels(Units.of(made.views, "double"), 0)
     assert labels is not None
     assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
+
+
+def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
+    made = problems(20, clients=2, warm_up=0)
+    shares = torch.zeros(2, 2410, dtype=torch.float64)
+    shares[:, -10:] = 0.5
+    rows = [with_weights(view, shares) for view in made.views]
+    expected = infer_labels(Units.of(made.views, "double"), 0)
+    assert expected is not None
+    found = infer_labels(Units.of(rows, "double"), 0)
+    assert found is not None
+    assert torch.equal(found, expected)
+    shares[1, -1] = 0.0
+    assert infer_labels(Units.of(rows, "double"), 0) is None
+
+
+def with_weights(view: View, shares: torch.Tensor) -> View:
+    return dataclasses.replace(
+        view, observation=dataclasses.replace(view.observation, weights=shares)
+    )
+
+
+def test_analytic_divides_only_what_the_same_clients_sent(problems: Maker) -> None:
+    """Neurons 0-7: client 0; 8-15: client 1; the others: weights of one, bias of the other."""
+    made = problems(4, clients=2)
+    shares = torch.zeros(2, 2410, dtype=torch.float64)
+    weight, bias = (shares[:, :2048].view(2, 32, 64), shares[:, 2048:2080])
+    weight[0, :8] = weight[1, 8:16] = weight[0, 16:] = 0.5
+    bias[0, :8] = bias[1, 8:16] = bias[1, 16:] = 0.5
+    views = []
+    for view, xs, ys in zip(made.views, made.inputs, made.labels, strict=True):
+        sent = [
+            client_update(view.task, view.weights, x[None], y[None], LocalTraining())
+            for x, y in zip(xs, ys, strict=True)
+        ]
+        update = (shares * torch.stack(sent)).sum(0)
+        seen = Observation(update, shares.ne(0).any(0), weights=shares, clients=2)
+        views.append(dataclasses.replace(view, observation=seen))
+    found = get("analytic")(views, restarts=1, seed=0)
+    assert made.recovered(found.inputs, 100) == 8
 
 
 def test_analytic_is_exact_and_says_when_it_does_not_apply(problems: Maker) -> None:
@@ -194,6 +256,30 @@ def test_pool_sums_out_unknown_labels_and_finds_batches(problems: Maker) -> None
     pool = (made.inputs.reshape(12, 64), made.labels.reshape(12))
     found = Pool(pool)(made.views, restarts=1, seed=0)
     assert made.recovered(found.inputs, 60) == 12
+
+
+def test_pool_finds_the_nearest_pair_of_own_places(problems: Maker) -> None:
+    """Against all ordered pairs: whose record is whose matters where places are unlike."""
+    made = problems(3, clients=2, keep=0.02, own_places=True)
+    records, labels = made.inputs.reshape(6, 64), made.labels.reshape(6)
+    found = Pool((records, labels))(made.views, restarts=1, seed=0)
+    for unit, view in enumerate(made.views):
+        rows = view.observation.weights
+        assert isinstance(rows, torch.Tensor)
+        updates = [
+            client_update(view.task, view.weights, x[None], y[None], LocalTraining())
+            for x, y in zip(records, labels, strict=True)
+        ]
+        best = min(
+            product(range(6), repeat=2),
+            key=lambda pair: float(
+                (rows[0] * updates[pair[0]] + rows[1] * updates[pair[1]] - view.observation.update)
+                .square()
+                .sum()
+            ),
+        )
+        assert best == (2 * unit, 2 * unit + 1)
+        assert torch.equal(found.inputs[unit], records[list(best)])
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks.gradient_matching import Candidates, Units, squared_distance
+from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.observations import Observation
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
@@ -51,10 +54,14 @@ def test_gradient_of_the_matching_loss_is_autograds_double_backward(problems: Ma
     ],
 )
 @pytest.mark.parametrize(("clients", "clip"), [(1, None), (3, None), (2, 0.1)])
+@pytest.mark.parametrize("own_places", [False, True])
 def test_the_truth_matches_perfectly(
-    problems: Maker, training: LocalTraining, clients: int, clip: float | None
+    problems: Maker, training: LocalTraining, clients: int, clip: float | None, own_places: bool
 ) -> None:
-    made = problems(1, training=training, clients=clients, clip=clip)
+    keep = 0.5 if own_places else None
+    made = problems(
+        1, training=training, clients=clients, clip=clip, keep=keep, own_places=own_places
+    )
     view = made.views[0]
     units = Units.of(made.views, "double")
     candidates = Candidates.of(view, joint=False)
@@ -63,6 +70,18 @@ def test_the_truth_matches_perfectly(
     z = made.inputs[0].reshape(-1)
     assert loss(z, *data, made.labels[0]) < 1e-25
     assert loss(z + 0.1, *data, made.labels[0]) > 1e-8
+
+
+def test_units_with_and_without_rows_of_weights_share_a_call(problems: Maker) -> None:
+    own = problems(1, clients=2, keep=0.5, own_places=True).views[0]
+    plain = dataclasses.replace(own, observation=Observation(own.observation.update, clients=2))
+    units = Units.of([own, plain], "double")
+    assert isinstance(own.observation.weights, torch.Tensor)
+    assert torch.equal(units.client_weights[0], own.observation.weights)
+    assert torch.equal(units.client_weights[1], torch.full_like(units.client_weights[0], 0.5))
+    for rows in (torch.ones(2, 9), torch.ones(3, 2410), torch.ones(2)):
+        with pytest.raises(InvalidInput, match="weights must have"):
+            Observation(own.observation.update, weights=rows, clients=2)
 
 
 def test_soft_labels_of_any_loss_are_weighted_sums_over_classes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pytest
 from tests.commands.test_tune import ROOT, committed, run, start
 
 from trilemma.errors import InvalidInput
+from trilemma.runlog import RunLog
 from trilemma.tuning.pareto import Front, front_schema
 
 QUICK = [
@@ -67,6 +69,12 @@ def test_the_text_and_the_file(calm: tuple[Path, str]) -> None:
     jsonschema.validate(document, front_schema())
     assert sorted(shlex.split(document["reproduce"])) == sorted(["trilemma", "pareto", *QUICK])
     assert Front.load(folder / "pareto.json").as_json() == document
+
+
+def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
+    log = "\n".join(RunLog(calm[0]).lines())
+    assert "pareto started" in log
+    assert re.search(r"trial 1, randomization at 0, finished on \d+ chunks", log)
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
@@ -149,23 +157,27 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The URL of a server of our own; PostgreSQL refuses to run as root."""
-    drivers = [name for name in ("psycopg", "psycopg2") if importlib.util.find_spec(name)]
-    if shutil.which("initdb") is None or not drivers:
-        pytest.skip("needs PostgreSQL's initdb and pg_ctl, and psycopg or psycopg2")
+    places = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *places])  # Debian's are not on the PATH
+    programs = [shutil.which(name, path=path) for name in ("initdb", "pg_ctl")]
+    if None in programs or importlib.util.find_spec("psycopg") is None:
+        pytest.skip("needs PostgreSQL's initdb and pg_ctl, and psycopg")
+    initdb, pg_ctl = map(str, programs)
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # pytest's own is too long for a socket
     how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": folder}
     if os.geteuid() == 0:
         how["user"] = "nobody"
         shutil.chown(folder, "nobody")
     data = folder / "data"
-    subprocess.run(["initdb", "-D", data, "-U", "me", "-A", "trust"], **how)
-    options = f"-k {folder} -c listen_addresses=''"
-    control = ["pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log")]
-    subprocess.run([*control, "-o", options, "start"], **how)
+    layout = ["-D", str(data), "-E", "UTF8", "--no-locale", "--no-sync"]
+    subprocess.run([initdb, *layout, "-U", "me", "-A", "trust"], **how)
+    settings = f"-k {folder} -c listen_addresses=''"
+    control = [pg_ctl, "-D", str(data), "-w", "-l", str(folder / "log")]
     try:
-        yield f"postgresql+{drivers[0]}://me:secret@/postgres?host={folder}"
+        subprocess.run([*control, "-o", settings, "start"], **how)
+        yield f"postgresql+psycopg://me:secret@/postgres?host={folder}"
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], **how)
+        subprocess.run([*control, "-m", "immediate", "stop"], **{**how, "check": False})
         shutil.rmtree(folder)
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recoveries import Measurement, measure
+from trilemma.estimation.recoveries import measure
+from trilemma.estimation.units import Measurement
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.scenarios import load_scenario
 

@@ -10,7 +10,8 @@ from trilemma.beliefs.recovery import Criterion
 from trilemma.bounds import Constants
 from trilemma.estimation.constants import choose_criterion, constants_of
 from trilemma.estimation.models import prepare_models
-from trilemma.estimation.recoveries import Measurement, draw_unit, measure
+from trilemma.estimation.recoveries import measure
+from trilemma.estimation.units import Measurement, draw_unit
 from trilemma.learning import client_update
 from trilemma.mechanisms import law
 from trilemma.mechanisms.base import Form

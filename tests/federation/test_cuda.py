@@ -19,7 +19,7 @@ SPECS = (
     "top-k:keep=0.2",
     "secret-sharing",
     "randomization:variance=1e-4+secret-sharing",
-    "compression:keep=0.2+secret-sharing",
+    "compression:keep=0.2+secret-sharing:clip_range=8.0",
 )
 
 

@@ -181,9 +181,16 @@ def test_bits_are_those_of_the_messages() -> None:
     thinned = Protection((Compression(0.5),))
     sent = train(federation(FEDSGD), thinned, rounds=1).rounds[0].exchange
     assert sent is not None
-    kept = (sent.bits_up[0] // 8 - header) // 4
-    assert 0 < kept < size
-    assert sent.bits_up == sent.bits_down == (8 * (header + 4 * kept),) * 3
+    kept = [(bits // 8 - header) // 4 for bits in sent.bits_up]
+    assert len(set(kept)) > 1, "each client draws places of its own"
+    assert all(0 < count < size for count in kept)
+    assert sent.bits_up == tuple(8 * (header + 4 * count) for count in kept)
+    (down,) = {(bits // 8 - header) // 4 for bits in sent.bits_down}
+    assert max(kept) < down <= size
+    summed = Protection((Compression(0.5),), SecretSharing(clip_range=4.0))
+    aligned = train(federation(FEDSGD), summed, rounds=1).rounds[0].exchange
+    assert aligned is not None
+    assert len(set(aligned.bits_up)) == 1, "where sums must align all send the same places"
     hidden = train(federation(FEDSGD), Protection((), SecretSharing()), rounds=1).rounds[0]
     assert hidden.exchange is not None
     assert min(hidden.exchange.bits_up) > plain.bits_up[0]

@@ -23,7 +23,7 @@ from trilemma.mechanisms.compression import Compression, TopK
 from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.plain import Plain, read_update, write_update
 from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import Payload, RoundInfo
+from trilemma.mechanisms.protocol import Masked, Payload, RoundInfo
 from trilemma.mechanisms.randomization import Randomization
 from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
 from trilemma.mechanisms.secret_sharing.transport import SecretSharing
@@ -76,7 +76,11 @@ def same(ours: Observation, theirs: Observation, tolerance: float) -> None:
     assert ours.noise == theirs.noise
     assert ours.clip == theirs.clip
     assert ours.clients == theirs.clients
-    assert ours.weights == theirs.weights
+    if isinstance(ours.weights, torch.Tensor):
+        assert isinstance(theirs.weights, torch.Tensor)
+        assert torch.equal(ours.weights, theirs.weights)
+    else:
+        assert ours.weights == theirs.weights
     if ours.known is None or theirs.known is None:
         assert ours.known is theirs.known
     else:
@@ -184,7 +188,9 @@ def test_the_noise_that_is_told_is_the_noise_that_is_there(
     seen = protection.observe_updates(big, None, adversary, entropy=Seeded(2), round=a_round())
     rows = big * (0.3 / big.norm(dim=1, keepdim=True)) if "clip=" in text else big
     for index, each in enumerate(seen):
-        if adversary is Adversary.CLIENT:
+        if isinstance(each.weights, torch.Tensor):
+            truth = (each.weights * rows[1:]).sum(dim=0)
+        elif adversary is Adversary.CLIENT:
             truth = rows[1:].sum(dim=0) / CLIENTS
         else:
             truth = rows[index] if each.clients == 1 else rows.mean(dim=0)
@@ -195,6 +201,11 @@ def test_the_noise_that_is_told_is_the_noise_that_is_there(
             continue
         scale = each.noise.scale / (math.sqrt(3) if each.noise.kind == "uniform" else 1)
         assert float(left.std()) == pytest.approx(scale, rel=0.05)
+        if isinstance(each.weights, torch.Tensor):  # whoever sent a coordinate, and however many
+            senders = (each.weights > 0).sum(dim=0)
+            for count in range(1, CLIENTS):
+                part = (each.update - truth)[senders == count]
+                assert float(part.std()) == pytest.approx(scale, rel=0.1)
 
 
 # The round trip
@@ -272,6 +283,136 @@ def test_compression_saves_what_it_says() -> None:
     # top-k names its places: a gap of one byte each where they are dense enough
     assert bytes_up("top-k:keep=0.1") == pytest.approx(4000 + 1000 + overhead, abs=2)
     assert bytes_up("secret-sharing") == pytest.approx(4 * 10_001, abs=2000)
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("compression:keep=0.5", True),
+        ("randomization:variance=0.01,clip=1.0+compression:keep=0.5", True),
+        ("compression:keep=0.5+secret-sharing", False),
+        (f"compression:keep=0.5+{PAILLIER}", False),
+        (f"compression:keep=0.5+{PAILLIER},mode=blind", False),
+        ("compression:keep=0.5+secret-sharing:bound=0.1", False),
+    ],
+)
+def test_clients_send_places_of_their_own_where_nothing_has_to_align(text: str, own: bool) -> None:
+    protection = parse_protection(text)
+    masks = {
+        tuple(protection.apply(row, client, a_round(), Seeded(0)).values.ne(0).tolist())
+        for client, row in enumerate(updates())
+    }
+    assert len(masks) == (CLIENTS if own else 1)
+    told = {
+        tuple(known.tolist())
+        for client in range(CLIENTS)
+        if (known := protection.knowledge(a_round(), SIZE, client).known) is not None
+    }
+    assert told == masks, "what everyone knows of a client is what it sends"
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize("drops", [{}, {1: 0, 4: 0}])
+def test_the_mean_is_that_of_the_expanded_updates(unbiased: bool, drops: dict[int, int]) -> None:
+    """By hand: each message in its client's places, divided by the weights of all who answered."""
+    protection = Protection((Compression(0.3, unbiased=unbiased),))
+    info, weights = a_round(), [3, 1, 4, 1, 5]
+    result = protection.run_round(updates(), weights, info, drops=drops)
+    total, weight = np.zeros(SIZE), 0
+    for client in set(range(CLIENTS)) - set(drops):
+        seed = Seeded(info.mask_seed).integer("client", client)
+        own = RoundInfo(info.run, info.number, info.participants, info.threshold, seed)
+        sent = Compression(0.3).apply(
+            Masked(torch.ones(SIZE)), client=client, round=own, entropy=Seeded(0)
+        )
+        assert sent.known is not None
+        row = np.where(sent.known.numpy(), updates()[client].numpy(), 0.0)
+        total += weights[client] * row / (0.3 if unbiased else 1.0)
+        weight += weights[client]
+    np.testing.assert_allclose(result.mean.numpy(), total / weight, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "clients"), [("compression:keep=0.2", 5), ("compression:keep=0.2+secret-sharing", 1)]
+)
+def test_own_places_divide_the_variance_by_the_number_of_clients(text: str, clients: int) -> None:
+    """Equal updates u: (1-ρ)/ρ · u²/K in a coordinate of the mean; common places: as for K = 1."""
+    protection, update = parse_protection(text), torch.full((40,), 0.1, dtype=torch.float64)
+    means = []
+    for number in range(400):
+        sent = [protection.apply(update, k, a_round(number), Seeded(0)) for k in range(CLIENTS)]
+        means.append(torch.stack([each.values for each in sent]).mean(dim=0))
+    found = torch.stack(means)
+    assert float(found.mean()) == pytest.approx(0.1, rel=0.05)
+    assert float(found.var()) == pytest.approx(4 * 0.1**2 / clients, rel=0.1)
+
+
+def test_a_curious_client_is_told_who_sent_what() -> None:
+    """What it reads is Σ_k weights_k · u_k, a row of weights for each of the others."""
+    weights = [3, 1, 4, 1, 5]
+    for text in ("compression:keep=0.3", "compression:keep=0.3,unbiased=false"):
+        protection = parse_protection(text)
+        for curious in (0, 3):
+            result = protection.run_round(updates(), weights, a_round(), curious=curious)
+            (seen,) = protection.observe(result.transcript, Adversary.CLIENT)
+            assert isinstance(seen.weights, torch.Tensor)
+            others = [client for client in range(CLIENTS) if client != curious]
+            expected = (seen.weights * updates()[others]).sum(dim=0)
+            torch.testing.assert_close(seen.update, expected, atol=1e-12, rtol=0)
+            for row, client in zip(seen.weights, others, strict=True):
+                known = protection.knowledge(a_round(), SIZE, client).known
+                assert known is not None
+                assert torch.equal(row, known.double() * (weights[client] / 14))
+            assert seen.known is not None
+            assert torch.equal(seen.known, seen.weights.ne(0).any(0))
+
+
+def test_two_clients_read_each_others_places_alone() -> None:
+    protection, info = parse_protection("compression:keep=0.3"), RoundInfo.new([0, 1], Seeded(1))
+    (seen,) = protection.observe_updates(
+        updates()[:2], None, Adversary.CLIENT, entropy=Seeded(0), round=info, curious=1
+    )
+    assert seen.weights == (0.5,)
+    assert seen.known is not None
+    other = protection.knowledge(info, SIZE, 0).known
+    assert other is not None
+    assert torch.equal(seen.known, other)
+
+
+def test_the_mean_comes_back_where_someone_was_to_send() -> None:
+    """Everyone can tell these places, whoever dropped out, so they cost no byte."""
+    protection, info = parse_protection("compression:keep=0.3"), a_round()
+    plain = Protection().run_round(updates(torch.float32), None, info).transcript
+    header = len(plain.messages[-1].body) - 4 * SIZE
+    due = torch.zeros(SIZE, dtype=torch.bool)
+    for client in range(CLIENTS):
+        known = protection.knowledge(info, SIZE, client).known
+        assert known is not None
+        due |= known
+    assert not due.all()
+    for drops in ({}, {0: 0}):
+        sent = protection.run_round(updates(torch.float32), None, info, drops=drops).transcript
+        assert {len(m.body) - header for m in sent.messages if m.sender == SERVER} == {
+            4 * int(due.sum())
+        }
+        for message in sent.messages:
+            if message.sender != SERVER:
+                own = protection.knowledge(info, SIZE, message.sender).known
+                assert own is not None
+                assert len(message.body) == header + 4 * int(own.sum())
+
+
+def test_a_client_that_sends_other_places_than_its_own_is_named() -> None:
+    protection, info = parse_protection("compression:keep=0.5"), a_round()
+    replies: dict[int, Any] = {
+        client: protection.client(client, info, SIZE).step(b"", torch.zeros(SIZE))
+        for client in range(CLIENTS)
+    }
+    with pytest.raises(InvalidInput, match=r"client 2 sent \d+ coordinates .* where \d+ of 60"):
+        protection.server(info, SIZE).step({**replies, 2: replies[2][:-4]})
 
 
 # Text

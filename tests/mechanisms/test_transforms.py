@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -188,16 +188,21 @@ def test_certain_and_impossible_rates() -> None:
     assert apply(Compression(1.0), some_values(50)).known.all()  # type: ignore[union-attr]
 
 
-def test_all_clients_of_a_round_send_the_same_places_and_rounds_differ() -> None:
-    values = some_values(1000)
-    transform = Compression(0.3)
-    first, other = apply(transform, values), apply(transform, -values, client=2)
-    assert first.known is not None
-    assert other.known is not None
-    assert torch.equal(first.known, other.known)
-    later = apply(transform, values, info=a_round(seed=2)).known
-    assert later is not None
-    assert not torch.equal(first.known, later)
+def test_places_follow_the_mask_seed_and_are_independent_between_seeds() -> None:
+    """Two clients, or two rounds, both send a coordinate with probability ρ², not ρ."""
+    values, transform, keep = some_values(20_000), Compression(0.3), 0.3
+    infos = [a_round(), a_round().of_client(0), a_round().of_client(2), a_round(seed=2)]
+    masks = []
+    for info in infos:
+        first = apply(transform, values, info=info).known
+        other = apply(transform, -values, client=2, info=info).known
+        assert first is not None
+        assert other is not None
+        assert torch.equal(first, other)
+        masks.append(first)
+    for one, two in combinations(masks, 2):
+        both = int((one & two).sum())
+        assert stats.binomtest(both, 20_000, keep**2).pvalue > LEAST_P
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.8])

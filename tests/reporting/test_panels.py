@@ -61,9 +61,18 @@ def test_the_marks_of_a_verdict() -> None:
 def test_a_certificate_stands_on_the_curve_of_its_noise() -> None:
     base = examples.verdict()
     certificate = Certificate(
-        "randomization:variance=0.01,clip=0.5", "local", Interval(0.001, 0.01), False, 0.5, 0.1, 1,
-        0.1, 0.3, dp_figure(Randomization(0.01, 0.5), delta=1e-5),
-    )  # fmt: skip
+        protection="randomization:variance=0.01,clip=0.5",
+        release="local",
+        kappa=Interval(0.0, 0.01),
+        kappa_confidence=0.95,
+        clip=0.5,
+        clip_rule="median",
+        noise=0.1,
+        rounds=1,
+        success=0.1,
+        leakage=0.3,
+        privacy=dp_figure(Randomization(0.01, 0.5), delta=1e-5),
+    )
     made = Candidate("certified", "certified", True, True, "", certificate=certificate)
     verdict = replace(base, candidates=(*base.candidates, made))
     found = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,10 +14,13 @@ from scipy.stats import norm
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
+from trilemma.federation.training import Round
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.tuning.certificate import certify, noise_for
+from trilemma.tuning.certificate import best_clip, certify, clip_norms, noise_for
 from trilemma.tuning.families import Setting
+from trilemma.tuning.replay import Ask
+from trilemma.tuning.tasks import Task, TrainTask
 
 SETTING = Setting(
     parameters=50,
@@ -86,3 +92,46 @@ def test_no_attacker_beats_the_bound() -> None:
 def test_a_kappa_outside_its_domain_is_refused() -> None:
     with pytest.raises(InvalidInput, match="kappa"):
         certify(SETTING, 0.3, Interval(0.1, 1.0), records=100)
+
+
+def test_a_clip_that_is_no_norm_is_refused() -> None:
+    for clip in (0.0, -1.0, math.inf):
+        with pytest.raises(InvalidInput, match="clip"):
+            certify(SETTING, 0.3, Interval(0.01, 0.05), records=100, clip=clip)
+
+
+def training(metrics: dict[str, list[float | None]]) -> Ask:
+    """Answers as trainings would, from the metric of each protection by seed."""
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        made = []
+        for task in tasks:
+            assert isinstance(task, TrainTask)
+            metric = metrics[task.protection][task.seed - 7]
+            last = Round(3, (0,), 0.1, exchange=None, loss=0.0, metric=metric)
+            found = {"rounds": [asdict(last)], "client_metrics": [metric], "one_by_one": None}
+            made.append(json.dumps({"diverged": "why"} if metric is None else found).encode())
+        return made
+
+    return ask
+
+
+def test_the_clip_of_the_best_metric_is_taken() -> None:
+    norms = clip_norms(SETTING)
+    assert min(norms) == pytest.approx(2.0 / 8), "far below the median too"
+    assert max(norms) < max(SETTING.norms)
+    made = [certify(SETTING, 0.3, Interval(0.001, 0.05), records=100, clip=norm) for norm in norms]
+    ratios = [each.noise / each.clip for each in made]
+    assert ratios == pytest.approx([ratios[0]] * len(norms), rel=2e-3), "each keeps the budget"
+    means = [0.4, 0.5, 0.6, 0.9, 0.3, 0.2]
+    metrics: dict[str, list[float | None]] = {
+        each.protection: [mean - 0.1, mean + 0.1] for each, mean in zip(made, means, strict=True)
+    }
+    metrics[made[3].protection] = [1.0, None]  # one training diverged
+    found = best_clip(made, training(metrics), rounds=3, seeds=(7, 8))
+    assert found.clip == norms[2]
+    assert (found.clip_rule, made[2].clip_rule) == ("utility", "stated")
+    assert [each.metric for each in found.clips_tried] == pytest.approx(
+        [0.4, 0.5, 0.6, None, 0.3, 0.2]
+    )
+    assert found.noise == made[2].noise

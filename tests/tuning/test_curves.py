@@ -20,7 +20,8 @@ from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.fisher import predict
-from trilemma.estimation.recoveries import Measurement, unit_views
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, unit_views
 from trilemma.observations import Adversary
 from trilemma.runs import Run
 from trilemma.tuning.curves import grid
@@ -258,6 +259,16 @@ def test_a_certificate_has_a_gallery_but_no_curves(tmp_path: Path) -> None:
     assert (found.curves, found.predictions) == ((), ())
     gallery = Gallery.load(tmp_path / "gallery.json")
     assert [each.label for each in gallery.columns] == ["unprotected", "verdict"]
+
+
+def test_the_pool_attacker_shows_nothing_of_batches_that_are_clipped(tmp_path: Path) -> None:
+    def batches() -> Scenario:
+        return shown().with_local_training(batch=2)
+
+    effort = Effort(restarts=1, rounds=2, seeds=2, kappa=0.1)
+    tuned(tmp_path, batches, effort, basis="certified", protections=None, attacks=["pool"])
+    gallery = Gallery.load(tmp_path / "gallery.json")
+    assert [(each.label, each.attack) for each in gallery.columns] == [("unprotected", "pool")]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,21 @@ def test_families_that_look_alike_share_a_calibration() -> None:
     assert streams(families(SETTING, Adversary.SERVER)) == 6
 
 
+def test_places_set_compressed_messages_apart_from_compressed_sums() -> None:
+    """To a curious client, too: what a plain mean holds of a coordinate is who sent it."""
+    names = ["compression", "compression+secret-sharing"]
+    plain, summed = families(SETTING, Adversary.CLIENT, names)
+    assert streams([plain, summed]) == 3  # and the bare sum
+    assert plain.attacked(0.0, Adversary.CLIENT).own_places
+    assert not summed.attacked(0.0, Adversary.CLIENT).own_places
+    # four others: 1 - (1 - ρ)⁴ of the coordinates come through, where a common ρ does
+    assert 1 - (1 - plain.warm) ** 4 == pytest.approx(summed.warm)
+    for family in (plain, summed):
+        for x in (family.domain[0], 0.0):
+            own = family.protection(x).own_places
+            assert own == family.attacked(x, Adversary.CLIENT).own_places == family.own_places
+
+
 def test_bad_names_and_lone_clients() -> None:
     with pytest.raises(UnknownName, match="did you mean 'compression'"):
         families(SETTING, Adversary.SERVER, ["compresion"])

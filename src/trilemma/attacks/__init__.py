@@ -44,7 +44,7 @@ def get(name: str, **effort: Any) -> Attack:
     The pool attack knows a pool, so it has no default: get("pool", pool=(inputs, labels)).
 
     >>> get("dlg", iterations=500)
-    DLG(iterations=500, history=60, slots=64, tolerance=1e-08, precision='auto', start='middle')
+    DLG(iterations=500, masked_iterations=1000, history=60, slots=64, tolerance=1e-08, ...)
     """
     if name not in ATTACKS:
         raise UnknownName("attack", name, ATTACKS)

@@ -51,6 +51,10 @@ class Analytic:
         dw = units.update[:, weight].reshape(len(units), -1, size)
         known = units.known[:, weight].reshape(len(units), -1, size)
         known = known * units.known[:, bias, None]
+        if units.client_weights.ndim == 3:  # a ratio needs the same clients above and below
+            clients = units.client_weights.shape[1]
+            above = units.client_weights[:, :, weight].reshape(len(units), clients, -1, size)
+            known = known * (above == units.client_weights[:, :, bias, None]).all(1)
         db = units.update[:, bias, None]
         if view.records == 1:
             inputs = ((known * db * dw).sum(1) / _positive((known * db**2).sum(1)))[:, None]

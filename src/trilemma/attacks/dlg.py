@@ -27,14 +27,17 @@ __all__ = ["DLG", "IDLG"]
 class DLG:
     """Zhu et al. (2019): inputs and soft labels together, by matching the update.
 
-    The fields are the effort: evaluations a restart, pairs of L-BFGS memory, units evaluated at
-    once, relative matching loss at which a unit is solved, precision ("auto": double under
-    noise, single elsewhere), and where restarts begin: "middle", near the middle of the range
-    with undecided labels, or "normal", standard normal as published. Middle starts fall into
-    fewer local minima (FedAvg, 5 steps: 40 of 40 digits from one start each, normal 19).
+    The fields are the effort: evaluations a restart; evaluations up to which the best restart goes
+    on where coordinates are missing (compression), since few equations are solved slowly; pairs of
+    L-BFGS memory, units evaluated at once, relative matching loss at which a unit is solved,
+    precision ("auto": double under noise, single elsewhere), and where restarts begin: "middle",
+    near the middle of the range with undecided labels, or "normal", standard normal as published.
+    Middle starts fall into fewer local minima (FedAvg, 5 steps: 40 of 40 digits from one start
+    each, normal 19).
     """
 
     iterations: int = 300
+    masked_iterations: int = 1000
     history: int = 60
     slots: int = 64
     tolerance: float = 1e-8
@@ -63,6 +66,7 @@ class DLG:
             starts,
             labels,
             iterations=self.iterations,
+            further=max(0, self.masked_iterations - self.iterations) if units.masked else 0,
             history=self.history,
             slots=self.slots,
             tolerance=self.tolerance,

@@ -11,7 +11,8 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -22,6 +23,9 @@ from trilemma.attacks.lbfgs import minimise
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
+
+if TYPE_CHECKING:
+    from trilemma.observations import Observation
 
 __all__ = [
     "Candidates",
@@ -49,7 +53,7 @@ def explained_update(
 ) -> torch.Tensor:
     """Σ_k client_weights_k · clip(update of client k): what K clients send for [K·S] records.
 
-    `clip` scales an update u by min(1, clip / ‖u‖). Returns [m].
+    `client_weights` [K] or [K, m]; `clip` scales an update u by min(1, clip / ‖u‖). Returns [m].
     """
     size = local_training.unit_size
     total = torch.zeros_like(weights)
@@ -69,7 +73,8 @@ class Units:
     """The views of one call as tensors, in the working precision.
 
     weights [U, m]; update [U, m] and known [U, m], both zero where a coordinate was not read;
-    client_weights [U, K]; noise [U], the standard deviation on each known coordinate.
+    client_weights [U, K], or [U, K, m] where clients sent coordinates of their own; noise [U], the
+    standard deviation on each known coordinate.
     """
 
     view: View
@@ -93,20 +98,22 @@ class Units:
             ]
         )
         update = torch.stack([o.update for o in observations]).to(dtype)
-        clients = view.observation.clients
-        even = (1.0 / clients,) * clients
-        device = update.device
         return cls(
             view,
             torch.stack([v.weights for v in views]).to(dtype),
             torch.where(known, update, 0.0),
             known.to(dtype),
-            torch.tensor([o.weights or even for o in observations], dtype=dtype, device=device),
-            torch.tensor([_deviation(v) for v in views], dtype=dtype, device=device),
+            torch.stack(_client_weights(observations, update)),
+            update.new_tensor([_deviation(v) for v in views]),
         )
 
     def __len__(self) -> int:
         return self.weights.shape[0]
+
+    @property
+    def masked(self) -> bool:
+        """Whether coordinates are missing."""
+        return not bool(self.known.all())
 
     def noise_floor(self, unknowns: int) -> torch.Tensor:
         """Matching loss [U] that a perfect candidate is likely to have, s²(n - d + √(2n)).
@@ -117,6 +124,19 @@ class Units:
         n = self.known.sum(1)
         freedom = (n - unknowns).clamp(min=0)
         return self.noise**2 * (freedom + torch.sqrt(2 * freedom))
+
+
+def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:
+    """Each unit's [K], or [K, m] for all where one unit has a row for each client."""
+    made = []
+    for each in observations:
+        weights = each.weights
+        if not isinstance(weights, torch.Tensor):
+            weights = like.new_tensor(weights or (1.0 / each.clients,) * each.clients)
+        made.append(weights.to(like))
+    if any(each.ndim == 2 for each in made):
+        made = [w if w.ndim == 2 else w[:, None].expand(-1, like.shape[1]) for w in made]
+    return made
 
 
 def _deviation(view: View) -> float:
@@ -187,7 +207,7 @@ def _size(shape: tuple[int, ...]) -> int:
 def squared_distance(candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:
     """Σ_known (explained update - observed update)², one unit: a function torch.func can map.
 
-    Arguments: z [d], weights [m], update [m], known [m], client_weights [K], labels [S].
+    Arguments: z [d], weights [m], update [m], known [m], client_weights [K] or [K, m], labels [S].
     """
     clip, training, task = view.observation.clip, view.local_training, view.task
 
@@ -252,14 +272,16 @@ def invert(
     labels: torch.Tensor | None,
     *,
     iterations: int,
+    further: int,
     history: int,
     slots: int,
     tolerance: float,
 ) -> Reconstructions:
     """L-BFGS on the matching loss from `starts` [U, R, d]; the best restart by matching loss.
 
-    A unit ends when its loss is below `tolerance` times the observed update's squared norm, or
-    below what the noise explains; `labels` [U, S] are given where they are not unknowns.
+    That one goes on for `further` evaluations. A unit ends when its loss is below `tolerance`
+    times the observed update's squared norm, or below what the noise explains; `labels` [U, S]
+    are given where they are not unknowns.
     """
     view = units.view
     distance = squared_distance(candidates, view)
@@ -286,18 +308,20 @@ def invert(
         return evaluate
 
     floor = units.noise_floor(candidates.unknowns) / energy
+    search = partial(
+        minimise,
+        bind,
+        tolerance=torch.full_like(floor, tolerance),
+        solved=torch.clamp(floor, min=tolerance),
+        # under noise, a gain far below s² moves the candidate by far less than its error
+        resolution=0.01 * units.noise**2 / energy,
+        history=history,
+        slots=slots,
+    )
     with torch.no_grad():
-        minima = minimise(
-            bind,
-            starts,
-            torch.full_like(floor, tolerance),
-            solved=torch.clamp(floor, min=tolerance),
-            # under noise, a gain far below s² moves the candidate by far less than its error
-            resolution=0.01 * units.noise**2 / energy,
-            iterations=iterations,
-            history=history,
-            slots=slots,
-        )
+        minima = search(starts, iterations=iterations)
+        if further:
+            minima = search(minima.points[:, None], iterations=further)
     return reconstructions(units, candidates, minima.points, minima.loss * energy, labels)
 
 

@@ -60,12 +60,13 @@ def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
     weight, bias = place
     if view.records == 1:
         return _one_record(units, weight, bias)
-    scaled = view.observation.clip is None and bool(
-        (units.client_weights == units.client_weights[:, :1]).all()
-    )
-    if bias is None or not scaled or not bool(units.known[:, bias].all()):
+    if bias is None or view.observation.clip is not None or not bool(units.known[:, bias].all()):
         return None
-    return _counts(units, bias, seed)
+    shares = units.client_weights
+    shares = shares[:, :, None] if shares.ndim == 2 else shares[:, :, bias]
+    if not bool((shares == shares[:, :1]).all()):
+        return None
+    return _counts(units, bias, shares.sum(1), seed)
 
 
 def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
@@ -80,7 +81,7 @@ def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor
     return agreement.sum(2).argmin(1, keepdim=True)
 
 
-def _counts(units: Units, bias: slice, seed: int) -> torch.Tensor:
+def _counts(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
     view = units.view
     training, task, records = view.local_training, view.task, view.records
     generator = Seeded(seed).torch_generator("label probes")
@@ -90,8 +91,7 @@ def _counts(units: Units, bias: slice, seed: int) -> torch.Tensor:
     outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
     mean = torch.softmax(outputs, -1).mean(1)
     per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
-    scale = per_step * units.client_weights.sum(1, keepdim=True)
-    expected = records * (mean - units.update[:, bias] / scale)
+    expected = records * (mean - units.update[:, bias] / (per_step * share))
     chosen = []
     for _ in range(records):
         label = expected.argmax(1, keepdim=True)

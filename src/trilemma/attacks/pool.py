@@ -150,8 +150,10 @@ class Pool:
         inputs, labels = self._candidates(units)
         blocks = _blocks(inputs, labels)
         updates = torch.cat([self._updates(units, index, *block) for block in blocks])
-        norms = (updates**2).sum(1)
-        shares = (units.client_weights[index] / size).repeat_interleave(size)
+        squares = updates**2
+        shares = units.client_weights[index] / size
+        shares = shares.reshape(shares.shape[0], -1).expand(-1, updates.shape[1])
+        shares = shares.repeat_interleave(size, 0)
         chosen = torch.full((view.records,), -1, device=inputs.device)
         rest = units.update[index].clone()
         for _ in range(10 * view.records):  # each pass lowers the distance, so it ends earlier
@@ -160,7 +162,7 @@ class Pool:
                 old = int(chosen[position])
                 if old >= 0:
                     rest = rest + share * updates[old]
-                new = int((share * norms - 2 * (updates @ rest)).argmin())
+                new = int((squares @ share**2 - 2 * (updates @ (share * rest))).argmin())
                 chosen[position] = new
                 rest = rest - share * updates[new]
             if torch.equal(before, chosen):

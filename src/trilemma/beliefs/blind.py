@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.beliefs.intervals import clopper_pearson, clopper_pearson_upper
+from trilemma.beliefs.intervals import clopper_pearson_upper
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def blind_guess(
         guess=names[best],
         successes=successes,
         trials=len(second),
-        # Two-sided at 2·confidence - 1 leaves 1 - confidence on each side.
-        low=clopper_pearson(successes, len(second), 2 * confidence - 1).low,
+        low=1 - clopper_pearson_upper(len(second) - successes, len(second), confidence),
         high=clopper_pearson_upper(doubled, len(records), confidence),
         confidence=confidence,
     )
@@ -104,10 +103,13 @@ def default_threshold(
     spec: Range,
     *,
     entropy: Seeded,
+    confidence: float = 0.95,
 ) -> BlindGuess:
     """κ at the lowest of 20, 25 and 30 dB at which it is at most 1 %, at 30 dB where none is."""
     for threshold in THRESHOLDS:
-        found = blind_guess(pool, labels, spec, threshold=threshold, entropy=entropy)
+        found = blind_guess(
+            pool, labels, spec, threshold=threshold, entropy=entropy, confidence=confidence
+        )
         if found.rate <= _ACCEPTED:
             break
     return found

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.estimation.constants import Guess
-    from trilemma.estimation.recoveries import Measurement
     from trilemma.estimation.scenario import Scenario
+    from trilemma.estimation.units import Measurement
     from trilemma.runs import Run
 
 __all__ = [
@@ -104,7 +104,7 @@ class Prepared:
         """The records [units, S, *shape] of the first units."""
         import torch
 
-        from trilemma.estimation.recoveries import draw_unit
+        from trilemma.estimation.units import draw_unit
 
         drawn = [draw_unit(self.scenario, self.measurement, number) for number in range(units)]
         return torch.stack([unit.records.inputs for unit in drawn]).numpy()
@@ -148,7 +148,7 @@ def prepare(
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.constants import choose_criterion
-    from trilemma.estimation.recoveries import Measurement
+    from trilemma.estimation.units import Measurement
     from trilemma.scenarios import load_scenario
 
     given = {name: value for name, value in options.items() if value is not None}

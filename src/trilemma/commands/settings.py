@@ -65,7 +65,7 @@ class Settings(BaseModel):
     seeds: int = 5
     certified_rounds: int = 1
     kappa: float | None = None
-    clip: float | None = None
+    clip: float | Literal["utility"] | None = None
     population: int | None = None
     strengths: int = 6
     seed: int = 0

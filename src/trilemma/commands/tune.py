@@ -82,7 +82,8 @@ def tune(
         float | None, typer.Option(help="Stated blind-guess rate, for a certificate [measured].")
     ] = None,
     clip: Annotated[
-        float | None, typer.Option(help="Norm of a certificate [the median of the updates'].")
+        str | None,
+        typer.Option(help='Norm of a certificate; "utility": what trains best [median norm].'),
     ] = None,
     certified_rounds: Annotated[
         int | None, typer.Option(help="Rounds that a certificate covers [1].")

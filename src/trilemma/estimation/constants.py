@@ -26,8 +26,9 @@ from trilemma.estimation.leakage import (
     mean_leakage,
     success_rate,
 )
-from trilemma.estimation.recoveries import Measurement, Outcomes, Source, measure
+from trilemma.estimation.recoveries import Outcomes, measure
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,24 +187,38 @@ def estimate_constants(
 
 
 def choose_criterion(
-    scenario: Scenario, criterion: Criterion | None = None, *, seed: int = 0
+    scenario: Scenario,
+    criterion: Criterion | None = None,
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
 ) -> Guess:
-    """The criterion asked for, the scenario's own, or the default, and its blind-guess rate."""
+    """The criterion asked for, the scenario's own, or the default, and its blind-guess rate.
+
+    `confidence` is that of the rate's limits.
+    """
     asked = criterion or scenario.criterion
     pool = scenario.pooled()
     inputs = pool.inputs.numpy()
     labels = None if scenario.classes is None else pool.labels.numpy()
     entropy = Seeded(seed).child("blind guess")
     if asked is None:
-        found = default_threshold(inputs, labels, scenario.input_spec, entropy=entropy)
+        found = default_threshold(
+            inputs, labels, scenario.input_spec, entropy=entropy, confidence=confidence
+        )
         return Guess(Criterion("psnr", found.threshold), found)
     if asked.metric == "ssim":
         asked.check_shape(scenario.input_spec.shape)
         return Guess(asked, None)
-    spec = scenario.input_spec
-    return Guess(
-        asked, blind_guess(inputs, labels, spec, threshold=asked.threshold, entropy=entropy)
+    found = blind_guess(
+        inputs,
+        labels,
+        scenario.input_spec,
+        threshold=asked.threshold,
+        entropy=entropy,
+        confidence=confidence,
     )
+    return Guess(asked, found)
 
 
 def constants_of(

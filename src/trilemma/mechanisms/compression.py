@@ -92,9 +92,13 @@ def rescaled_distortion(log_dose: float, parameters: int) -> float:
 class Compression(Transform):
     """Sends coordinate i with probability ρᵢ, times 1/ρᵢ where `unbiased`.
 
-    The places come from the round's public `mask_seed`: all clients send the same ones, so their
-    sums align, and no byte is spent on saying which. `keep` is one ρ, or one for each coordinate;
-    `per_layer` gives each tensor its own, and `dropping` takes 1 - ρ, exact where ρ rounds to 1.
+    The places come from the round's public `mask_seed`, so no byte is spent on saying which.
+    Where the server reads single messages, `Protection` gives each client a seed of its own: the
+    mean of K such updates u has variance (1 - ρ)/ρ · u²/K in a coordinate. Where only a sum is
+    read, all clients send the same places, or it would not align: (1 - ρ)/ρ · u².
+
+    `keep` is one ρ, or one for each coordinate; `per_layer` gives each tensor its own, and
+    `dropping` takes 1 - ρ, exact where ρ rounds to 1.
 
     >>> Compression(0.1).describe()
     'compression:keep=0.1'
@@ -163,10 +167,6 @@ class Compression(Transform):
             ("sizes", sizes),
         ):
             object.__setattr__(self, name, value)
-
-    def positions(self, round: RoundInfo, size: int) -> NDArray[np.int64]:
-        """The places of the coordinates that are sent this round, rising."""
-        return np.flatnonzero(self._known(round, size))
 
     def apply(
         self, update: Masked, *, client: int, round: RoundInfo, entropy: Seeded | System
@@ -298,7 +298,7 @@ def _gap_walk(
 def _known(
     mask_seed: int, drop: float | tuple[float, ...], sizes: tuple[int, ...], size: int
 ) -> NDArray[np.bool_]:
-    """The mask of sent coordinates; the clients of a process share this copy, so change it never.
+    """The mask of sent coordinates; all who ask for it share this copy, so change it never.
 
     The rarer side is drawn: dropped coordinates if most are kept, kept ones if most are dropped.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,17 +32,16 @@ def observe(
         return _seen_by_client(protection, transcript)
     seen: list[Observation] = []
     if protection.transport.server_reads == "messages":
-        knowledge = protection.knowledge(round, size)
         digest = round.digest(protection.label(round, size))
         for message in transcript.messages:
             if message.sender != SERVER:
+                knowledge = protection.knowledge(round, size, message.sender)
                 sent = read_update(open_message("PLN", digest, message.sender, message.body))
                 made = _received(sent, knowledge.known, size, released.mean)
                 seen.append(_observation(made, knowledge, (1.0,)))
     if _server_reads_sum(protection):
-        knowledge = protection.knowledge(round, size, of_sum=True)
-        shares = _shares(transcript.weights)
-        seen.append(_observation(Masked(released.mean), knowledge, shares))
+        shares = _shares(released.clients, transcript.weights)
+        seen.append(_observed_sum(protection, Masked(released.mean), round, shares))
     return seen
 
 
@@ -49,15 +49,14 @@ def _seen_by_client(protection: Protection, transcript: Transcript) -> list[Obse
     released, own = transcript.released, transcript.own
     if own is None:
         raise InvalidInput("the transcript keeps no client's own update; name a curious one.")
-    shares = dict(zip(released.clients, _shares(transcript.weights), strict=True))
+    shares = _shares(released.clients, transcript.weights)
     mine = shares.pop(own.client, 0.0)
     if not shares:
         return []
-    knowledge = protection.knowledge(transcript.round, transcript.size, of_sum=True)
     part = mine * own.values
     slack = 8 * torch.finfo(part.dtype).eps * part.abs()  # what subtracting it leaves
     rest = _without_places(protection, released.mean - part, slack)
-    return [_observation(rest, knowledge, tuple(shares.values()))]
+    return [_observed_sum(protection, rest, transcript.round, shares)]
 
 
 def observe_updates(
@@ -74,25 +73,25 @@ def observe_updates(
     seen: list[Observation] = []
     if adversary is Adversary.SERVER:
         if protection.transport.server_reads == "messages":
-            knowledge = protection.knowledge(round, size)
             for client, update in zip(who, updates, strict=True):
                 made = protection.apply(update, client, round, entropy)
+                knowledge = protection.knowledge(round, size, client)
                 seen.append(_observation(made, knowledge, (1.0,)))
         if not _server_reads_sum(protection) or (seen and len(who) == 1):
             return seen
     total = torch.zeros_like(updates[0])
-    shares = []
-    for client, update, share in zip(who, updates, _shares(weights), strict=True):
-        if adversary is Adversary.SERVER or client != curious:
+    shares = _shares(who, weights)
+    if adversary is Adversary.CLIENT:
+        del shares[curious]
+    for client, update in zip(who, updates, strict=True):
+        if client in shares:
             made = protection.apply(update, client, round, entropy, of_sum=True)
-            total += share * made.values
-            shares.append(share)
+            total += shares[client] * made.values
     if shares:
-        knowledge = protection.knowledge(round, size, of_sum=True)
         summed = Masked(total)
         if adversary is Adversary.CLIENT:
             summed = _without_places(protection, total)
-        seen.append(_observation(summed, knowledge, tuple(shares)))
+        seen.append(_observed_sum(protection, summed, round, shares))
     return seen
 
 
@@ -125,6 +124,25 @@ def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.
     return Masked(full, known)
 
 
+def _observed_sum(
+    protection: Protection, sent: Masked, round: RoundInfo, shares: Mapping[int, float]
+) -> Observation:
+    """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
+    of = [protection.knowledge(round, sent.values.numel(), k, of_sum=True) for k in shares]
+    seen = _observation(sent, of[0], tuple(shares.values()))
+    masks = [each.known for each in of if each.known is not None]
+    if not protection.own_places or not masks or len(shares) == 1:
+        return seen
+    rows = torch.stack(masks).to(sent.values.device)
+    weights = rows * sent.values.new_tensor(list(shares.values()))[:, None]
+    update, known = seen.update, rows.any(0)
+    if seen.noise is not None:
+        # The noise of those who sent; scaled to that of all, it has one deviation everywhere.
+        spread = torch.where(known, weights.norm(dim=0), 1.0) / math.hypot(*shares.values())
+        update, weights = update / spread, weights / spread
+    return replace(seen, update=update, known=known, weights=weights)
+
+
 def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) -> Observation:
     """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
     values, gain, noise = sent.values, knowledge.gain, knowledge.noise
@@ -145,6 +163,6 @@ def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) 
     )
 
 
-def _shares(weights: Sequence[int]) -> tuple[float, ...]:
+def _shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
     total = sum(weights)
-    return tuple(float(weight / total) for weight in weights)
+    return {client: float(weight / total) for client, weight in zip(clients, weights, strict=True)}

@@ -12,8 +12,8 @@ import numpy as np
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.mechanisms.compression import decode_positions, encode_positions
 from trilemma.mechanisms.protocol import (
-    Aggregate,
     ClientSession,
+    Opened,
     Payload,
     RoundInfo,
     ServerSession,
@@ -87,29 +87,15 @@ class _PlainServer(ServerSession):
     def __init__(self, round: RoundInfo, label: bytes) -> None:
         self.round, self.digest, self.stage = round, round.digest(label), "update"
 
-    def step(self, replies: Mapping[int, bytes]) -> Aggregate:
+    def step(self, replies: Mapping[int, bytes]) -> Opened:
         require_stage("update", self.stage)
         self.stage = "done"
         self.round.require_enough(len(replies))
-        total, weight = np.empty(0), 0
-        for index, client in enumerate(sorted(replies)):
+        payloads = {}
+        for client, body in sorted(replies.items()):
             self.round.require_participant(client)
-            update = read_update(open_message("PLN", self.digest, client, replies[client]))
-            size = update.values.size if update.positions is None else update.size
-            if index == 0:
-                total = np.zeros(size)
-            elif size != total.size:
-                raise InvalidInput(
-                    f"client {client} sent {size} coordinates, the clients before it "
-                    f"{total.size}; all must train the same model."
-                )
-            places = slice(None) if update.positions is None else update.positions
-            with np.errstate(invalid="ignore", over="ignore"):  # checked once, below
-                total[places] += update.values * np.float64(update.weight)
-            weight += update.weight
-        if not np.isfinite(total).all():
-            raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
-        return Aggregate(total / weight, tuple(sorted(replies)), weight)
+            payloads[client] = read_update(open_message("PLN", self.digest, client, body))
+        return Opened(payloads)
 
 
 def write_update(payload: Payload) -> tuple[bytes, bytes, memoryview]:

@@ -120,6 +120,17 @@ class Protection:
         sentences = [each.caveat for each in self.transforms] + [self.transport.caveat]
         return tuple(each for each in sentences if each)
 
+    @property
+    def own_places(self) -> bool:
+        """Whether each client sends coordinates of its own: where nothing has to align in a sum.
+
+        Only a server that reads single messages can add them up place by place, and masks cancel
+        only where all clients send theirs.
+        """
+        reads_messages = self.transport.server_reads == "messages"
+        thins = any(each.thins for each in self.transforms)
+        return reads_messages and thins and not any(each.cancels for each in self.transforms)
+
     # Sessions
 
     def client(
@@ -160,9 +171,11 @@ class Protection:
         return ProtectedServer(self, round, size, session)
 
     def label(self, round: RoundInfo, size: int) -> bytes:
-        """Protection, size and places: clients that differ in one of them cannot be summed."""
-        known = self.knowledge(round, size).known
-        places = b"" if known is None else np.packbits(known.numpy()).tobytes()
+        """Protection, size and common places: clients that differ in these cannot be summed."""
+        places = b""
+        if not self.own_places:
+            known = self.knowledge(round, size, round.participants[0]).known
+            places = b"" if known is None else np.packbits(known.numpy()).tobytes()
         return hashlib.sha256(f"{self.describe()} {size} ".encode() + places).digest()
 
     # What a client sends, and what everyone knows of it
@@ -179,23 +192,29 @@ class Protection:
         """The update [m] as it leaves the client, or without what cancels in the sum."""
         if isinstance(entropy, Seeded):
             entropy = entropy.child("round", round.run, round.number)
-        made = Masked(update)
+        made, shown = Masked(update), self._shown(round, client)
         for each in self.transforms:
             if not (of_sum and each.cancels):
-                made = each.apply(made, client=client, round=round, entropy=entropy)
+                made = each.apply(made, client=client, round=shown, entropy=entropy)
         return made
 
-    def knowledge(self, round: RoundInfo, size: int, *, of_sum: bool = False) -> Knowledge:
-        """What everyone knows of how one client's values were made, or its part of the sum.
+    def knowledge(
+        self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False
+    ) -> Knowledge:
+        """What everyone knows of how a client's values were made, or its part of the sum.
 
         All sessions of a round in this process share it: do not change its tensors.
         """
-        return _knowledge(self, round, size, of_sum)
+        return _knowledge(self, self._shown(round, client), size, of_sum)
+
+    def _shown(self, round: RoundInfo, client: int) -> RoundInfo:
+        """The round as a client's transforms see it."""
+        return round.of_client(client) if self.own_places else round
 
     def expand(self, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
-        """The mean of the sent values, put back into its places [m]."""
+        """The mean of the sent values, put back into its places [m], which all clients share."""
         mean = torch.from_numpy(np.ascontiguousarray(aggregate.mean, dtype=np.float64))
-        known = self.knowledge(round, size).known
+        known = self.knowledge(round, size, aggregate.clients[0]).known
         expected = size if known is None else int(known.sum())
         if mean.numel() != expected:
             raise InvalidInput(
@@ -206,7 +225,7 @@ class Protection:
             full = mean.new_zeros(size)
             full[known] = mean
             mean = full
-        return Released(mean, aggregate.clients, aggregate.weight)
+        return Released(mean, aggregate.clients, aggregate.weight, known)
 
     # A round, and what an adversary reads of it
 

@@ -35,6 +35,7 @@ __all__ = [
     "ClientSession",
     "Knowledge",
     "Masked",
+    "Opened",
     "Payload",
     "RoundInfo",
     "ServerSession",
@@ -52,7 +53,8 @@ class RoundInfo:
     """What everyone knows of a round before it starts; keys and masks are bound to all of it.
 
     `threshold` is the fewest clients whose sum may be released. `mask_seed` is public, new in
-    every round, and chooses the coordinates that random compression sends.
+    every round, and chooses the coordinates that random compression sends: as it is where all
+    clients send the same, through `of_client` where each sends its own.
     """
 
     run: str
@@ -104,6 +106,10 @@ class RoundInfo:
         enough = min(len(who), 2 * len(who) // 3 + 1) if threshold is None else threshold
         return cls(run, number, who, enough, mask_seed)
 
+    def of_client(self, client: int) -> RoundInfo:
+        """The round with a mask seed of this client's own, as public as the round's."""
+        return replace(self, mask_seed=Seeded(self.mask_seed).integer("client", client))
+
     def digest(self, label: bytes = b"") -> bytes:
         """16 bytes that tell messages of this round (and of this protection) from all others."""
         text = repr((self.run, self.number, self.participants, self.threshold, self.mask_seed))
@@ -139,7 +145,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What everyone knows of how sent values were made: gain · (clip(u) + noise) where known.
+    """What everyone knows of how a client made its values: gain · (clip(u) + noise) where known.
 
     An adversary divides by `gain` (1/ρ for unbiased compression). `known` is None where all
     coordinates are sent, or where each message says which.
@@ -171,7 +177,8 @@ class Transform(ABC):
     """Changes an update before it is sent; frozen, and one instance is one parameter value.
 
     `entropy` belongs to the whole round; a transform takes from it the stream of its own name and
-    client, so that two clients never share noise by accident.
+    client, so that two clients never share noise by accident. `round.mask_seed` is the client's
+    own where the protection lets clients send different coordinates.
     """
 
     name: ClassVar[str]
@@ -220,14 +227,18 @@ class Payload:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The weighted mean of the sent values, whose it is, and Σ weights.
-
-    Where messages say their places, `mean` has all coordinates.
-    """
+    """The weighted mean of the values that all clients sent for the same places, and Σ weights."""
 
     mean: NDArray[Any]
     clients: tuple[int, ...]
     weight: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What each client sent, where the server reads single messages."""
+
+    payloads: Mapping[int, Payload]
 
 
 class ClientSession(Sealed, ABC):
@@ -266,8 +277,8 @@ class ServerSession(ABC):
         super().__setattr__(name, value)
 
     @abstractmethod
-    def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Aggregate:
-        """The next message to each client, or the mean, if the server is to read it.
+    def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Aggregate | Opened:
+        """The next message to each client, or what the server may read: the mean, or each update.
 
         `replies` are the last messages of the clients that answered; the others have dropped out.
         """

@@ -83,7 +83,7 @@ def run_round(
             outcome = server.step(replies)
             if isinstance(outcome, Released):
                 released = outcome
-                messages += _broadcast(protection, released, round, size, step + 1)
+                messages += _broadcast(released, round, step + 1)
             else:
                 inboxes = outcome
         combine += time.perf_counter() - start
@@ -104,13 +104,11 @@ def run_round(
     return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
 
 
-def _broadcast(
-    protection: Protection, released: Released, round: RoundInfo, size: int, step: int
-) -> list[Message]:
+def _broadcast(released: Released, round: RoundInfo, step: int) -> list[Message]:
     """The mean as the server sends it to the clients: 32-bit floats, sent places only."""
-    known = protection.knowledge(round, size).known
-    kept = released.mean if known is None else released.mean[known]
-    body = write_update(Payload(kept.numpy().astype(np.float32), released.weight))
+    mean = released.mean.numpy()
+    kept = mean if released.known is None else mean[released.known.numpy()]
+    body = write_update(Payload(kept.astype(np.float32), released.weight))
     message = write_message("MEAN", round.digest(), SERVER, *body)
     return [Message(step, SERVER, client, message) for client in released.clients]
 

@@ -11,10 +11,11 @@ import torch
 
 from trilemma.crypto.sealed import Sealed
 from trilemma.entropy import Seeded, System
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.mechanisms.protocol import (
     Aggregate,
     ClientSession,
+    Opened,
     Payload,
     RoundInfo,
     ServerSession,
@@ -84,7 +85,7 @@ class ProtectedClient(Sealed):
         made = self.protection.apply(update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
-        public = self.protection.knowledge(self.round, self.size)
+        public = self.protection.knowledge(self.round, self.size, self.client)
         if public.known is not None:
             return Payload(values[public.positions], weight)
         if made.known is None:
@@ -106,7 +107,37 @@ class ProtectedServer:
         outcome = self.session.step(replies)
         if isinstance(outcome, Aggregate):
             return self.protection.expand(outcome, self.round, self.size)
+        if isinstance(outcome, Opened):
+            return self._average(outcome.payloads)
         return outcome
+
+    def _average(self, payloads: Mapping[int, Payload]) -> Released:
+        """Σ_k w_k u_k / Σ_k w_k over all who answered; what a client did not send counts as 0."""
+        total, weight = np.zeros(self.size), 0
+        due = np.zeros(self.size, np.bool_)
+        for client in self.round.participants:
+            public = self.protection.knowledge(self.round, self.size, client).positions
+            due[slice(None) if public is None else public] = True
+            if client not in payloads:
+                continue
+            sent = payloads[client]
+            places = public if sent.positions is None else sent.positions
+            expected = self.size if places is None else places.size
+            if sent.values.size != expected or sent.size not in (0, self.size):
+                raise InvalidInput(
+                    f"client {client} sent {sent.values.size} coordinates of a model of "
+                    f"{sent.size or self.size} where {expected} of {self.size} were due; all must "
+                    "train the same model."
+                )
+            with np.errstate(invalid="ignore", over="ignore"):  # checked once, below
+                total[slice(None) if places is None else places] += sent.values * np.float64(
+                    sent.weight
+                )
+            weight += sent.weight
+        if not np.isfinite(total).all():
+            raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
+        known = None if due.all() else torch.from_numpy(due)
+        return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
 
 
 def _finite(values: torch.Tensor) -> bool:

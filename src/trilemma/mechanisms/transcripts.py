@@ -14,11 +14,16 @@ __all__ = ["Message", "OwnUpdate", "Released", "RoundResult", "Seconds", "Transc
 
 @dataclass(frozen=True)
 class Released:
-    """The weighted mean [m] of the clients that took part to the end."""
+    """The weighted mean [m] of the clients that took part to the end.
+
+    `known` are the coordinates that some client of the round was to send, as everyone can tell
+    (None: all of them).
+    """
 
     mean: torch.Tensor
     clients: tuple[int, ...]
     weight: int
+    known: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trilemma.reporting.wording import change, count, slower
+
 if TYPE_CHECKING:
     from trilemma.tuning.pareto import Front
     from trilemma.tuning.points import Evaluated
@@ -27,9 +29,10 @@ def show_front(front: Front) -> None:
     who = "the server" if front.adversary.value == "server" else "a curious client"
     console.print(
         Text(
-            f"{there.scenario}: {there.clients} clients, {there.records_per_update} record(s) an "
-            f"update; {who} attacks with {', '.join(front.attacks)}; {front.evaluations} of "
-            f"{front.wanted} evaluations ({front.sampler}), seed {front.seed}"
+            f"{there.scenario}: {count(there.clients, 'client')}, "
+            f"{count(there.records_per_update, 'record')} an update; {who} attacks with "
+            f"{', '.join(front.attacks)}; {front.evaluations} of {front.wanted} evaluations "
+            f"({front.sampler}), seed {front.seed}"
         )
     )
     console.print(Text("\nNot covered", style="bold"))
@@ -64,8 +67,8 @@ def _cells(each: Evaluated) -> tuple[str, ...]:
         each.mechanism,
         "-" if each.parameter is None else f"{each.parameter:.3g}",
         leak,
-        "-" if loss is None else f"{0.0 - loss.value:+.3f}",
-        "-" if reduction is None else f"{reduction.value:+.2g}",
+        "-" if loss is None else change(-loss.value),
+        "-" if reduction is None else slower(reduction.value),
     )
 
 
@@ -87,5 +90,6 @@ def _reading(front: Front) -> list[str]:
         lines.append("key: the server reads nothing; no measurement, it rests on the key")
     failed = [each for each in front.points if each.objectives is None]
     if failed:
-        lines.append(f"{len(failed)} point(s) cannot be run or trained; pareto.json says why")
+        what = count(len(failed), "point")
+        lines.append(f"{what} cannot be run or trained; pareto.json says why")
     return lines

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trilemma.reporting.wording import change, count, slower
+
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
     from trilemma.tuning.promises import Promise
@@ -33,11 +35,9 @@ def show_verdict(verdict: Verdict) -> None:
     _show_choice(console, verdict)
     console.print(Text("\nAll candidates", style="bold"))
     console.print(_candidates(verdict))
-    for each in verdict.candidates:
-        if each is not verdict.choice:
-            console.print(
-                Padding(Text.assemble((each.name, "bold"), f": {each.statement}"), (0, 2))
-            )
+    for statement, names in _statements(verdict).items():
+        line = Text.assemble((", ".join(names), "bold"), f": {statement}")
+        console.print(Padding(line, (0, 2)))
     if verdict.promises:
         _show_promises(console, verdict)
 
@@ -45,10 +45,20 @@ def show_verdict(verdict: Verdict) -> None:
 def _headline(verdict: Verdict) -> str:
     there = verdict.federation
     return (
-        f"{there.scenario}: {there.clients} clients, {there.records_per_update} record(s) an "
-        f"update ({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
+        f"{there.scenario}: {count(there.clients, 'client')}, "
+        f"{count(there.records_per_update, 'record')} an update "
+        f"({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
         f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
     )
+
+
+def _statements(verdict: Verdict) -> dict[str, list[str]]:
+    """What is said of the candidates that were not chosen, each sentence once."""
+    found: dict[str, list[str]] = {}
+    for each in verdict.candidates:
+        if each is not verdict.choice:
+            found.setdefault(each.statement, []).append(each.name)
+    return found
 
 
 def _show_choice(console: Console, verdict: Verdict) -> None:
@@ -66,7 +76,8 @@ def _show_choice(console: Console, verdict: Verdict) -> None:
     grid.add_row("basis", Text(f"{verdict.basis}. {chosen.statement}"))
     grid.add_row("leaks", Text(_leaks(chosen, verdict)))
     if chosen.worst_client is not None:
-        grid.add_row("worst client", Text(f"{_interval(chosen.worst_client)}, all at once"))
+        worst = f"{_interval(chosen.worst_client)}, limits for all clients at once"
+        grid.add_row("worst client", Text(worst))
     if chosen.costs is not None:
         costs = chosen.costs
         grid.add_row(
@@ -95,8 +106,10 @@ def _leaks(chosen: Candidate, verdict: Verdict) -> str:
     if chosen.leakage is None:
         return "nothing that the adversary can read without the key; not a measured zero"
     budget = f"budget {verdict.problem.budget:g}"
-    if chosen.basis == "certified":
-        return f"at most {chosen.leakage.high:.3f} to any attacker ({budget})"
+    if chosen.certificate is not None:
+        sure = chosen.certificate.kappa_confidence
+        given = "given the stated kappa" if sure is None else f"at confidence {sure:g}"
+        return f"at most {chosen.leakage.high:.3f} to any attacker ({budget}), {given}"
     kind = f"pointwise {100 * verdict.confidence:g} % interval"
     if chosen.basis == "surrogate":
         return f"{_interval(chosen.leakage)} ({kind}); promised {verdict.problem.budget:g}"
@@ -129,7 +142,9 @@ def _candidates(verdict: Verdict) -> Table:
         costs = each.costs
         mark = "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}"
         leak = "key" if each.basis == "cryptographic" else "-"
-        if each.leakage is not None:
+        if each.certificate is not None:
+            leak = f"at most {each.certificate.leakage:.2f}"
+        elif each.leakage is not None:
             leak = f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
         elif each.smallest_leakage is not None:
             leak = f"not below {each.smallest_leakage:.2f}"
@@ -138,8 +153,8 @@ def _candidates(verdict: Verdict) -> Table:
             each.name,
             "-" if each.parameter is None else f"{each.parameter:.3g}",
             leak,
-            "-" if costs is None else f"{-costs.utility_loss.value:+.3f}",
-            "-" if costs is None else f"{costs.efficiency_reduction.value:+.2g}",
+            "-" if costs is None else change(-costs.utility_loss.value),
+            "-" if costs is None else slower(costs.efficiency_reduction.value),
         )
     return table
 

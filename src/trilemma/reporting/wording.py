@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
     from trilemma.mechanisms.protocol import Transform
 
-__all__ = ["interval", "number", "one_in", "percent", "phrase", "times"]
+__all__ = [
+    "change",
+    "count",
+    "interval",
+    "number",
+    "one_in",
+    "percent",
+    "phrase",
+    "slower",
+    "times",
+]
 
 # Halves go away from zero, as in JavaScript's toPrecision.
 _THREE: Final = Context(prec=3, rounding=ROUND_HALF_UP)
@@ -60,6 +70,33 @@ def times(ratio: float) -> str:
     '1.01 ×'
     """
     return f"{number(ratio)} ×"
+
+
+def change(gain: float) -> str:
+    """A change of a metric, to a thousandth; nothing is never negative.
+
+    >>> change(-0.0301), change(-0.0001), change(0.02)
+    ('-0.030', '+0.000', '+0.020')
+    """
+    return f"{round(gain, 3) + 0.0:+.3f}"
+
+
+def slower(reduction: float) -> str:
+    """By how many times its own duration a round is longer (+) or shorter (-).
+
+    >>> slower(-0.0051), slower(3.44), slower(127.4)
+    ('-0.0051', '+3.4', '+127')
+    """
+    return f"{reduction:+.2g}" if abs(reduction) < 100 else f"{reduction:+.0f}"
+
+
+def count(number: int, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "record"), count(4, "record")
+    ('1 record', '4 records')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:

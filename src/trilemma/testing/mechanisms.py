@@ -106,9 +106,10 @@ def _check_transforms(
     protection: Protection, updates: torch.Tensor, info: RoundInfo, source: Seeded, slack: float
 ) -> None:
     """sent / gain = clip(u) + noise on the known coordinates, zero elsewhere."""
-    name, knowledge = protection.describe(), protection.knowledge(info, updates.shape[1])
+    name = protection.describe()
     for client, update in zip(info.participants, updates, strict=True):
         made = protection.apply(update, client, info, source)
+        knowledge = protection.knowledge(info, updates.shape[1], client)
         known = made.known if knowledge.known is None else knowledge.known
         if known is None:
             known = torch.ones_like(update, dtype=torch.bool)
@@ -162,20 +163,23 @@ def _check_observations(
         f"{len(fast)}."
     )
     for ours, theirs in zip(shown, fast, strict=True):
-        for field in ("noise", "weights", "clip", "clients"):
-            assert getattr(ours, field) == getattr(theirs, field), (
-                f"{name} tells the {adversary} {field} = {getattr(ours, field)} in a round, but "
-                f"observe_updates {getattr(theirs, field)}."
+        for field in ("noise", "weights", "known", "clip", "clients"):
+            pair = getattr(ours, field), getattr(theirs, field)
+            assert _same(*pair), (
+                f"{name} tells the {adversary} {field} = {pair[0]} in a round, but "
+                f"observe_updates {pair[1]}."
             )
-        known = ours.known is not None and theirs.known is not None
-        assert known or ours.known is theirs.known, f"{name}: one path knows what is sent."
-        if ours.known is not None and theirs.known is not None:
-            assert torch.equal(ours.known, theirs.known), f"{name}: known differs by path."
         error = float((ours.update - theirs.update).abs().max())
         assert error <= 2 * grid, (
             f"what the {adversary} reads under {name} differs by {error:.3g} between a round and "
             f"observe_updates, beyond {2 * grid:.3g}."
         )
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and one == other
 
 
 def _check_strength(

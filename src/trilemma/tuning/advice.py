@@ -19,6 +19,7 @@ _LIMITS: Final = (
     "One round: an adversary that combines the updates of several rounds may learn more.",
     "Honest but curious: whoever deviates from the protocol is not covered.",
 )
+_COMBINED: Final = "randomization+secret-sharing"
 
 
 def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tuple[str, ...]:
@@ -34,6 +35,11 @@ def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tupl
         )
     if chosen is not None and chosen.basis == "certified":
         sentences[0] = "Only the rounds that the certificate counts."
+        if chosen.certificate is not None and chosen.certificate.clip_rule != "stated":
+            sentences.append(
+                "The clip norm was chosen from the clients' data: what it tells of them, once "
+                "published, is not counted."
+            )
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
         if adversary is Adversary.SERVER
@@ -42,7 +48,9 @@ def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tupl
     return tuple(sentences)
 
 
-def advice(candidates: Sequence[Candidate], problem: Problem, setting: Setting) -> str:
+def advice(
+    candidates: Sequence[Candidate], problem: Problem, setting: Setting, adversary: Adversary
+) -> str:
     """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
     reached = [each for each in candidates if each.smallest_leakage is not None]
     able = [each for each in candidates if each.feasible and each.deployable]
@@ -51,13 +59,18 @@ def advice(candidates: Sequence[Candidate], problem: Problem, setting: Setting) 
         return "The paper's optimum does not keep its promise here; tune with --basis measured."
     if capped and not able:
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
-    ways = "larger batches, a combined protection such as randomization+secret-sharing"
-    if setting.clients < 20:
-        ways = f"more clients, {ways}"
+    tried = {each.name for each in candidates}
+    ways = ["more clients"] if setting.clients < 20 else []
+    ways += ["larger batches"]
+    if _COMBINED not in tried and setting.clients > 1:
+        ways += [f"a combined protection such as {_COMBINED}"]
+    if adversary is Adversary.SERVER and "paillier" not in tried and setting.clients > 1:
+        ways += ["paillier, whose server reads nothing"]
+    helps = f"{', '.join(ways)} or a larger budget"
     if not reached:
-        return f"Nothing was measured below the budget of {problem.budget:g}; try {ways}."
+        return f"Nothing was measured below the budget of {problem.budget:g}; try {helps}."
     best = min(reached, key=lambda each: each.smallest_leakage or 0.0)
     return (
         f"The smallest upper limit of the leakage reached is {best.smallest_leakage:.3g}, by "
-        f"{best.name}; what would help: {ways}, or paillier, whose server reads nothing."
+        f"{best.name}; what would help: {helps}."
     )

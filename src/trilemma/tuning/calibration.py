@@ -257,7 +257,7 @@ class _Search:
         return self.result(
             Outcome.CERTIFIED,
             x,
-            f"At {what} {point.successes} of {point.units} fresh units were recovered, which "
+            f"At {what}, {point.successes} of {point.units} fresh units were recovered, which "
             f"shows a success rate of at most {self.p_max:.4g} at confidence "
             f"{1 - self.alpha:.4g}.",
             pointwise_interval=point.pointwise_interval,

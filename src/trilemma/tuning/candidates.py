@@ -36,6 +36,11 @@ KEY_STATEMENT = (
     "The server reads nothing: ciphertexts under a key of {bits} bits that it does not hold. This "
     "is no measurement; it rests on the key."
 )
+CLIP_RULES = {
+    "stated": "the stated one",
+    "median": "the median of the update norms",
+    "utility": "the one of {tried} tried that trains best",
+}
 
 
 def measured_candidate(
@@ -90,7 +95,9 @@ def certified_candidate(
     certificate: Certificate, name: str, ask: Ask, pricing: Pricing
 ) -> Candidate:
     """What a certificate costs."""
-    privacy = certificate.privacy
+    privacy, sure = certificate.privacy, certificate.kappa_confidence
+    known = "stated" if sure is None else f"measured, at confidence {sure:g}"
+    rule = CLIP_RULES[certificate.clip_rule].format(tried=len(certificate.clips_tried))
     candidate = Candidate(
         name=name,
         basis="certified",
@@ -99,9 +106,9 @@ def certified_candidate(
         statement=(
             f"Any attacker recovers at most {certificate.success:.3g} of the records over "
             f"{certificate.rounds} round(s), if a blind guess recovers at most "
-            f"{certificate.kappa.high:.3g} ({'stated' if certificate.stated else 'measured'}); "
-            f"it amounts to "
-            f"({privacy.epsilon:.3g}, {privacy.delta:.1g})-differential privacy."
+            f"{certificate.kappa.high:.3g} ({known}); it amounts to "
+            f"({privacy.epsilon:.3g}, {privacy.delta:.1g})-differential privacy. The clip norm "
+            f"{certificate.clip:.3g} is {rule}."
         ),
         protection=certificate.protection,
         symbol="noise sd (seen)",

@@ -7,10 +7,11 @@ success rate of a blind guess; leakage is then at most sup over κ of H_κ(p).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from statistics import median
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
 from scipy.optimize import brentq
 
 from trilemma.beliefs.intervals import Interval
@@ -21,8 +22,14 @@ from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.randomization import Randomization
 from trilemma.observations import Adversary
 from trilemma.tuning.families import Setting, carrier
+from trilemma.tuning.tasks import Diverged, TrainTask, read_training
 
-__all__ = ["Certificate", "certify", "noise_for"]
+if TYPE_CHECKING:
+    from trilemma.tuning.replay import Ask
+
+__all__ = ["Certificate", "ClipTried", "best_clip", "certify", "clip_norms", "noise_for"]
+
+ClipRule = Literal["stated", "median", "utility"]
 
 _LEAST_KAPPA: Final = 1e-9  # the certificate needs κ > 0; a smaller one only lowers the leakage
 _SHARE: Final = 1e-3  # by which the noise exceeds the root, so that rounding is on the safe side
@@ -31,24 +38,36 @@ DELTA_SHARE: Final = 0.1  # δ = 0.1 / number of records
 
 
 @dataclass(frozen=True)
+class ClipTried:
+    """A clip norm, the noise that it needs, and the metric then reached (None: it diverged)."""
+
+    clip: float
+    noise: float
+    metric: float | None
+
+
+@dataclass(frozen=True)
 class Certificate:
     """Clip and noise for a budget, and what they are worth.
 
-    `kappa` is the interval of the blind-guess rate over which the leakage is bounded; `stated`
-    says that its upper end was given, else it is a measured limit. `noise` is the standard
-    deviation on what the adversary sees, `success` the bound at the upper end of κ.
+    `kappa` is the interval of the blind-guess rate over which the leakage is bounded. Its upper
+    end was measured, and holds with `kappa_confidence`; None says that it was stated, and all
+    that follows holds as far as it does. `noise` is the standard deviation on what the adversary
+    sees, `success` the bound at the upper end of κ. `clip_rule` says where the clip norm is from.
     """
 
     protection: str
     release: str
     kappa: Interval
-    stated: bool
+    kappa_confidence: float | None
     clip: float
+    clip_rule: ClipRule
     noise: float
     rounds: int
     success: float
     leakage: float
     privacy: PrivacyFigure
+    clips_tried: tuple[ClipTried, ...] = ()
 
 
 def noise_for(budget: float, kappa: Interval, clip: float, rounds: int) -> float:
@@ -80,7 +99,7 @@ def certify(
     kappa: Interval,
     *,
     records: int,
-    stated: bool = False,
+    kappa_confidence: float | None = None,
     rounds: int = 1,
     clip: float | None = None,
     adversary: Adversary = Adversary.SERVER,
@@ -88,6 +107,9 @@ def certify(
     population: int | None = None,
 ) -> Certificate:
     """Noise for a budget; the clip norm is the median of the clients' update norms by default.
+
+    The bound holds for every clip norm, however it was chosen. A norm that was chosen from data
+    tells something of them where it is published; that is not counted.
 
     A plain transport shows the server each message. Through secret sharing it sees the sum of K
     clients, whose noises add up; whatever the other clients sent is then a constant to whoever
@@ -98,7 +120,9 @@ def certify(
         raise InvalidInput(
             f"kappa (blind-guess rate) must lie in [0, 1), got {kappa.low} .. {kappa.high}."
         )
-    norm = median(setting.norms) if clip is None else clip
+    norm = float(np.median(setting.norms)) if clip is None else clip
+    if not (math.isfinite(norm) and norm > 0):
+        raise InvalidInput(f"clip (norm of an update) must be positive and finite, got {norm}.")
     limits = Interval(max(kappa.low, _LEAST_KAPPA), max(kappa.high, _LEAST_KAPPA))
     noise = noise_for(budget, limits, norm, rounds)
     in_sum = transport != "plain" or adversary is Adversary.CLIENT
@@ -118,8 +142,9 @@ def certify(
         protection=protection.describe(),
         release="sum" if in_sum else "local",
         kappa=limits,
-        stated=stated,
+        kappa_confidence=kappa_confidence,
         clip=norm,
+        clip_rule="median" if clip is None else "stated",
         noise=noise,
         rounds=rounds,
         success=certified_success(limits.high, norm, noise, rounds),
@@ -133,3 +158,40 @@ def certify(
             population=population,
         ),
     )
+
+
+def clip_norms(setting: Setting) -> tuple[float, ...]:
+    """Clip norms worth trying: quantiles of the clients' update norms, and parts of the median.
+
+    Once all updates are clipped, noise falls with the norm, and so does the step of a round: a
+    smaller norm is a smaller learning rate, which noise often calls for.
+    """
+    low, middle, high = np.quantile(setting.norms, (0.1, 0.5, 0.9))
+    return tuple(float(norm) for norm in (high, middle, low, middle / 2, middle / 4, middle / 8))
+
+
+def best_clip(
+    certificates: Sequence[Certificate], ask: Ask, *, rounds: int, seeds: Sequence[int]
+) -> Certificate:
+    """Of certificates for one budget with different clip norms, that of the best mean metric.
+
+    Only utility decides, so the guarantee is that of any single one of them. Trainings are of
+    full length: short ones favour large steps, and with them large norms. Take other seeds than
+    those that price the choice, which would flatter it.
+    """
+    specs = [each.protection for each in certificates]
+    payloads = ask([TrainTask(spec, seed, rounds, True) for spec in specs for seed in seeds])
+    tried = [
+        ClipTried(each.clip, each.noise, _mean_metric(payloads[at : at + len(seeds)]))
+        for each, at in zip(certificates, range(0, len(payloads), len(seeds)), strict=True)
+    ]
+    metrics = [-math.inf if each.metric is None else each.metric for each in tried]
+    best = certificates[int(np.argmax(metrics))]
+    return replace(best, clip_rule="utility", clips_tried=tuple(tried))
+
+
+def _mean_metric(payloads: Sequence[bytes]) -> float | None:
+    try:
+        return float(np.mean([read_training(payload).metric for payload in payloads]))
+    except Diverged:
+        return None

@@ -18,8 +18,8 @@ import torch
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.fisher import FisherPrediction, predict
-from trilemma.estimation.recoveries import Measurement, unit_views
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, unit_views
 from trilemma.mechanisms.compression import Compression
 from trilemma.mechanisms.paillier import Paillier
 from trilemma.mechanisms.plain import Plain
@@ -152,6 +152,11 @@ class Family:
         """Bounded masks are the paper's, to be measured: a federation runs secret sharing."""
         return self.knob != "bound"
 
+    @property
+    def own_places(self) -> bool:
+        """Whether each client sends coordinates of its own, as `Protection.own_places` says."""
+        return self.knob == "keep" and self.transport == "plain"
+
     def parameter(self, x: float) -> float | None:
         """The mechanism's own parameter at strength x; None for none."""
         if self.knob is None or x == UNPROTECTED:
@@ -178,11 +183,13 @@ class Family:
         """What the adversary reads at strength x, without the grid of a transport.
 
         Rounding only helps the clients. Bounded masks cancel in the sum, which a server reads
-        besides and a curious client instead: that is attacked as the bare sum.
+        besides and a curious client instead: that is attacked as the bare sum. A curious client
+        reads the same mean whatever carries it, but for the places of compression.
         """
         transform = self._transform(x)
         transforms = () if transform is None else (transform,)
-        if adversary is Adversary.SERVER and self.seen == "sum":
+        common_places = self.knob == "keep" and not self.own_places
+        if self.seen == "sum" and (adversary is Adversary.SERVER or common_places):
             return Protection(transforms, SecretSharing())
         return Protection(transforms)
 
@@ -263,6 +270,9 @@ def _family(
         warm = math.sqrt(3 * setting.noise[seen])
     elif knob == "keep":
         warm = min(0.9, _IDENTIFIABLE * setting.unknowns[seen] / setting.parameters)
+        if seen == "sum" and transport == "plain":
+            # A mean holds each coordinate that one of the others sent, 1 - (1 - ρ)ⁿ of them.
+            warm = -math.expm1(math.log1p(-warm) / (setting.clients - 1))
         most = math.log10(warm * setting.parameters)  # one coordinate is left
         domain = (math.log10(warm), min(_DECADES, max(0.1, most)))
     return Family(name, knob, transport, seen, warm, domain, setting)

@@ -17,11 +17,14 @@ from trilemma.errors import InvalidInput
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
 from trilemma.tuning.documents import Document
+from trilemma.tuning.suite import pool_reads
 from trilemma.tuning.tasks import AttackTask, read_attack
 
 if TYPE_CHECKING:
+    from trilemma.mechanisms.protection import Protection
     from trilemma.tuning.families import Family, Seen
     from trilemma.tuning.meter import Meter
+    from trilemma.tuning.plan import Plan
     from trilemma.tuning.procedures import Procedure
     from trilemma.tuning.replay import Ask
     from trilemma.tuning.verdict import Candidate, Verdict
@@ -125,7 +128,11 @@ def gallery_procedure(meter: Meter, verdict: Verdict, chosen: Candidate) -> Proc
         seen = "sum"
     binding = [each for each in verdict.attacks if each.binding]
     attack = max(binding, key=lambda each: each.control_recovered).name
-    wanted = _wanted(meter, verdict, chosen, family)
+    wanted = [
+        each
+        for each in _wanted(meter, verdict, chosen, family)
+        if _reads(plan, attack, parse_protection(each.attacked))
+    ]
 
     def make(ask: Ask) -> Gallery:
         tasks = [
@@ -167,7 +174,7 @@ def gallery_procedure(meter: Meter, verdict: Verdict, chosen: Candidate) -> Proc
 def _wanted(
     meter: Meter, verdict: Verdict, chosen: Candidate, family: Family | None
 ) -> list[_Wanted]:
-    """From no protection to the strongest; a protection under which nothing is read has none."""
+    """From no protection to the strongest."""
     whole = meter.units if verdict.curves else RECORDS
     wanted = [_Wanted("unprotected", "none", None, "none", "none", whole)]
     law = chosen.name.removeprefix("surrogate ").split("+")[0]
@@ -187,14 +194,19 @@ def _wanted(
             place = (point.mechanism, point.parameter, point.protection or "")
             wanted.append(_Wanted("", *place, shown.describe(), whole))
     spec = chosen.protection or "none"
-    reads = parse_protection(spec).transport.server_reads
-    if reads != "nothing" or verdict.adversary is Adversary.CLIENT:
-        wanted.append(_Wanted("verdict", chosen.name, chosen.parameter, spec, spec))
+    wanted.append(_Wanted("verdict", chosen.name, chosen.parameter, spec, spec))
     if family is None or family.knob is None:
         return wanted
     return sorted(
         wanted, key=lambda x: -math.inf if x.parameter is None else family.position(x.parameter)
     )
+
+
+def _reads(plan: Plan, attack: str, protection: Protection) -> bool:
+    """Whether there is anything to attack: a key may hide all, and the pool cannot read clips."""
+    if plan.adversary is Adversary.SERVER and protection.transport.server_reads == "nothing":
+        return False
+    return attack != "pool" or pool_reads(plan.scenario, protection)
 
 
 def _pictures(levels: list[list[int]]) -> tuple[Picture, ...]:

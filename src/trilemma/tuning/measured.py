@@ -279,7 +279,8 @@ class Gauge:
 
 def stream_of(family: Family) -> str:
     """Families that look alike to the adversary share their units."""
-    return f"{family.knob or 'none'} of the {family.seen}"
+    places = " of own places" if family.seen == "sum" and family.own_places else ""
+    return f"{family.knob or 'none'} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:

@@ -32,7 +32,7 @@ from trilemma.tuning.verdict import Federation
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.progress import Ticker
     from trilemma.runs import Run
 
@@ -212,17 +212,14 @@ def measure_front(
         ]
         while choices := trials.choices(evaluations, at_once=workers):
             found = settle(
-                {
-                    str(place): meter.point(made[each.mechanism], each.strength)
-                    for place, each in enumerate(choices)
-                },
+                {each.name: meter.point(made[each.mechanism], each.strength) for each in choices},
                 crew,
                 run=run,
                 ticker=ticker,
                 known=known,
             )
-            for place, each in enumerate(choices):
-                point = found[str(place)]
+            for each in choices:
+                point = found[each.name]
                 plain = _evaluated().dump_python(point, mode="json")
                 trials.finish(each, plain, point.objectives)
             if report is not None:

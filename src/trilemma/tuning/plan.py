@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.beliefs.belief import largest_success_rate
 from trilemma.errors import InvalidInput
@@ -25,7 +25,7 @@ from trilemma.tuning.verdict import Federation
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.runs import Run
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.replay import Ask
@@ -40,9 +40,10 @@ class Effort:
     `restarts` of which an attack keeps the best; `steps` SGD steps of the models at which updates
     are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
     certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
-    `clip` norm of a certificate (None: the median of the clients' update norms); `population`
-    from which a round samples the scenario's clients, for its differential privacy. `strengths`
-    of each mechanism at which its curve is measured (0: no curves), which no claim rests on.
+    `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
+    one that trains best); `population` from which a round samples the scenario's clients, for its
+    differential privacy; `strengths` of each mechanism at which its curve is measured (0: no
+    curves), which no claim rests on.
     """
 
     restarts: int = 3
@@ -51,7 +52,7 @@ class Effort:
     seeds: int = 5
     certified_rounds: int = 1
     kappa: float | None = None
-    clip: float | None = None
+    clip: float | Literal["utility"] | None = None
     population: int | None = None
     strengths: int = 6
 
@@ -61,6 +62,8 @@ class Effort:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.seeds < 2:
             raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
+        if isinstance(self.clip, str) and self.clip != "utility":
+            raise InvalidInput(f"clip must be a norm or 'utility', got {self.clip!r}.")
         if self.strengths < 0 or self.strengths == 1:
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
@@ -116,7 +119,7 @@ class Plan:
         if run is not None and data_key is not None:
             require_same_data(run, tag)
         with one_thread():  # sums must not change their order with the number of cores
-            guess = choose_criterion(scenario, criterion, seed=seed)
+            guess = choose_criterion(scenario, criterion, seed=seed, confidence=confidence)
             setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
             suite = binding_suite(scenario, attacks)
             profile = update_profile(scenario, seed=seed)

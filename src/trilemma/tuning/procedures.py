@@ -12,9 +12,10 @@ from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
 from trilemma.tuning.candidates import certified_candidate, measured_candidate, promised_candidate
-from trilemma.tuning.certificate import certify
+from trilemma.tuning.certificate import best_clip, certify, clip_norms
 from trilemma.tuning.promises import Promise, SurrogateConstants, promises, surrogate_constants
 from trilemma.tuning.replay import Ask
+from trilemma.tuning.suite import pool_reads
 from trilemma.tuning.verdict import Beside, Candidate
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = ["BasisAsked", "Procedure", "procedures", "procedures_beside"]
 BasisAsked = Literal["measured", "certified", "surrogate", "all"]
 Procedure = Callable[[Ask], Any]
 _BESIDE_UNITS: Final = 16
+_CLIP_SEEDS: Final = 2  # trainings for each clip norm that is tried
 
 
 def procedures(plan: Plan, basis: BasisAsked) -> dict[str, Procedure]:
@@ -74,33 +76,47 @@ def _promises(plan: Plan, ask: Ask) -> tuple[SurrogateConstants, tuple[Promise, 
 
 
 def _certified(plan: Plan, transport: str) -> Procedure:
-    certificate = certify(
-        plan.setting,
-        plan.problem.budget,
-        _kappa(plan),
-        records=plan.setting.total_weight,
-        stated=plan.effort.kappa is not None,
-        rounds=plan.effort.certified_rounds,
-        clip=plan.effort.clip,
-        adversary=plan.adversary,
-        transport=transport,
-        population=plan.effort.population,
-    )
+    (kappa, confidence), effort = _kappa(plan), plan.effort
+    norms = clip_norms(plan.setting) if effort.clip == "utility" else (effort.clip,)
+    certificates = [
+        certify(
+            plan.setting,
+            plan.problem.budget,
+            kappa,
+            records=plan.setting.total_weight,
+            kappa_confidence=confidence,
+            rounds=effort.certified_rounds,
+            clip=norm,
+            adversary=plan.adversary,
+            transport=transport,
+            population=effort.population,
+        )
+        for norm in norms
+    ]
     name = "certified" if transport == "plain" else f"certified+{transport}"
-    return lambda ask: certified_candidate(certificate, name, ask, plan.pricing)
+
+    def certified(ask: Ask) -> Candidate:
+        chosen = certificates[0]
+        if len(certificates) > 1:
+            others = tuple(range(effort.seeds, effort.seeds + _CLIP_SEEDS))
+            chosen = best_clip(certificates, ask, rounds=effort.rounds, seeds=others)
+        return certified_candidate(chosen, name, ask, plan.pricing)
+
+    return certified
 
 
-def _kappa(plan: Plan) -> Interval:
+def _kappa(plan: Plan) -> tuple[Interval, float | None]:
+    """Up to an upper limit, and its confidence; below it the leakage is bounded for all κ."""
     measured = plan.guess.kappa
     if plan.effort.kappa is not None:
-        return Interval(0.0, plan.effort.kappa)
+        return Interval(0.0, plan.effort.kappa), None
     if measured is None:
         raise InvalidInput(
             "a certificate needs the success rate of a blind guess, which is measured for PSNR "
             "only; state it with kappa."
         )
     records = plan.scenario.local_training.unit_size
-    return Interval(measured.low, measured.high_in_batch(records))
+    return Interval(0.0, measured.high_in_batch(records)), measured.confidence
 
 
 def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
@@ -127,6 +143,8 @@ def _beside(
         reads = protection.transport.server_reads
         if adversary is Adversary.SERVER and reads == "nothing":
             return Beside(who, "the server reads nothing; this rests on the key.")
+        if "pool" in attacks and not pool_reads(plan.scenario, protection):
+            return Beside(who, "not measured: it adds up records, but batches are clipped.")
         counts = plan.gauge(ask).count(
             "beside", protection, _BESIDE_UNITS, attacks=attacks, adversary=adversary
         )

@@ -43,6 +43,11 @@ class Choice:
     mechanism: str
     strength: float
 
+    @property
+    def name(self) -> str:
+        """What a log calls it."""
+        return f"trial {self.trial.number}, {self.mechanism} at {self.strength:.3g},"
+
 
 def grid_point(tuned: Sequence[str], untuned: Sequence[str], number: int) -> tuple[str, float]:
     """The number-th point of the grid: mechanisms without a strength once, then by turns.
@@ -215,7 +220,7 @@ class Study:
         except ImportError:
             raise InvalidInput(
                 f"the storage {self._shown()} needs a database driver that is not installed; "
-                f"install it (for postgresql+psycopg: psycopg[binary])."
+                f"install it (for postgresql+psycopg: trilemma[postgresql])."
             ) from None
         except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
             # optuna wraps what the database said; its first line is the reason.

@@ -12,10 +12,11 @@ from torch.func import grad
 
 from trilemma.attacks import ATTACKS, Analytic, get
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.recoveries import Measurement, unit_views
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, unit_views
+from trilemma.mechanisms.protection import Protection
 
-__all__ = ["Suite", "binding_suite", "is_smooth"]
+__all__ = ["Suite", "binding_suite", "is_smooth", "pool_reads"]
 
 _KINKED: Final = (
     nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.MaxPool1d,
@@ -95,6 +96,12 @@ def is_smooth(scenario: Scenario) -> bool:
 def _analytic_applies(scenario: Scenario) -> bool:
     views, _, _ = unit_views(scenario, Measurement(steps=0), range(1))
     return Analytic().applies(views[0])
+
+
+def pool_reads(scenario: Scenario, protection: Protection) -> bool:
+    """Whether the pool attack can add up single records: not where whole batches are clipped."""
+    clipped = any(each.clip is not None for each in protection.transforms)
+    return scenario.local_training.unit_size == 1 or not clipped
 
 
 def _pool_applies(scenario: Scenario) -> bool:

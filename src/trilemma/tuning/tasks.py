@@ -18,15 +18,9 @@ from trilemma.beliefs.recovery import psnr_matrix
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recoveries import (
-    Measurement,
-    Outcomes,
-    Source,
-    Unit,
-    attack_units,
-    draw_unit,
-)
+from trilemma.estimation.recoveries import Outcomes, attack_units
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.units import Measurement, Source, Unit, draw_unit
 from trilemma.federation.training import Exchange, History, Round, new_secret, train
 from trilemma.mechanisms.protection import Protection
 from trilemma.mechanisms.specs import parse_protection

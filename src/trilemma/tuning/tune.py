@@ -24,7 +24,7 @@ from trilemma.tuning.verdict import AttackUsed, Basis, Beside, Candidate, Verdic
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recoveries import Source
+    from trilemma.estimation.units import Source
     from trilemma.progress import Ticker
     from trilemma.runs import Run
     from trilemma.tuning.plan import Effort
@@ -120,7 +120,7 @@ def _verdict(
         protection=None if chosen is None else parse_protection(chosen.protection or "none"),
         basis=fallback if chosen is None else chosen.basis,
         statement=nothing if chosen is None else chosen.statement,
-        advice="" if chosen else advice(candidates, plan.problem, plan.setting),
+        advice="" if chosen else advice(candidates, plan.problem, plan.setting, plan.adversary),
         leakage=None if chosen is None else chosen.leakage,
         problem=plan.problem,
         adversary=plan.adversary,

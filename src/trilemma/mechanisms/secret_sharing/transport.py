@@ -12,7 +12,6 @@ from trilemma.errors import InvalidInput
 from trilemma.mechanisms.protocol import (
     ClientSession,
     RoundInfo,
-    ServerSession,
     Transport,
     check_positive,
 )
@@ -84,7 +83,7 @@ class SecretSharing(Transport):
             state, round, self.ring, entropy, self._label(label), _identity(secret)
         )
 
-    def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
+    def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> SharingServer:
         self._check(round)
         return SharingServer(round, self.ring, self._label(label))
 
