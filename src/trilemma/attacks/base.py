@@ -39,7 +39,8 @@ class Knowledge:
     to no client. `line_up`: N candidates, of which exactly one is behind the observation;
     `population`: records on which the law of all the others may be fitted. `rest`: every other
     record behind the observation, K·S of them in their places, with the line-up's first candidate
-    standing where the sought record does, at `slot`.
+    standing where the sought record does, at `slot`; `present` is false where a record only pads
+    a batch of another size (None: all are there).
     """
 
     public: Records | None = None
@@ -47,6 +48,7 @@ class Knowledge:
     population: Records | None = None
     rest: Records | None = None
     slot: int = 0
+    present: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,25 +48,35 @@ class Diverged(InvalidInput):
 
 @dataclass(frozen=True)
 class AttackTask:
-    """Attack units first .. first + count - 1 of a stream under one protection with one attack.
+    """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
-    A stream is a name: units of different streams share no data, no model and no draw. `pictures`
-    of the first units' tagged records are kept besides, if the scenario shows records.
+    A stream is a name: games of different streams share no data, no model and no draw. `rounds`
+    1 is one round that holds the record. `pictures` of the first games are kept besides, if the
+    scenario shows records; `beliefs` of the attacks that own the line-up, if they are asked for.
     """
 
     stream: str
     protection: str
-    attack: str
+    attacks: tuple[str, ...]
     adversary: Adversary
+    rounds: int
     first: int
     count: int
+    equal_weights: bool = False
+    blind: bool = False
     pictures: int = 0
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
         seen = f"{self.protection} seen by the {self.adversary.value}"
+        over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
+        extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
         shown = f", {self.pictures} shown" if self.pictures else ""
-        return f"{self.stream}: {self.attack} on {seen}, {self.count} units{shown}", self.first
+        names = "/".join(self.attacks)
+        return (
+            f"{self.stream}: {names} on {seen} over {over}, {self.count} games{extra}{shown}",
+            self.first,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,80 +99,97 @@ Task = AttackTask | TrainTask
 
 @dataclass(frozen=True)
 class Bench:
-    """Makes a worker's function: task -> payload."""
+    """Makes a worker's function: task -> payload.
+
+    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100).
+    """
 
     source: Source
-    criterion: Criterion
+    line_up: int | None
     restarts: int
     steps: int
     seed: int
 
     def __call__(self) -> Callable[[Task], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        secrets: dict[str, Any] = {}
+        arenas: dict[int, Arena] = {}
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
-                return _write(self._attack(scenario, task))
-            return _write(_trained(scenario, task, secrets))
+                if task.rounds not in arenas:
+                    made = Arena.of(scenario, rounds=task.rounds, line_up=self.line_up)
+                    arenas[task.rounds] = made
+                return _write(self._played(arenas[task.rounds], task))
+            if isinstance(task, CostTask):
+                return _write(_cost(scenario, task))
+            return _write(_trained(scenario, task))
 
         return work
 
-    def _attack(self, scenario: Scenario, task: AttackTask) -> dict[str, Any]:
-        measurement = Measurement(
-            attack=attack_named(task.attack, scenario),
-            protection=parse_protection(task.protection),
-            adversary=task.adversary,
-            restarts=self.restarts,
+    def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
+        attacks = [get(name) for name in task.attacks]
+        seed = Seeded(self.seed).integer("stream", task.stream)
+        observer = Observer(
+            arena,
+            parse_protection(task.protection),
+            task.adversary,
+            max((attack.rung for attack in attacks), key=RUNGS.index),
+            seed,
             steps=self.steps,
-            seed=Seeded(self.seed).integer("stream", task.stream),
+            equal_weights=task.equal_weights,
+            blind=task.blind,
         )
-        numbers = range(task.first, task.first + task.count)
-        found = attack_units(scenario, measurement, self.criterion, numbers)
-        counts = {
-            "client": found.client.tolist(),
-            "recovered": found.tagged().tolist(),
-            "any": found.counted[:, 0].any(axis=1).tolist(),
-            "failed": int(found.failed[:, 0].sum()),
+        games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
+        views = observer.views(games)
+        start = Seeded(seed).integer("attack", task.first)
+        found = {
+            attack.name: play(
+                observer, games, views, attack, restarts=self.restarts, seed=start
+            )
+            for attack in attacks
         }
-        if not task.pictures:
-            return counts
-        units = [draw_unit(scenario, measurement, number) for number in numbers[: task.pictures]]
-        return counts | _pictures(scenario, units, found)
+        counts: dict[str, Any] = {
+            "client": [game.client for game in games],
+            "rounds": [len(each) for each in views],
+            "correct": {name: each.correct.tolist() for name, each in found.items()},
+            "failed": {name: int(each.failed.sum()) for name, each in found.items()},
+        }
+        if task.pictures and arena.scenario.show_records:
+            counts["pictures"] = _pictures(arena, games[: task.pictures], found)
+        return counts
 
 
-def _pictures(scenario: Scenario, units: Sequence[Unit], found: Outcomes) -> dict[str, Any]:
-    """The units' tagged records and what was recovered of them, in levels 0 .. 255, and PSNR.
-
-    Nothing unless the scenario allows to show records: then the outcomes hold no picture either.
-    """
-    spec = scenario.input_spec
-    recovered = torch.from_numpy(found.pictures[: len(units), 0])
-    if not scenario.show_records or len(recovered) < len(units):
-        return {}
-    originals = torch.stack([unit.records.inputs[0] for unit in units])
-    # What diverged is shown black, and measured as it is shown.
-    recovered = recovered.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
-    psnr = psnr_matrix(recovered[:, None], originals[:, None], spec).flatten()
+def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> dict[str, Any]:
+    """The tagged records, each attack's reconstruction and its pick, in levels 0 .. 255."""
+    spec, pool = arena.scenario.input_spec, arena.pool
 
     def levels(inputs: torch.Tensor) -> list[list[int]]:
-        share = (inputs.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
+        shown = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
+        share = (shown.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
         whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
         return whole
 
+    def rows(places: Sequence[int]) -> torch.Tensor:
+        return pool.inputs[torch.tensor(places)]
+
     return {
-        "originals": levels(originals),
-        "recoveries": levels(recovered),
-        "psnr": psnr.tolist(),
+        "tagged": levels(rows([game.sought for game in games])),
+        "attacks": {
+            name: {
+                "made": levels(each.shown[: len(games)]),
+                "picked": levels(
+                    rows(
+                        [
+                            int(game.line_up[int(each.chosen[place])])
+                            for place, game in enumerate(games)
+                        ]
+                    )
+                ),
+                "correct": each.correct[: len(games)].tolist(),
+            }
+            for name, each in found.items()
+        },
     }
-
-
-def attack_named(name: str, scenario: Scenario) -> Attack:
-    """The attack with its default effort; the pool attacker knows all clients' records."""
-    if name != "pool":
-        return get(name)
-    pool = scenario.pooled()
-    return get(name, pool=(pool.inputs, pool.labels))
 
 
 def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
