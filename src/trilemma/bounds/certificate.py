@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -93,7 +94,7 @@ def leakage_supremum(training: Training) -> tuple[float, int]:
     best, at = _largest_leakage(success)
     # Beyond the last size κ > 0 and p is at most the last p.
     rest = bernoulli_leakage(float(success[sizes[-1]]), 0.0)
-    intervals = [(a, b) for a, b in zip(sizes, sizes[1:], strict=False) if b - a > 1]
+    intervals = [(a, b) for a, b in pairwise(sizes) if b - a > 1]
     while intervals:
         held = {(a, b): bernoulli_leakage(float(success[a]), 1 / b) for a, b in intervals}
         open_ones = [pair for pair, most in held.items() if most > best + _GAP]

@@ -101,7 +101,9 @@ def epsilon_at(training: Training, delta: float) -> float:
         found = min(
             found,
             max(
-                float(losses.get_epsilon_for_delta(delta - rounding)) if delta > rounding else found
+                float(losses.get_epsilon_for_delta(delta - rounding))
+                if delta > rounding
+                else found
                 for losses, rounding in orders
             ),
         )
@@ -212,8 +214,8 @@ def _composed(training: Training, direction: Direction) -> tuple[Any, float]:
 def _rounding(rounds: int, size: int) -> float:
     """√n · R · 2⁻⁵² · 2 log₂ n ≥ Σ |error| of n probabilities from the R-th power of a transform.
 
-    An R-th power of numbers of modulus ≤ 1 errs by R times their error, a transform by 2⁻⁵² log₂ n;
-    Parseval and Cauchy-Schwarz carry that to the sum over n probabilities.
+    An R-th power of numbers of modulus ≤ 1 errs by R times their error, and a transform by
+    2⁻⁵² log₂ n; Parseval and Cauchy-Schwarz carry that to the sum over n probabilities.
     """
     return math.sqrt(size) * rounds * 2.0**-52 * 2 * math.log2(size + 1)
 
