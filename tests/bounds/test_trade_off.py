@@ -69,7 +69,7 @@ def test_against_riskcal(training: Training) -> None:
     for n in (2, 3, 5, 10, 15, 20, 38, 100, 1000, 10**5):
         theirs = 1 - get_beta_from_pld(losses, alpha=1 / n)
         ours = success_bound(training, n)
-        assert ours <= theirs + 1e-4
+        assert ours <= theirs + 5e-5  # both err upwards, by the steps of their grids
         if n >= 20:
             assert ours == pytest.approx(theirs, abs=1e-3)
 
