@@ -11,7 +11,7 @@ from phe import paillier as phe
 
 from trilemma.crypto.ciphertexts import HEADER_BYTES, Ciphertexts
 from trilemma.crypto.paillier import DEFAULT_BITS, PrivateKey, PublicKey
-from trilemma.crypto.randomizers import FixedBase, RandomizerPool
+from trilemma.crypto.randomizers import FixedBase
 from trilemma.entropy import Seeded, System
 from trilemma.errors import ForeignCiphertext, InvalidInput, WeakKey
 
@@ -229,44 +229,7 @@ def test_only_system_entropy_is_accepted(small: PrivateKey) -> None:
         lambda: PrivateKey.generate(seeded, bits=256, insecure=True),
         lambda: small.encrypt([1], seeded),
         lambda: small.public.encrypt([1], seeded),
-        lambda: small.public.encrypt([1], seeded, RandomizerPool(small, System())),
         lambda: small.public.rerandomise(small.encrypt([1], System()), seeded),
-        lambda: RandomizerPool(small, seeded),
     ):
         with pytest.raises(InvalidInput, match="System"):
             attempt()
-
-
-def test_the_pool_hands_out_each_randomizer_once(small: PrivateKey) -> None:
-    pool = RandomizerPool(small, System())
-    pool.refill(5)
-    pool.refill(3)
-    assert len(pool) == 5
-    taken = pool.take(3) + pool.take(4)
-    assert len(set(taken)) == 7
-    assert len(pool) == 0
-    pool.refill(2)
-    encrypted = small.public.encrypt([1, 2], System(), pool)
-    assert len(pool) == 0
-    assert small.decrypt(encrypted) == [1, 2]
-    with pytest.raises(InvalidInput, match="negative"):
-        pool.take(-1)
-
-
-def test_a_pool_of_another_key_is_refused(small: PrivateKey) -> None:
-    other = PrivateKey.generate(System(), bits=256, insecure=True)
-    with pytest.raises(InvalidInput, match="another key"):
-        small.encrypt([1], System(), RandomizerPool(other, System()))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_finds_the_pool_empty(small: PrivateKey) -> None:
-    pool = RandomizerPool(small, System())
-    pool.refill(4)
-    child = os.fork()
-    if child == 0:
-        os._exit(len(pool))
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert len(pool) == 4

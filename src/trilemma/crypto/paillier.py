@@ -19,7 +19,7 @@ import gmpy2
 from gmpy2 import mpz
 
 from trilemma.crypto.ciphertexts import Ciphertexts
-from trilemma.crypto.randomizers import FixedBase, RandomizerPool, RandomizerSource
+from trilemma.crypto.randomizers import FixedBase
 from trilemma.crypto.sealed import Sealed, require_system
 from trilemma.errors import ForeignCiphertext, InvalidInput, WeakKey
 
@@ -95,11 +95,9 @@ class PublicKey:
         size, power = self._table.digits, self._table.power
         return [power(entropy.bytes(size)) for _ in range(count)]
 
-    def encrypt(
-        self, words: Sequence[int], entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
-        """One ciphertext per word, with fresh randomizers from `pool` or made now."""
-        return _encrypt(self, self, words, entropy, pool)
+    def encrypt(self, words: Sequence[int], entropy: System) -> Ciphertexts:
+        """One ciphertext per word, each with a fresh randomizer."""
+        return _encrypt(self, self, words, entropy)
 
     def add(self, vectors: Iterable[Ciphertexts]) -> Ciphertexts:
         """The encrypted sum, word by word: Π c mod n^2. The numbers of summands add up.
@@ -124,12 +122,10 @@ class PublicKey:
             raise InvalidInput("there is nothing to add; pass at least one encrypted vector.")
         return total
 
-    def rerandomise(
-        self, vector: Ciphertexts, entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
+    def rerandomise(self, vector: Ciphertexts, entropy: System) -> Ciphertexts:
         """The same plaintexts under fresh randomizers, unlinkable to the vector that came in."""
         self.check(vector)
-        fresh = _randomizers(self, len(vector.words), entropy, pool)
+        fresh = self.randomizers(len(vector.words), entropy)
         words = [c * r % self._square for c, r in zip(vector.words, fresh, strict=True)]
         return self._wrap(words, vector.summands)
 
@@ -238,11 +234,9 @@ class PrivateKey(Sealed):
             made.append(low + p2 * ((table_q.power(digits) - low) * inverse % q2))
         return made
 
-    def encrypt(
-        self, words: Sequence[int], entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
+    def encrypt(self, words: Sequence[int], entropy: System) -> Ciphertexts:
         """As the public key's `encrypt`, by CRT."""
-        return _encrypt(self.public, self, words, entropy, pool)
+        return _encrypt(self.public, self, words, entropy)
 
     def decrypt(self, vector: Ciphertexts) -> list[mpz]:
         """The plaintexts: m = L(c^(p-1) mod p^2) (-q)^-1 mod p, the same for q, joined by CRT."""
@@ -256,34 +250,19 @@ class PrivateKey(Sealed):
         return words
 
     def reveal(self) -> tuple[int, int, int]:
-        """(p, q, h), for a key file or a worker process: handle as the secret that it is."""
+        """(p, q, h), for a key file: handle as the secret that it is."""
         return int(self._p), int(self._q), self.public.h
 
 
 def _encrypt(
-    key: PublicKey,
-    source: RandomizerSource,
-    words: Sequence[int],
-    entropy: System,
-    pool: RandomizerPool | None,
+    key: PublicKey, source: PublicKey | PrivateKey, words: Sequence[int], entropy: System
 ) -> Ciphertexts:
     key.check_words(words)
     n = mpz(key.n)
-    fresh = _randomizers(source, len(words), entropy, pool)
+    fresh = source.randomizers(len(words), entropy)
     # (1 + m n) r = r + n (m r mod n) mod n^2: half-length products
     made = [(r + n * (word * r % n)) % key._square for word, r in zip(words, fresh, strict=True)]
     return key._wrap(made, 1)
-
-
-def _randomizers(
-    source: RandomizerSource, count: int, entropy: System, pool: RandomizerPool | None
-) -> list[mpz]:
-    require_system(entropy)
-    if pool is None:
-        return source.randomizers(count, entropy)
-    if pool.fingerprint != source.fingerprint:
-        raise InvalidInput("the randomizer pool belongs to another key; make one for this key.")
-    return pool.take(count)
 
 
 def _prime(bits: int, entropy: System) -> mpz:

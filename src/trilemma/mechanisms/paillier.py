@@ -28,8 +28,6 @@ from trilemma.mechanisms.wire import SERVER, open_message, pack, read_array, unp
 from trilemma.updates import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trilemma.crypto.ciphertexts import Ciphertexts
     from trilemma.crypto.packing import Packing
     from trilemma.crypto.paillier import PrivateKey, PublicKey
@@ -79,7 +77,6 @@ class Paillier(Transport):
 
     `bits` is the least length of the key. `clip_range` is the largest coordinate,
     `precision_bits` the bits of a value, `max_weight` the public cap on the sum of all weights.
-    `processes` > 1 spreads a large update over so many cores.
     """
 
     bits: int = 3072
@@ -87,7 +84,6 @@ class Paillier(Transport):
     clip_range: float = 1.0
     precision_bits: int = 16
     max_weight: int = 10_000
-    processes: int = 1
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
@@ -107,8 +103,6 @@ class Paillier(Transport):
                 f"{DEFAULT_BITS} (insecure=True is for tests)."
             )
         check_positive("clip_range (largest coordinate)", self.clip_range)
-        if self.processes < 1:
-            raise InvalidInput(f"processes must be at least 1, got {self.processes}.")
 
     @property
     def server_reads(self) -> Literal["messages", "sum", "nothing"]:
@@ -155,7 +149,7 @@ class Paillier(Transport):
         return self._private(secret).public
 
     def describe(self) -> str:
-        """Without `processes` and `insecure`, which do not change what is sent."""
+        """Without `insecure`, which does not change what is sent."""
         return (
             f"{self.name}:bits={self.bits},mode={self.mode},clip_range={self.clip_range!r},"
             f"precision_bits={self.precision_bits},max_weight={self.max_weight}"
@@ -227,13 +221,7 @@ class _PaillierClient(ClientSession):
         check_range(payload.values, self.transport.clip_range, self.client)
         self.length = payload.values.size
         words = self.transport.packing(self._key.public).pack(payload.values, payload.weight)
-        if self.transport.processes == 1:
-            vector = self._key.encrypt(words, self.entropy)
-        else:
-            from trilemma.crypto.workers import Workers
-
-            with Workers(self._key, self.transport.processes) as workers:
-                vector = workers.encrypt(words)
+        vector = self._key.encrypt(words, self.entropy)
         return write_message("ENC", self.digest, self.client, vector.to_bytes())
 
     def _open(self, inbox: bytes) -> bytes | Aggregate:
@@ -249,21 +237,13 @@ class _PaillierClient(ClientSession):
             )
         self.round.require_enough(len(set(clients)))
         packing = self.transport.packing(self._key.public)
-        summed = packing.unpack(self._decrypt(vector), self.length, vector.summands)
+        summed = packing.unpack(self._key.decrypt(vector), self.length, vector.summands)
         if self.transport.mode == "blind":
             return Aggregate(summed.mean, clients, summed.weight)
         head = _OPENED.pack(summed.weight, summed.step)
         return write_message(
             "OPN", self.digest, self.client, head + summed.units.astype("<i8").tobytes()
         )
-
-    def _decrypt(self, vector: Ciphertexts) -> Sequence[int]:
-        if self.transport.processes == 1:
-            return self._key.decrypt(vector)
-        from trilemma.crypto.workers import Workers
-
-        with Workers(self._key, self.transport.processes) as workers:
-            return workers.decrypt(vector)
 
     def export(self) -> bytes:
         return _STATE.pack(self.client, self.digest, _STAGES.index(self.stage), self.length)

@@ -67,7 +67,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
         ),
         "paillier": _Spec(
             Paillier,
-            {"bits": int, "mode": str, "processes": int, **_FIXED_POINT},
+            {"bits": int, "mode": str, **_FIXED_POINT},
             "paillier:bits=3072,mode=blind",
         ),
         "plain": _Spec(Plain, {}, "plain"),
