@@ -207,9 +207,12 @@ def test_keys_below_the_floor_need_the_word_insecure() -> None:
     assert PrivateKey.generate.__kwdefaults__ == {"bits": DEFAULT_BITS, "insecure": False}
 
 
-@pytest.mark.parametrize("bits", [2050, 56])
-def test_odd_key_lengths_are_refused(bits: int) -> None:
-    with pytest.raises(InvalidInput, match="multiple of 16"):
+@pytest.mark.parametrize(
+    ("bits", "match"),
+    [(2050, "multiple of 16"), (48, "64 .. 16384 bits, got 48"), (1 << 40, "64 .. 16384 bits")],
+)
+def test_odd_key_lengths_are_refused(bits: int, match: str) -> None:
+    with pytest.raises(InvalidInput, match=match):
         PrivateKey.generate(System(), bits=bits, insecure=True)
 
 
@@ -219,8 +222,75 @@ def test_unsound_primes_are_refused(small: PrivateKey) -> None:
     for a, b in ((p, p), (p, composite), (7, q), (p, q * 2)):
         with pytest.raises(InvalidInput, match="not a private key"):
             PrivateKey(a, b, h, insecure=True)
-    with pytest.raises(InvalidInput, match="not a public key"):
-        PublicKey(p * q, p, insecure=True)
+    for a, b in ((-p, -q), (-p, q), (0, q)):
+        with pytest.raises(InvalidInput):
+            PrivateKey(a, b, h, insecure=True)
+    with pytest.raises(InvalidInput, match=r"64 .. 16384 bits, got 40000"):
+        PrivateKey(1 << 20_000, 1 << 19_999, h)  # before hours of proving that they are prime
+
+
+def unit_of_order(order: int, p: int, q: int) -> int:
+    """A number of exactly this prime order modulo p, and 1 modulo q."""
+    root = next(
+        root for g in range(2, 99) if (root := pow(g, (p - 1) // order, p)) != 1
+    )  # fails where the order does not divide p - 1
+    return (root * q * pow(q, -1, p) + p * pow(p, -1, q)) % (p * q)
+
+
+def next_prime(start: int, remainder: int, modulus: int) -> int:
+    """The first prime from `start` on with this remainder."""
+    candidate = start + (remainder - start) % modulus
+    while not gmpy2.is_prime(candidate):
+        candidate += modulus
+    return candidate
+
+
+def test_degenerate_bases_are_refused(small: PrivateKey) -> None:
+    """h = 1 makes every randomizer 1, and a small order makes them guessable."""
+    p, q, h = small.reveal()
+    n = p * q
+    root_of_one = (p * pow(p, -1, q) - q * pow(q, -1, p)) % n
+    assert root_of_one**2 % n == 1
+    for bad in (0, n, n + h, -h, p, 3 * q):
+        with pytest.raises(InvalidInput, match="h is not a unit modulo n; make one with"):
+            PublicKey(n, bad, insecure=True)
+    for bad in (1, n - 1, root_of_one, n - root_of_one):
+        with pytest.raises(InvalidInput, match="h has a tiny order"):
+            PublicKey(n, bad, insecure=True)
+        with pytest.raises(InvalidInput, match="h has a tiny order"):
+            PrivateKey(p, q, bad, insecure=True)
+    with pytest.raises(InvalidInput, match="h has a tiny order"):
+        PublicKey(n, 1 + p, insecure=True)  # 1 modulo p alone, which gives p away
+
+
+@pytest.mark.parametrize("order", [3, 5, 7, 11, 13])
+def test_bases_of_small_order_are_refused(order: int) -> None:
+    p, q = next_prime(1 << 128, 1, order), next_prime(1 << 129, 3, 4)
+    bad = unit_of_order(order, p, q)
+    assert pow(bad, order, p * q) == 1
+    with pytest.raises(InvalidInput, match="h has a tiny order"):
+        PublicKey(p * q, bad, insecure=True)
+
+
+def test_moduli_that_hide_nothing_are_refused(small: PrivateKey) -> None:
+    p, q, _ = small.reveal()
+    prime = next_prime(1 << 255, 1, 2)
+    for n, why in (
+        (prime, "a prime"),
+        (2 * p * q, "a small factor"),
+        (3 * prime, "a small factor"),
+        (1 << 256, "a small factor"),
+        (-p * q, "a small factor"),
+        (p * p, "a power"),
+        (p**3, "a power"),
+    ):
+        with pytest.raises(InvalidInput, match=f"not a public key: n (is|has) {why}"):
+            PublicKey(n, 4, insecure=True)
+    for n in (0, 1, 15, -15):
+        with pytest.raises(InvalidInput, match=r"64 .. 16384 bits"):
+            PublicKey(n, 4, insecure=True)
+    with pytest.raises(InvalidInput, match=r"64 .. 16384 bits, got 16385"):
+        PublicKey(1 << 16_384, 4)
 
 
 def test_only_system_entropy_is_accepted(small: PrivateKey) -> None:
