@@ -9,10 +9,10 @@ is an error, never a wrong number.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,10 +23,36 @@ from trilemma.errors import ForeignCiphertext, InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FixedPoint", "Packing", "WeightedSum"]
+__all__ = ["FixedPoint", "Packing", "WeightedSum", "whole"]
 
 _BLOCK: Final = 1 << 15  # values at a time: the buffers of one block stay in the cache
 _MAX_UNIT_BITS: Final = 62  # sums are held in signed 64-bit integers
+_CLIPS: Final = (1e-100, 1e100)  # a step, its inverse and every sum stay ordinary numbers
+
+
+def whole(what: str, value: object) -> int:
+    """The value as a plain integer; NumPy's are taken, a bool or 2.0 is refused.
+
+    >>> whole("bits", np.int64(16))
+    16
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidInput(f"{what} must be a whole number, got {value!r}.")
+    number = int(value)
+    if number.bit_length() > 64:  # too long to print, too
+        raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")
+    return number
+
+
+def _clip(value: object) -> float:
+    least, most = _CLIPS
+    if isinstance(value, Real) and not isinstance(value, bool) and least <= value <= most:
+        return float(value)
+    long = isinstance(value, int) and value.bit_length() > 64
+    shown = "a longer integer" if long else repr(value)
+    raise InvalidInput(
+        f"clip (largest coordinate) must be a number in {least:g} .. {most:g}, got {shown}."
+    )
 
 
 @dataclass(frozen=True)
@@ -65,8 +91,9 @@ class FixedPoint:
     max_weight: int = 100
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise InvalidInput(f"clip must be a positive finite number, got {self.clip}.")
+        object.__setattr__(self, "clip", _clip(self.clip))
+        object.__setattr__(self, "bits", whole("bits (precision of a value)", self.bits))
+        object.__setattr__(self, "max_weight", whole("max_weight", self.max_weight))
         if not 2 <= self.bits <= 32:
             raise InvalidInput(
                 f"bits (precision of a value) must lie in 2 .. 32, got {self.bits}."
@@ -102,13 +129,12 @@ class FixedPoint:
 
     def check_weight(self, weight: int) -> int:
         """The weight of one update, as a plain integer in 1 .. max_weight."""
-        if isinstance(weight, bool) or not isinstance(weight, int | np.integer):
-            raise InvalidInput(f"weight must be a whole number, got {weight!r}.")
+        weight = whole("weight", weight)
         if not 1 <= weight <= self.max_weight:
             raise InvalidInput(
                 f"weight must lie in 1 .. max_weight = {self.max_weight}, got {weight}."
             )
-        return int(weight)
+        return weight
 
     def check_total(self, weight: int, summands: int) -> None:
         """Raises unless `summands` weights can add up to `weight`, and the cap allows it."""
