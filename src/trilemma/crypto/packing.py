@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,14 +45,17 @@ def whole(what: str, value: object) -> int:
 
 
 def _clip(value: object) -> float:
+    """The largest coordinate as a plain float; NumPy's numbers are taken."""
     least, most = _CLIPS
-    if isinstance(value, Real) and not isinstance(value, bool) and least <= value <= most:
-        return float(value)
-    long = isinstance(value, int) and value.bit_length() > 64
-    shown = "a longer integer" if long else repr(value)
-    raise InvalidInput(
-        f"clip (largest coordinate) must be a number in {least:g} .. {most:g}, got {shown}."
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidInput(f"clip (largest coordinate) must be a number, got {value!r}.")
+    number = value if isinstance(value, int) else float(value)
+    if not least <= number <= most:
+        shown = "a longer integer" if isinstance(value, int) and abs(value) > most else number
+        raise InvalidInput(
+            f"clip (largest coordinate) must lie in {least:g} .. {most:g}, got {shown}."
+        )
+    return float(value)
 
 
 @dataclass(frozen=True)
@@ -263,16 +266,14 @@ class Packing:
                 "a plaintext is longer than its slots; it was altered or made under another "
                 "packing, so run the round again."
             ) from None
-        top, end = word_bytes - slot_bytes, (length + 2) * slot_bytes
-        if any(data[top:word_bytes]) or any(data[end:]):
+        top, end = word_bytes - slot_bytes, length * slot_bytes
+        filled, data = data[top:word_bytes], data[slot_bytes:top] + data[word_bytes:]
+        if any(filled) or any(data[end:]):
             raise ForeignCiphertext(
                 "a slot that must be empty is not; the update was altered or has another length."
             )
-        data = data[slot_bytes:top] + data[word_bytes:]
         wide = np.zeros((length, 8), np.uint8)
-        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8)[: length * slot_bytes].reshape(
-            -1, slot_bytes
-        )
+        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8)[:end].reshape(-1, slot_bytes)
         sums = wide.view("<u8").ravel()
         return self.fixed.sum(sums, weight, summands, self.fixed.levels * weight)
 
