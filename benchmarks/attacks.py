@@ -23,11 +23,12 @@ from scipy.stats import beta
 from torch import nn
 from torch.nn import functional
 
-from trilemma.attacks import Attack, InputSpec, View, get
+from trilemma.attacks import Attack, View, get
 from trilemma.entropy import Seeded
 from trilemma.estimation.fisher import predict
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
+from trilemma.records.range import InputSpec
 
 FASHION = Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")  # Debian's package
 SECTIONS = ("digits-mlp", "lenet-1", "lenet-4", "fedavg", "noise", "compression", "fisher")

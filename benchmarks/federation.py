@@ -30,14 +30,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded, System
-from trilemma.estimation.scenario import Records
 from trilemma.federation import cohorts
 from trilemma.federation.training import new_secret, train
 from trilemma.learning import LocalTraining, Task
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protocol import RoundInfo
-from trilemma.mechanisms.specs import parse_protection
-from trilemma.mechanisms.transcripts import Seconds
+from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transcripts import Seconds
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.records.records import Records
 
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "federation.md"
 CLIENTS, RECORDS, BATCH, EPOCHS, LR = 10, 150, 30, 5, 0.1

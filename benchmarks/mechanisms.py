@@ -33,11 +33,11 @@ from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pai
 from trilemma.crypto.packing import FixedPoint, Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import Seeded, System
-from trilemma.mechanisms.compression import Compression, TopK
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import RoundInfo
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.randomization import Randomization
 
 ENTROPY = System()
 FIXED = FixedPoint(clip=1.0, bits=16, max_weight=100)

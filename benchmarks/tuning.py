@@ -15,10 +15,10 @@ import optuna
 from scipy.special import bdtr, ndtr, ndtri
 
 from trilemma.beliefs.intervals import acceptance_size, clopper_pearson
-from trilemma.tuning.acceptance import fixed_size
-from trilemma.tuning.calibration import calibrate
-from trilemma.tuning.outcomes import Control
-from trilemma.tuning.simulated import CURVES, SimulatedAttacker
+from trilemma.testing.simulated import CURVES, SimulatedAttacker
+from trilemma.tuning.calibrating.acceptance import fixed_size
+from trilemma.tuning.calibrating.calibration import calibrate
+from trilemma.tuning.calibrating.outcomes import Control
 
 ALPHA = 0.05
 P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6 where blind guesses never succeed

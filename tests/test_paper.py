@@ -26,11 +26,11 @@ from trilemma.beliefs.gaussians import isotropic_tv
 from trilemma.beliefs.intervals import Interval
 from trilemma.bounds import Constants
 from trilemma.errors import InvalidInput
-from trilemma.mechanisms import LAWS, law
-from trilemma.mechanisms.base import Form, Strength
-from trilemma.mechanisms.compression import rescaled_distortion
+from trilemma.protections.laws import LAWS, law
+from trilemma.protections.laws.base import Form, Strength
+from trilemma.protections.laws.compression import rescaled_distortion
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate import Solution, solve
+from trilemma.tuning.surrogate.solving import Solution, solve
 from trilemma.updates import Profile
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,9 @@ import torch
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import Knowledge, Masked, RoundInfo, Transform
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import Knowledge, Masked, RoundInfo, Transform
+from trilemma.protections.specs import parse_protection
 from trilemma.testing import check_mechanism
 
 
@@ -118,7 +118,7 @@ def test_accepted_nonsense_is_found_out() -> None:
 
 
 def test_a_transport_that_counts_wrong_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trilemma.mechanisms.transcripts import Transcript
+    from trilemma.protections.transcripts import Transcript
 
     monkeypatch.setattr(Transcript, "bits_up", property(lambda _: 8))
     with pytest.raises(AssertionError, match="counts 8 bits up"):

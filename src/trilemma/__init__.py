@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from trilemma.bounds import Constants, certified_noise, certified_success
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
-    from trilemma.mechanisms import law
-    from trilemma.mechanisms.compression import Compression, TopK
-    from trilemma.mechanisms.dp import dp_figure
-    from trilemma.mechanisms.paillier import Paillier
-    from trilemma.mechanisms.plain import Plain
-    from trilemma.mechanisms.protection import Protection
-    from trilemma.mechanisms.protocol import RoundInfo
-    from trilemma.mechanisms.randomization import Randomization
-    from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
-    from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-    from trilemma.mechanisms.specs import parse_protection
     from trilemma.observations import Adversary, Observation
+    from trilemma.protections.dp import dp_figure
+    from trilemma.protections.laws import law
+    from trilemma.protections.protection import Protection
+    from trilemma.protections.protocol import RoundInfo
+    from trilemma.protections.specs import parse_protection
+    from trilemma.protections.transforms.bounded import BoundedMask
+    from trilemma.protections.transforms.compression import Compression, TopK
+    from trilemma.protections.transforms.randomization import Randomization
+    from trilemma.protections.transports.paillier import Paillier
+    from trilemma.protections.transports.plain import Plain
+    from trilemma.protections.transports.secret_sharing.transport import SecretSharing
     from trilemma.tuning.plan import Effort
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.surrogate import Solution, solve
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.tuning.surrogate.solving import Solution, solve
     from trilemma.tuning.tune import tune
-    from trilemma.tuning.verdict import Verdict
     from trilemma.updates import Layout, Profile
 
 __all__ = [
@@ -69,35 +69,35 @@ __all__ = [
 
 _HOME: Final = {
     "Adversary": "observations",
-    "BoundedMask": "mechanisms.secret_sharing.bounded",
-    "Compression": "mechanisms.compression",
+    "BoundedMask": "protections.transforms.bounded",
+    "Compression": "protections.transforms.compression",
     "Constants": "bounds",
     "Effort": "tuning.plan",
     "Layout": "updates",
     "Observation": "observations",
-    "Paillier": "mechanisms.paillier",
-    "Plain": "mechanisms.plain",
+    "Paillier": "protections.transports.paillier",
+    "Plain": "protections.transports.plain",
     "Problem": "tuning.problem",
     "Profile": "updates",
-    "Protection": "mechanisms.protection",
-    "Randomization": "mechanisms.randomization",
-    "RoundInfo": "mechanisms.protocol",
-    "SecretSharing": "mechanisms.secret_sharing.transport",
+    "Protection": "protections.protection",
+    "Randomization": "protections.transforms.randomization",
+    "RoundInfo": "protections.protocol",
+    "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",
-    "Solution": "tuning.surrogate",
+    "Solution": "tuning.surrogate.solving",
     "System": "entropy",
-    "TopK": "mechanisms.compression",
+    "TopK": "protections.transforms.compression",
     "TrilemmaError": "errors",
-    "Verdict": "tuning.verdict",
+    "Verdict": "tuning.results.verdict",
     "bernoulli_leakage": "beliefs.belief",
     "certified_noise": "bounds",
     "certified_success": "bounds",
-    "dp_figure": "mechanisms.dp",
+    "dp_figure": "protections.dp",
     "largest_success_rate": "beliefs.belief",
-    "law": "mechanisms",
+    "law": "protections.laws",
     "leakage": "beliefs.belief",
-    "parse_protection": "mechanisms.specs",
-    "solve": "tuning.surrogate",
+    "parse_protection": "protections.specs",
+    "solve": "tuning.surrogate.solving",
     "tune": "tuning.tune",
 }
 

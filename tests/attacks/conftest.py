@@ -13,10 +13,11 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import InputSpec, View
+from trilemma.attacks import View
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
+from trilemma.records.range import InputSpec
 
 torch.set_num_threads(1)
 

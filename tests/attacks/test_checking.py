@@ -5,9 +5,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, l1_loss
 
-from trilemma.attacks import InputSpec, check_task
+from trilemma.attacks import check_task
 from trilemma.errors import InvalidInput
 from trilemma.learning import Task
+from trilemma.records.range import InputSpec
 
 SPEC = InputSpec((4,), 0.0, 1.0)
 INPUTS = torch.linspace(0, 1, 12).reshape(3, 4)

@@ -17,8 +17,8 @@ from tests.reporting.test_page import HOSTILE
 from trilemma.reporting.explorer import Explorer, Preference
 from trilemma.reporting.page import write_report
 from trilemma.reporting.wording import number
-from trilemma.runs import write_json
 from trilemma.tuning.problem import Problem
+from trilemma.work.journal import write_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

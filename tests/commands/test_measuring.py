@@ -12,7 +12,7 @@ import torch
 
 from trilemma.attacks import DLG, Reconstructions, View
 from trilemma.cli import main
-from trilemma.runlog import RunLog
+from trilemma.work.log import RunLog
 
 OWN = "tests.commands.own_scenario"
 

@@ -21,8 +21,8 @@ import pytest
 from tests.commands.test_tune import ROOT, committed, run, start
 
 from trilemma.errors import InvalidInput
-from trilemma.runlog import RunLog
-from trilemma.tuning.pareto import Front, front_schema
+from trilemma.tuning.fronts.pareto import Front, front_schema
+from trilemma.work.log import RunLog
 
 QUICK = [
     *("--scenario", "tests.commands.own_scenario:small", "--units", "4"),

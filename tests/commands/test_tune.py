@@ -25,10 +25,10 @@ import typer
 from trilemma.cli import app
 from trilemma.commands.settings import Settings, command_line, read_settings
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.mechanisms.protection import Protection
-from trilemma.runlog import RunLog
-from trilemma.runs import list_runs
-from trilemma.tuning.verdict import Verdict, verdict_schema
+from trilemma.protections.protection import Protection
+from trilemma.tuning.results.verdict import Verdict, verdict_schema
+from trilemma.work.journal import list_runs
+from trilemma.work.log import RunLog
 
 ROOT = Path(__file__).parents[2]
 # Ctrl-C must work even where the tests themselves run in the background, deaf to it.

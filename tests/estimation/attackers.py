@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trilemma.attacks import Reconstructions, View
+from trilemma.attacks import Reconstructions, Rung, View
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 
@@ -43,6 +43,7 @@ class Division:
     """Exact for one record and a linear model: ∂L/∂W = g xᵀ and ∂L/∂b = g, so x = ∂W / ∂b."""
 
     name: str = "division"
+    rung: Rung = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         found = []
@@ -60,6 +61,7 @@ class Backwards:
     pool: torch.Tensor
     labels: torch.Tensor
     name: str = "backwards"
+    rung: Rung = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         return _result(torch.stack([self._best(view) for view in views]))
@@ -87,6 +89,7 @@ class Diverges:
 
     says_so: bool
     name: str = "diverges"
+    rung: Rung = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         inputs = torch.full((len(views), views[0].records, FEATURES), float("nan"))
@@ -101,6 +104,7 @@ class Spy:
     calls: list[int] = field(default_factory=list, repr=False)
     stop_at: int | None = field(default=None, repr=False)
     name: str = "spy"
+    rung: Rung = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         self.calls.append(len(views))

@@ -19,7 +19,7 @@ from trilemma.estimation.constants import (
 from trilemma.estimation.leakage import mean_leakage
 from trilemma.estimation.recoveries import Outcomes, measure
 from trilemma.estimation.units import Measurement
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.specs import parse_protection
 
 KAPPA = BlindGuess(20.0, "mean", 5, 500, 0.004, 0.05, 0.95)
 GUESS = Guess(Criterion(), KAPPA)

@@ -22,13 +22,13 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.paper_bounds import paper_bounds, update_profile
 from trilemma.federation.training import Exchange, History, Round
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.compression import Compression, TopK
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.transcripts import Seconds
+from trilemma.protections.protection import Protection
+from trilemma.protections.transcripts import Seconds
+from trilemma.protections.transforms.bounded import BoundedMask
+from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.updates import Profile
 
 FEDSGD = LocalTraining("fedsgd", lr=0.5, batch=6)

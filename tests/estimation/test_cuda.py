@@ -4,7 +4,7 @@ import torch
 from trilemma.beliefs.recovery import Criterion
 from trilemma.estimation.recoveries import measure
 from trilemma.estimation.units import Measurement
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

@@ -7,11 +7,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import InputSpec, View, get
+from trilemma.attacks import View, get
 from trilemma.errors import InvalidInput
 from trilemma.estimation.fisher import predict, sensitivity
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
+from trilemma.records.range import InputSpec
 
 Made = tuple[list[View], torch.Tensor, torch.Tensor]
 

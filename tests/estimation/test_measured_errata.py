@@ -13,13 +13,13 @@ from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recoveries import measure
 from trilemma.estimation.units import Measurement, draw_unit
 from trilemma.learning import client_update
-from trilemma.mechanisms import law
-from trilemma.mechanisms.base import Form
-from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Observation
+from trilemma.protections.laws import law
+from trilemma.protections.laws.base import Form
+from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate import solve
+from trilemma.tuning.surrogate.solving import solve
 from trilemma.updates import Profile
 
 TWENTY = Criterion("psnr", 20.0)

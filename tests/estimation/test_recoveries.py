@@ -11,10 +11,10 @@ from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recoveries import Outcomes, measure
 from trilemma.estimation.units import Measurement, draw_unit
 from trilemma.learning import client_update
-from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.runs import Run
+from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
+from trilemma.work.journal import Run
 
 TWENTY = Criterion("psnr", 20.0)
 

@@ -24,7 +24,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from trilemma.federation.flower import Terms, protect_mod
-from trilemma.mechanisms.paillier import Paillier
+from trilemma.protections.transports.paillier import Paillier
 
 RUN = 77
 NODES = (3, 2**63 + 5, 2**64 - 9, 40)  # Flower draws them from 64 bits

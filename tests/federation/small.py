@@ -6,8 +6,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.estimation.scenario import Records, Scenario
+from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
+from trilemma.records.records import Records
 
 SIZES = (8, 12, 20)
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.specs import parse_protection
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.networks import uniform_weights
 

@@ -5,9 +5,9 @@ import torch
 
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.training import train
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.protection import Protection
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transports.paillier import Paillier
 from trilemma.scenarios import load_scenario
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

@@ -32,10 +32,10 @@ from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput
 from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.plain import Plain
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import Transport
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import Transport
+from trilemma.protections.transports.plain import Plain
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 TRANSPORTS: dict[str, Transport] = {
     "plain": Plain(),

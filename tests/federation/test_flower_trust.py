@@ -43,9 +43,9 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
 from trilemma.federation.flower.messages import Stage, read_stages, write_stages
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.wire import HEADER_BYTES, pack, unpack
+from trilemma.protections.protection import Protection
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack
 
 SHARING = Terms(Protection((), SecretSharing(max_weight=100)), metrics=("train_loss",))
 

@@ -12,15 +12,16 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Records, Scenario
+from trilemma.estimation.scenario import Scenario
 from trilemma.federation import cohorts
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining, Task
-from trilemma.mechanisms.compression import Compression
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.protections.protection import Protection
+from trilemma.protections.transforms.bounded import BoundedMask
+from trilemma.protections.transforms.compression import Compression
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.records.records import Records
 
 FEDSGD = LocalTraining("fedsgd", lr=0.5, batch=6)
 FEDAVG = LocalTraining("fedavg", lr=0.3, steps=4, batch=3, records=8)  # the last step wraps round

@@ -11,12 +11,12 @@ from trilemma.errors import InvalidInput, TooFewClients
 from trilemma.federation.training import train
 from trilemma.federation.twins import twin_of
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.compression import Compression, TopK
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import RoundInfo, Transport
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import RoundInfo, Transport
+from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 TRANSPORTS: dict[str, Transport] = {
     "paillier": Paillier(bits=256, insecure=True, clip_range=2.0),

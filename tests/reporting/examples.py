@@ -14,14 +14,13 @@ from trilemma.estimation.costs import Costs, Spent
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.tuning.pareto import Front
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.fronts.pareto import Front
+from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
 from trilemma.tuning.plan import Effort
-from trilemma.tuning.points import RESOLUTION, Evaluated
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.promises import Promise, SurrogateConstants
-from trilemma.tuning.verdict import (
+from trilemma.tuning.results.verdict import (
     AttackUsed,
     Beside,
     Candidate,
@@ -30,6 +29,7 @@ from trilemma.tuning.verdict import (
     Prediction,
     Verdict,
 )
+from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
 
 ATTACKS = ("dlg", "analytic", "inverting-gradients")
 # name -> symbol, weakest and strongest parameter, spec, slowdown, bits, seconds
@@ -244,7 +244,7 @@ def _promise(
 
 def front(**changes: Any) -> Front:
     """A front over the same curves."""
-    from trilemma.tuning.front import hypervolume, knee, non_dominated
+    from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
 
     points = curves(points=9)
     able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]

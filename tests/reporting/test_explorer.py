@@ -12,7 +12,7 @@ from tests.reporting import examples
 
 from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.explorer import Explorer, Preference
-from trilemma.tuning.points import Evaluated
+from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.problem import Problem
 
 START = Preference(0.3, 1.0, 0.01)

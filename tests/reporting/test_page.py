@@ -14,9 +14,9 @@ from tests.reporting import examples
 
 from trilemma.errors import InvalidInput
 from trilemma.reporting.page import front_page, verdict_page, write_report
-from trilemma.runs import write_json
-from trilemma.tuning.gallery import Gallery
-from trilemma.tuning.verdict import Verdict
+from trilemma.tuning.results.gallery import Gallery
+from trilemma.tuning.results.verdict import Verdict
+from trilemma.work.journal import write_json
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u2028"
 

@@ -9,11 +9,11 @@ import pytest
 from tests.reporting import examples
 
 from trilemma.beliefs.intervals import Interval
-from trilemma.mechanisms.dp import dp_figure
-from trilemma.mechanisms.randomization import Randomization
+from trilemma.protections.dp import dp_figure
+from trilemma.protections.transforms.randomization import Randomization
 from trilemma.reporting.panels import Axis, bare_panels, verdict_panels
-from trilemma.tuning.certificate import Certificate
-from trilemma.tuning.verdict import Candidate
+from trilemma.tuning.certificate.certify import Certificate
+from trilemma.tuning.results.verdict import Candidate
 
 
 def test_points_lie_where_their_strength_is() -> None:

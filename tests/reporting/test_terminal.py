@@ -12,9 +12,9 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.observations import Adversary
 from trilemma.reporting.front import show_front
 from trilemma.reporting.verdict import show_verdict
-from trilemma.tuning.advice import advice
+from trilemma.tuning.choosing.advice import advice
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.verdict import Candidate
+from trilemma.tuning.results.verdict import Candidate
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.scenario import Records
+from trilemma.records.records import Records
 from trilemma.scenarios import SCENARIOS, load_scenario
 from trilemma.scenarios.images import read_cifar10, read_idx
 from trilemma.scenarios.networks import lenet
@@ -195,7 +195,7 @@ def test_ones_own_function_with_a_batch_it_knows_nothing_of() -> None:
     [
         ("no_such_module_here:make", "cannot be imported"),
         ("my_broken_module:make", "cannot be imported .ZeroDivisionError"),
-        ("my_own_scenario:nothing", "has no function 'nothing'"),
+        ("my_own_scenario:nothing", "has no object 'nothing'"),
         ("my_own_scenario:wrong", "must return a trilemma Scenario, got int"),
         ("my_own_scenario:broken", "failed .OSError: no disk"),
     ],

@@ -11,14 +11,15 @@ from scipy import stats
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.tuning.acceptance import (
+from trilemma.testing.simulated import CURVES, SimulatedAttacker
+from trilemma.tuning.calibrating.acceptance import (
     SequentialTest,
     exact_operation,
     fixed_size,
     sequential_test,
 )
-from trilemma.tuning.calibration import calibrate
-from trilemma.tuning.outcomes import (
+from trilemma.tuning.calibrating.calibration import calibrate
+from trilemma.tuning.calibrating.outcomes import (
     UNPROTECTED,
     AttackUnits,
     Calibration,
@@ -27,8 +28,7 @@ from trilemma.tuning.outcomes import (
     TestedStrength,
     non_monotone,
 )
-from trilemma.tuning.simulated import CURVES, SimulatedAttacker
-from trilemma.tuning.success_curve import SuccessCurve
+from trilemma.tuning.calibrating.success_curve import SuccessCurve
 
 ALPHA = 0.05
 P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6

@@ -14,13 +14,13 @@ from scipy.stats import norm
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
+from trilemma.estimation.tasks import Task, TrainTask
 from trilemma.federation.training import Round
-from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.tuning.certificate import best_clip, certify, clip_norms, noise_for
-from trilemma.tuning.families import Setting
-from trilemma.tuning.replay import Ask
-from trilemma.tuning.tasks import Task, TrainTask
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.certify import best_clip, certify, clip_norms, noise_for
+from trilemma.tuning.choosing.families import Setting
+from trilemma.work.replay import Ask
 
 SETTING = Setting(
     parameters=50,

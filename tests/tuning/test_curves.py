@@ -21,20 +21,20 @@ from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.fisher import predict
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.tasks import AttackTask, Bench
 from trilemma.estimation.units import Measurement, unit_views
 from trilemma.observations import Adversary
-from trilemma.runs import Run
-from trilemma.tuning.curves import grid
-from trilemma.tuning.families import Family, families
-from trilemma.tuning.gallery import Gallery
-from trilemma.tuning.outcomes import UNPROTECTED, Calibration, Outcome
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
+from trilemma.tuning.calibrating.success_curve import CurveSummary
+from trilemma.tuning.choosing.families import Family, families
+from trilemma.tuning.fronts.curves import grid
+from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.plan import Effort
-from trilemma.tuning.points import Evaluated
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.success_curve import CurveSummary
-from trilemma.tuning.tasks import AttackTask, Bench
+from trilemma.tuning.results.gallery import Gallery
+from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tune import tune
-from trilemma.tuning.verdict import Verdict
+from trilemma.work.journal import Run
 
 QUICK = Effort(restarts=1, rounds=2, seeds=2, strengths=3)
 MECHANISMS = ["randomization", "bounded-masks", "secret-sharing", "paillier"]

@@ -8,13 +8,13 @@ import pytest
 from tests.tuning.test_certificate import SETTING
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.specs import parse_protection
 from trilemma.observations import Adversary
-from trilemma.tuning.families import FAMILIES, families
-from trilemma.tuning.measured import streams
-from trilemma.tuning.outcomes import UNPROTECTED
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.tuning.calibrating.gauge import streams
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.choosing.families import FAMILIES, families
 
 
 @pytest.mark.parametrize("adversary", Adversary)

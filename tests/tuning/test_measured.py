@@ -18,22 +18,22 @@ from torch.nn.functional import cross_entropy
 from trilemma.beliefs.belief import largest_success_rate
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.suite import Suite, binding_suite, is_smooth
+from trilemma.estimation.tasks import AttackTask, Bench, Task
 from trilemma.estimation.units import Source
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.protection import Protection
 from trilemma.observations import Adversary
-from trilemma.parallel import Crew
+from trilemma.protections.protection import Protection
 from trilemma.scenarios import load_scenario
-from trilemma.tuning.families import families
-from trilemma.tuning.measured import AttackFailed, Gauge
-from trilemma.tuning.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.calibrating.gauge import AttackFailed, Gauge
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.choosing.families import families
 from trilemma.tuning.plan import Effort
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.replay import Ask, settle
-from trilemma.tuning.suite import Suite, binding_suite, is_smooth
-from trilemma.tuning.tasks import AttackTask, Bench, Task
+from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tune import tune
-from trilemma.tuning.verdict import Verdict
+from trilemma.work.executors import Crew
+from trilemma.work.replay import Ask, settle
 
 
 def answering(rate: Callable[[AttackTask, int], bool]) -> Ask:

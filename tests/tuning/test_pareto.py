@@ -13,12 +13,12 @@ from tests.commands.own_scenario import small
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.leakage import Estimate
 from trilemma.observations import Adversary
-from trilemma.runs import Run
-from trilemma.tuning.front import grid_strength, hypervolume, knee, non_dominated
-from trilemma.tuning.pareto import REFERENCE, Front, measure_front
+from trilemma.tuning.fronts.front import grid_strength, hypervolume, knee, non_dominated
+from trilemma.tuning.fronts.pareto import REFERENCE, Front, measure_front
+from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
+from trilemma.tuning.fronts.study import SamplerName, Study, grid_point
 from trilemma.tuning.plan import Effort
-from trilemma.tuning.points import RESOLUTION, Evaluated
-from trilemma.tuning.study import SamplerName, Study, grid_point
+from trilemma.work.journal import Run
 
 SUMMED = "randomization+secret-sharing"
 QUICK = Effort(restarts=1, rounds=2, seeds=2)

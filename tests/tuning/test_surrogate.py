@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from trilemma.bounds import Constants, Regime
-from trilemma.mechanisms import LAWS, law
-from trilemma.mechanisms.base import Form
+from trilemma.protections.laws import LAWS, law
+from trilemma.protections.laws.base import Form
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate import solve
+from trilemma.tuning.surrogate.solving import solve
 from trilemma.updates import Profile
 
 PROFILE = Profile(2410, delta=0.5, sigma=0.05)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from trilemma.attacks.analytic import Analytic
-from trilemma.attacks.base import Attack, InputSpec, Reconstructions, View
+from trilemma.attacks.base import Attack, Knowledge, Reconstructions, Rung, View
 from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
@@ -20,10 +20,11 @@ __all__ = [
     "IDLG",
     "Analytic",
     "Attack",
-    "InputSpec",
     "InvertingGradients",
+    "Knowledge",
     "Pool",
     "Reconstructions",
+    "Rung",
     "View",
     "check_task",
     "get",

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import InputSpec, Reconstructions, View, common_view
+from trilemma.attacks.base import Reconstructions, Rung, View, common_view
 from trilemma.attacks.gradient_matching import Units
 from trilemma.attacks.labels import infer_labels
 from trilemma.errors import InvalidInput
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from trilemma.learning import Task
@@ -32,6 +33,10 @@ class Analytic:
     @property
     def name(self) -> str:
         return "analytic"
+
+    @property
+    def rung(self) -> Rung:
+        return "nothing"
 
     def applies(self, view: View) -> bool:
         """Whether the model's first step is a linear layer with bias on the flat input."""

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from trilemma.errors import InvalidInput
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     import torch
 
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Observation
+    from trilemma.records.records import Records
 
-__all__ = ["Attack", "InputSpec", "Reconstructions", "View", "common_view"]
+__all__ = [
+    "RUNGS",
+    "Attack",
+    "Knowledge",
+    "Reconstructions",
+    "Rung",
+    "View",
+    "common_view",
+]
+
+Rung = Literal["nothing", "public", "candidates", "rest"]
+RUNGS: Final[tuple[Rung, ...]] = ("nothing", "public", "candidates", "rest")
+"""The measured rungs of the ladder, from the least knowledge to the most."""
 
 
-@dataclass(frozen=True)
-class InputSpec:
-    """Shape of one record's input and the range [low, high] of its entries."""
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What an attacker has of one unit besides the model, the protocol and the messages.
 
-    shape: tuple[int, ...]
-    low: float
-    high: float
+    Each rung of the ladder adds to the one below. `public`: records of the same kind that belong
+    to no client. `line_up`: N candidates, of which exactly one is behind the observation;
+    `population`: records on which the law of all the others may be fitted. `rest`: every other
+    record behind the observation, K·S of them in their places, with the line-up's first candidate
+    standing where the sought record does, at `slot`.
+    """
 
-    def __post_init__(self) -> None:
-        if not self.shape or any(size < 1 for size in self.shape):
-            raise InvalidInput(f"an input's shape must have positive sizes, got {self.shape}.")
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidInput(
-                f"inputs must lie in a finite range low < high, got [{self.low}, {self.high}]; "
-                f"rescale the data."
-            )
-
-    @property
-    def size(self) -> int:
-        """Number of entries of one record's input."""
-        return math.prod(self.shape)
+    public: Records | None = None
+    line_up: Records | None = None
+    population: Records | None = None
+    rest: Records | None = None
+    slot: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +58,7 @@ class View:
     observation: Observation
     local_training: LocalTraining
     input_spec: InputSpec
+    knowledge: Knowledge = Knowledge()
 
     def __post_init__(self) -> None:
         size = self.task.layout.size
@@ -73,20 +82,31 @@ class Reconstructions:
     inputs [N, S, *shape], clamped to the range; labels [N, S] class indices (or regression
     targets [N, S, ...]; None where an attack does not tell); loss [N], the matching loss of the
     chosen restart; failed [N], true where every restart diverged. Records come in no order.
+
+    An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
+    candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent
+    observations of one record, up to a constant a row.
     """
 
     inputs: torch.Tensor
     labels: torch.Tensor | None
     loss: torch.Tensor
     failed: torch.Tensor
+    log_probability: torch.Tensor | None = None
 
 
 @runtime_checkable
 class Attack(Protocol):
-    """An attack on a batch of independent units that share task, local training and shapes."""
+    """An attack on a batch of independent units that share task, local training and shapes.
+
+    `rung` is the least knowledge that it needs; what a view holds beyond that it does not read.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def rung(self) -> Rung: ...
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions: ...
 

@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import InputSpec
     from trilemma.learning import Task
+    from trilemma.records.range import InputSpec
 
 __all__ = ["check_task"]
 

@@ -18,7 +18,7 @@ from trilemma.attacks.labels import infer_labels
 if TYPE_CHECKING:
     import torch
 
-    from trilemma.attacks.base import Reconstructions, View
+    from trilemma.attacks.base import Reconstructions, Rung, View
 
 __all__ = ["DLG", "IDLG"]
 
@@ -47,6 +47,10 @@ class DLG:
     @property
     def name(self) -> str:
         return "dlg"
+
+    @property
+    def rung(self) -> Rung:
+        return "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

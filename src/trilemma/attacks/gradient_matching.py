@@ -18,11 +18,12 @@ import torch
 from torch.func import grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trilemma.attacks.base import InputSpec, Reconstructions, View, common_view
+from trilemma.attacks.base import Reconstructions, View, common_view
 from trilemma.attacks.lbfgs import minimise
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from trilemma.observations import Observation

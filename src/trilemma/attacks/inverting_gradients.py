@@ -21,7 +21,7 @@ from trilemma.attacks.gradient_matching import (
 from trilemma.attacks.labels import infer_labels
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Reconstructions, View
+    from trilemma.attacks.base import Reconstructions, Rung, View
 
 __all__ = ["InvertingGradients", "total_variation"]
 
@@ -54,6 +54,10 @@ class InvertingGradients:
     @property
     def name(self) -> str:
         return "inverting-gradients"
+
+    @property
+    def rung(self) -> Rung:
+        return "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

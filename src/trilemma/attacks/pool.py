@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.func import vmap
 
-from trilemma.attacks.base import Reconstructions, View
+from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.gradient_matching import Units, explained_update
 from trilemma.errors import InvalidInput
 
@@ -38,6 +38,10 @@ class Pool:
     @property
     def name(self) -> str:
         return "pool"
+
+    @property
+    def rung(self) -> Rung:
+        return "candidates"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, "auto")

@@ -56,7 +56,7 @@ def attack(
     """
     from trilemma.estimation.constants import constants_of
     from trilemma.estimation.recoveries import measure
-    from trilemma.mechanisms.specs import parse_protection
+    from trilemma.protections.specs import parse_protection
     from trilemma.reporting.recoveries import draw_recoveries, show_recoveries
 
     options = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trilemma.estimation.constants import Guess
     from trilemma.estimation.scenario import Scenario
     from trilemma.estimation.units import Measurement
-    from trilemma.runs import Run
+    from trilemma.work.journal import Run
 
 __all__ = [
     "AlphaOption",
@@ -111,7 +111,7 @@ class Prepared:
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON document into the run folder."""
-        from trilemma.runs import write_json
+        from trilemma.work.journal import write_json
 
         write_json(self.folder / name, document)
 
@@ -119,7 +119,7 @@ class Prepared:
 @contextmanager
 def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
     """A run folder; an interruption says how to go on."""
-    from trilemma.runs import Run
+    from trilemma.work.journal import Run
 
     try:
         with Run(folder, settings, fresh=fresh) as run:

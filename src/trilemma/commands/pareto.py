@@ -93,7 +93,7 @@ def pareto(
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
     from trilemma.commands.settings import Settings, command_line, read_settings
-    from trilemma.progress import Ticker
+    from trilemma.work.progress import Ticker
 
     chosen = read_settings(settings, context.params)
     values = {name: value for name, value in chosen if name in _RELEVANT}
@@ -112,7 +112,7 @@ def pareto(
     named = run_folder("pareto", chosen.scenario, described)
     folder = out or named
     with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
-        from trilemma.tuning.pareto import Front, measure_front
+        from trilemma.tuning.fronts.pareto import Front, measure_front
 
         def save(found: Front) -> Front:
             whole = replace(found, reproduce=again)

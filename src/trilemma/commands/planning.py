@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from trilemma.commands.settings import Settings
-    from trilemma.runs import Run
+    from trilemma.work.journal import Run
 
 __all__ = [
     "AdversaryOption",

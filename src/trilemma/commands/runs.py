@@ -18,7 +18,7 @@ def runs(
     Example: trilemma runs runs
     """
     from trilemma.errors import InvalidInput
-    from trilemma.runs import list_runs
+    from trilemma.work.journal import list_runs
 
     if not folder.is_dir():
         raise InvalidInput(

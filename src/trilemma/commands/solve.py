@@ -12,15 +12,15 @@ import typer
 
 from trilemma.bounds import Constants
 from trilemma.errors import InvalidInput
-from trilemma.mechanisms import LAWS, law
-from trilemma.mechanisms.base import ParameterValue
-from trilemma.tuning import surrogate
+from trilemma.protections.laws import LAWS, law
+from trilemma.protections.laws.base import ParameterValue
 from trilemma.tuning.problem import (
     DEFAULT_EFFICIENCY_WEIGHT,
     DEFAULT_UTILITY_WEIGHT,
     Problem,
 )
-from trilemma.tuning.surrogate import Solution
+from trilemma.tuning.surrogate import solving
+from trilemma.tuning.surrogate.solving import Solution
 from trilemma.updates import Profile
 
 __all__ = ["solve"]
@@ -74,7 +74,7 @@ def solve(
             file=sys.stderr,
         )
     solutions = [
-        surrogate.solve(
+        solving.solve(
             each, constants, problem, [profile], form=form, c4=c4, c5=c5, clients=clients
         )
         for each in laws

@@ -41,8 +41,8 @@ from trilemma.commands.planning import (
 
 if TYPE_CHECKING:
     from trilemma.commands.settings import Settings
-    from trilemma.runs import Run
-    from trilemma.tuning.verdict import Verdict
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.work.journal import Run
 
 __all__ = ["tune"]
 
@@ -137,9 +137,9 @@ def tune(
 
 
 def _tuned(chosen: Settings, run: Run, workers: int) -> Verdict:
-    from trilemma.progress import Ticker
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.tune import tune as find
+    from trilemma.work.progress import Ticker
 
     problem = Problem(
         chosen.budget,

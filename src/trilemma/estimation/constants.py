@@ -33,7 +33,7 @@ from trilemma.estimation.units import Measurement, Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trilemma.runs import Run
+    from trilemma.work.journal import Run
 
 __all__ = [
     "ClientConstants",

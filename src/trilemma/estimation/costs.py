@@ -21,7 +21,7 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.paper_bounds import PaperBound, paper_bounds, update_profile
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.training import History, new_secret, train
-from trilemma.mechanisms.protection import Protection
+from trilemma.protections.protection import Protection
 
 __all__ = [
     "BANDWIDTH",

@@ -16,18 +16,18 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.learning import client_update
-from trilemma.mechanisms import law
-from trilemma.mechanisms.base import Law, Strength
-from trilemma.mechanisms.compression import Compression
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
+from trilemma.protections.laws import law
+from trilemma.protections.laws.base import Law, Strength
+from trilemma.protections.transforms.bounded import BoundedMask
+from trilemma.protections.transforms.compression import Compression
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.updates import Profile
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
-    from trilemma.mechanisms.protection import Protection
+    from trilemma.protections.protection import Protection
 
 __all__ = ["PaperBound", "paper_bounds", "update_profile"]
 

@@ -19,13 +19,13 @@ from trilemma.beliefs.recovery import Criterion
 from trilemma.entropy import Seeded
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, Sight, Source, draw_unit
-from trilemma.parallel import map_chunks
-from trilemma.progress import Progress
+from trilemma.work.executors import map_chunks
+from trilemma.work.progress import Progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.runs import Run
+    from trilemma.work.journal import Run
 
 __all__ = ["Outcomes", "attack_units", "measure"]
 

@@ -16,11 +16,12 @@ from trilemma.attacks import Attack, View, get
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
-from trilemma.estimation.scenario import Records, Scenario
+from trilemma.estimation.scenario import Scenario
 from trilemma.learning import client_update
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import RoundInfo
 from trilemma.observations import Adversary, Observation
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import RoundInfo
+from trilemma.records.records import Records
 
 __all__ = ["Measurement", "Sight", "Source", "Unit", "draw_unit", "unit_views"]
 

@@ -19,11 +19,11 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, Labelled
 from trilemma.federation.twins import twin_of
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import RoundInfo, Transport
-from trilemma.mechanisms.transcripts import RoundResult, Seconds
-from trilemma.mechanisms.wire import SERVER
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import RoundInfo, Transport
+from trilemma.protections.transcripts import RoundResult, Seconds
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.wire import SERVER
 
 if TYPE_CHECKING:
     from trilemma.learning import Task

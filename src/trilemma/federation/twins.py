@@ -15,9 +15,8 @@ import numpy as np
 from trilemma.crypto.packing import FixedPoint
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import (
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import (
     Aggregate,
     ClientSession,
     Payload,
@@ -27,8 +26,9 @@ from trilemma.mechanisms.protocol import (
     check_range,
     require_payload,
 )
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.wire import read_array
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.wire import read_array
 
 __all__ = ["FixedPointTwin", "twin_of"]
 

@@ -10,7 +10,7 @@ from trilemma.reporting.wording import interval, number, one_in, percent, phrase
 
 if TYPE_CHECKING:
     from trilemma.estimation.costs import Costs
-    from trilemma.tuning.verdict import AttackUsed, Candidate, Verdict
+    from trilemma.tuning.results.verdict import AttackUsed, Candidate, Verdict
 
 __all__ = ["Answer", "Card", "answer", "metric_name"]
 

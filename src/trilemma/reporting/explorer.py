@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.families import FAMILIES
+from trilemma.tuning.choosing.families import FAMILIES
 
 if TYPE_CHECKING:
-    from trilemma.tuning.points import Evaluated
+    from trilemma.tuning.fronts.points import Evaluated
     from trilemma.tuning.problem import Problem
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]

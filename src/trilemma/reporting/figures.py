@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from trilemma.errors import InvalidInput
 from trilemma.reporting.panels import Mark, Panel, bare_panels, front_places, verdict_panels
 from trilemma.reporting.sources import read_run
-from trilemma.tuning.families import FAMILIES
-from trilemma.tuning.verdict import Verdict
+from trilemma.tuning.choosing.families import FAMILIES
+from trilemma.tuning.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.pareto import Front
-    from trilemma.tuning.points import Evaluated
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.fronts.points import Evaluated
 
 __all__ = ["draw_figures"]
 

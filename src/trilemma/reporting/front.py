@@ -13,8 +13,8 @@ from rich.text import Text
 from trilemma.reporting.wording import change, count, slower
 
 if TYPE_CHECKING:
-    from trilemma.tuning.pareto import Front
-    from trilemma.tuning.points import Evaluated
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.fronts.points import Evaluated
 
 __all__ = ["show_front"]
 

@@ -24,15 +24,15 @@ from trilemma.reporting.panels import Panel, bare_panels, front_places, verdict_
 from trilemma.reporting.pictures import picture
 from trilemma.reporting.sources import read_run
 from trilemma.reporting.wording import interval, number, one_in, percent, phrase, times
-from trilemma.runs import write_text
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.verdict import Verdict
+from trilemma.tuning.results.verdict import Verdict
+from trilemma.work.journal import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trilemma.tuning.gallery import Gallery
-    from trilemma.tuning.pareto import Front
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.results.gallery import Gallery
 
 __all__ = ["front_page", "verdict_page", "write_report"]
 

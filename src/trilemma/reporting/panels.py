@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.randomization import Randomization
 from trilemma.reporting.wording import interval, number
-from trilemma.tuning.front import non_dominated
+from trilemma.tuning.fronts.front import non_dominated
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.points import Evaluated
-    from trilemma.tuning.verdict import Candidate, Verdict
+    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.verdict import Candidate, Verdict
 
 __all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]
 

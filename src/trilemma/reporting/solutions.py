@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trilemma.bounds import Constants
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate import Solution
+from trilemma.tuning.surrogate.solving import Solution
 
 __all__ = ["show"]
 

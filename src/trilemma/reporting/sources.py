@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.gallery import GALLERY, Gallery
-from trilemma.tuning.pareto import Front
-from trilemma.tuning.verdict import Verdict
+from trilemma.tuning.fronts.pareto import Front
+from trilemma.tuning.results.gallery import GALLERY, Gallery
+from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["Found", "read_run"]
 

@@ -14,8 +14,8 @@ from trilemma.reporting.wording import change, count, slower
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.promises import Promise
-    from trilemma.tuning.verdict import Candidate, Verdict
+    from trilemma.tuning.results.verdict import Candidate, Verdict
+    from trilemma.tuning.surrogate.promises import Promise
 
 __all__ = ["show_verdict"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
-from trilemma.mechanisms.compression import Compression, TopK
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.bounded import BoundedMask
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.bounded import BoundedMask
+from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.mechanisms.protocol import Transform
+    from trilemma.protections.protocol import Transform
 
 __all__ = [
     "change",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput, TrilemmaError, UnknownName
 from trilemma.estimation.scenario import Scenario
+from trilemma.naming import load_object
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
 
@@ -64,20 +62,7 @@ def load_scenario(
 
 
 def _own(spec: str) -> Callable[..., Any]:
-    name, _, function = spec.partition(":")
-    here = str(Path.cwd())
-    # A console script does not look in the current folder, where the user's module most often is.
-    sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(name)
-    except Exception as error:
-        raise InvalidInput(
-            f"scenario {spec!r}: the module {name!r} cannot be imported "
-            f"({type(error).__name__}: {error})."
-        ) from error
-    finally:
-        sys.path.remove(here)
-    make = getattr(module, function, None)
+    make = load_object("scenario", spec)
     if not callable(make):
-        raise InvalidInput(f"scenario {spec!r}: {name} has no function {function!r}.")
+        raise InvalidInput(f"scenario {spec!r} is no function, but {type(make).__name__}.")
     return make  # type: ignore[no-any-return]

@@ -16,8 +16,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Records, Scenario
+from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
+from trilemma.records.records import Records
 from trilemma.scenarios.networks import lenet, uniform_weights
 from trilemma.scenarios.partition import partition
 

@@ -11,7 +11,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Records
+    from trilemma.records.records import Records
 
 __all__ = ["partition"]
 

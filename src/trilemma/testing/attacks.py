@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import InputSpec, View
+from trilemma.attacks.base import View
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Attack, Reconstructions

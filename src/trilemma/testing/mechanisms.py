@@ -13,11 +13,11 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import TrilemmaError
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import RoundInfo
-from trilemma.mechanisms.transcripts import Transcript
-from trilemma.mechanisms.wire import SERVER
 from trilemma.observations import Adversary, Observation
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.transcripts import Transcript
+from trilemma.protections.transports.wire import SERVER
 
 __all__ = ["check_mechanism"]
 
@@ -49,7 +49,7 @@ def check_mechanism(
     Updates are uniform on [-scale, scale]; keep that inside a transport's clip_range. `secret` is
     the clients' key, if the transport needs one.
 
-    >>> from trilemma.mechanisms.specs import parse_protection
+    >>> from trilemma.protections.specs import parse_protection
     >>> noise = [parse_protection(f"randomization:variance={v}") for v in (1e-4, 1e-2)]
     >>> check_mechanism(
     ...     noise[0],

@@ -1,1 +1,4 @@
-"""Choosing a protection: the problem, and the bases on which it is answered."""
+"""Choosing: from a request to the protection of least cost that keeps the budget.
+
+`request` says what is wanted, `plan` resolves it for a federation, `tune` answers it.
+"""

@@ -13,22 +13,22 @@ from trilemma.estimation.constants import Guess, choose_criterion
 from trilemma.estimation.costs import BANDWIDTH
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.suite import Suite, binding_suite
+from trilemma.estimation.tasks import Bench, Task
 from trilemma.observations import Adversary
-from trilemma.parallel import Crew, one_thread
-from trilemma.tuning.choice import Pricing
-from trilemma.tuning.families import Family, Setting, families
-from trilemma.tuning.measured import Gauge, streams
-from trilemma.tuning.provenance import data_hash, require_same_data
-from trilemma.tuning.suite import Suite, binding_suite
-from trilemma.tuning.tasks import Bench, Task
-from trilemma.tuning.verdict import Federation
+from trilemma.tuning.calibrating.gauge import Gauge, streams
+from trilemma.tuning.choosing.families import Family, Setting, families
+from trilemma.tuning.choosing.pricing import Pricing
+from trilemma.tuning.results.provenance import data_hash, require_same_data
+from trilemma.tuning.results.verdict import Federation
+from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.units import Source
-    from trilemma.runs import Run
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.replay import Ask
+    from trilemma.work.journal import Run
+    from trilemma.work.replay import Ask
 
 __all__ = ["Effort", "Plan"]
 

@@ -8,28 +8,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.errors import UnknownName
 from trilemma.estimation.costs import BANDWIDTH
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.estimation.tasks import attack_named
 from trilemma.observations import Adversary
-from trilemma.tuning.advice import advice, limits
-from trilemma.tuning.choice import ranked
-from trilemma.tuning.curves import calibrations, curve_procedures, predictions
-from trilemma.tuning.gallery import GALLERY, RECORDS, gallery_procedure
-from trilemma.tuning.meter import Meter
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.choosing.advice import advice, limits
+from trilemma.tuning.choosing.pricing import ranked
+from trilemma.tuning.choosing.procedures import (
+    BasisAsked,
+    Procedure,
+    procedures,
+    procedures_beside,
+)
+from trilemma.tuning.fronts.curves import calibrations, curve_procedures, predictions
+from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.procedures import BasisAsked, Procedure, procedures, procedures_beside
-from trilemma.tuning.provenance import versions
-from trilemma.tuning.replay import settle
-from trilemma.tuning.tasks import attack_named
-from trilemma.tuning.verdict import AttackUsed, Basis, Beside, Candidate, Verdict
+from trilemma.tuning.results.gallery import GALLERY, RECORDS, gallery_procedure
+from trilemma.tuning.results.provenance import versions
+from trilemma.tuning.results.verdict import AttackUsed, Basis, Beside, Candidate, Verdict
+from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.units import Source
-    from trilemma.progress import Ticker
-    from trilemma.runs import Run
+    from trilemma.tuning.fronts.points import Evaluated
     from trilemma.tuning.plan import Effort
-    from trilemma.tuning.points import Evaluated
     from trilemma.tuning.problem import Problem
+    from trilemma.work.journal import Run
+    from trilemma.work.progress import Ticker
 
 __all__ = ["BASES", "tune"]
 

@@ -28,8 +28,8 @@ from trilemma.federation.flower.messages import (
 )
 from trilemma.federation.flower.node import Node
 from trilemma.federation.flower.terms import Kind, Terms
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.transcripts import Released
+from trilemma.protections.protection import Protection
+from trilemma.protections.transcripts import Released
 
 __all__ = ["protect_mod"]
 

@@ -27,8 +27,8 @@ from trilemma.federation.flower.messages import (
 )
 from trilemma.federation.flower.rounds import ServerRound
 from trilemma.federation.flower.terms import Kind, Terms
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
+from trilemma.protections.protection import Protection
+from trilemma.protections.transports.paillier import Paillier
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.mechanisms.secret_sharing.identity import Identity
+from trilemma.protections.transports.secret_sharing.identity import Identity
 
 __all__ = ["NodeIdentity"]
 

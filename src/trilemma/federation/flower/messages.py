@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.flower.terms import Kind
-from trilemma.mechanisms.protocol import RoundInfo, Transport
+from trilemma.protections.protocol import RoundInfo, Transport
 from trilemma.updates import Layout
 
 __all__ = [

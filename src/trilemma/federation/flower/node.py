@@ -19,9 +19,9 @@ from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.flower.identities import NodeIdentity
 from trilemma.federation.flower.messages import Stage, model_tensors
 from trilemma.federation.flower.terms import Terms
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.sessions import ProtectedClient
+from trilemma.protections.sessions import ProtectedClient
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 __all__ = ["Node"]
 

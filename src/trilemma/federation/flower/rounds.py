@@ -10,7 +10,7 @@ from typing import Any
 from trilemma.errors import ProtocolViolation
 from trilemma.federation.flower.messages import Stage
 from trilemma.federation.flower.terms import Kind, Terms
-from trilemma.mechanisms.transcripts import Released
+from trilemma.protections.transcripts import Released
 
 __all__ = ["ServerRound"]
 

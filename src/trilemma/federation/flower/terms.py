@@ -10,13 +10,13 @@ from typing import Any, Final, Literal
 from trilemma.crypto.masking import check_threshold
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining
-from trilemma.mechanisms.dp import PrivacyFigure, dp_figure
-from trilemma.mechanisms.paillier import Paillier
-from trilemma.mechanisms.protection import Protection
-from trilemma.mechanisms.protocol import check_positive
-from trilemma.mechanisms.randomization import Randomization
-from trilemma.mechanisms.secret_sharing.transport import SecretSharing
-from trilemma.mechanisms.specs import parse_protection
+from trilemma.protections.dp import PrivacyFigure, dp_figure
+from trilemma.protections.protection import Protection
+from trilemma.protections.protocol import check_positive
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 __all__ = ["Kind", "Terms", "from_verdict"]
 

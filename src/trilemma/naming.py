@@ -1,0 +1,38 @@
+"""One door for objects that a user names as module:object: scenarios, mechanisms, attacks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["load_object"]
+
+
+def load_object(what: str, name: str) -> Any:
+    """The object that `name` (module:object) stands for; importing the module runs its code.
+
+    >>> load_object("function", "math:floor")(2.5)
+    2
+    """
+    module_name, _, path = name.partition(":")
+    here = str(Path.cwd())
+    # A console script does not look in the current folder, where the user's module most often is.
+    sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise InvalidInput(
+            f"{what} {name!r}: the module {module_name!r} cannot be imported "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    finally:
+        sys.path.remove(here)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise InvalidInput(f"{what} {name!r}: {module_name} has no object {path!r}.")
+    return found

@@ -1,0 +1,68 @@
+"""The paper's half of compression: TV = 1 - ρ^m, and what its 1/ρ rescaling makes of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from trilemma.errors import InvalidInput
+from trilemma.protections.laws.base import BoxLaw, Parameter, ParameterValue, Strength
+from trilemma.updates import Profile
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+__all__ = ["CompressionLaw", "per_coordinate_distortion", "rescaled_distortion"]
+
+
+class CompressionLaw(BoxLaw):
+    """TV = 1 - ρ^m, so ρ* = (1 - q)^{1/m} (Theorem opt_parameter_compression); dose = -ln ρ.
+
+    Holds for kept coordinates sent as they are; the paper's own 1/ρ rescaling breaks it (E11).
+
+    >>> law, profile = CompressionLaw(), Profile(10**9)
+    >>> law.value(law.inverse(0.5, profile)).strength
+    6.93...e-10
+    """
+
+    name: ClassVar[str] = "compression"
+    parameter: ClassVar[Parameter] = Parameter(
+        "ρ", "probability of keeping a coordinate", "smaller"
+    )
+
+    def value(self, strength: Strength) -> ParameterValue:
+        """ρ = e^-dose."""
+        log_value = -strength.dose
+        dropped = -math.expm1(log_value)
+        return ParameterValue(math.exp(log_value), log_value, dropped, dropped)
+
+    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
+        """C₄ (1 - ρ^m) (the lemma of the appendix on compression)."""
+        return c4 * self.distortion(log_dose, profile)
+
+
+def per_coordinate_distortion(dropped: ArrayLike) -> float:
+    """TV = 1 - Π ρᵢ for a probability of its own for each coordinate, given as 1 - ρᵢ.
+
+    >>> per_coordinate_distortion([0.5, 0.0, 0.5])
+    0.75
+    """
+    values = np.asarray(dropped, dtype=np.float64)
+    if values.size == 0 or not ((values >= 0) & (values <= 1)).all():
+        raise InvalidInput(
+            "each 1 - ρᵢ (probability of dropping coordinate i) must lie in [0, 1]."
+        )
+    if (values == 1).any():
+        return 1.0
+    return -math.expm1(float(np.log1p(-values).sum()))
+
+
+def rescaled_distortion(log_dose: float, parameters: int) -> float:
+    """TV with the paper's 1/ρ rescaling of an update centred at 0: 1 - ρ^{2m} (E11).
+
+    A kept coordinate, uniform on [-δ, δ], becomes uniform on [-δ/ρ, δ/ρ]: its density falls by ρ
+    once more.
+    """
+    return -math.expm1(-2 * parameters * math.exp(log_dose))

@@ -1,0 +1,38 @@
+"""The paper's half of Paillier encryption: ciphertexts taken as uniform."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from trilemma.protections.laws.base import BoxLaw, Parameter
+from trilemma.updates import Profile
+
+__all__ = ["PaillierLaw"]
+
+
+class PaillierLaw(BoxLaw):
+    """TV = 1 - (2δ/n²)^m, ciphertexts taken as uniform on [0, n² - 1]^m (Theorem optimal_he).
+
+    corrected: n* = √(2δ) (1 - q)^{-1/(2m)}; printed: √(2δ) q^{-1/(2m)}, which lacks "1 -" (E8).
+    dose = ln(n/√(2δ)). The optimum is a modulus of about √(2δ), which no one should use: the
+    real parameter of Paillier is its key length.
+
+    >>> law, profile = PaillierLaw(), Profile(10**9, delta=0.5)
+    >>> law.value(law.inverse(0.3, profile)).log_value
+    1.78...e-10
+    """
+
+    name: ClassVar[str] = "paillier"
+    parameter: ClassVar[Parameter] = Parameter(
+        "n", "modulus of the ciphertexts (a key in real use has 2,048 bits or more)", "larger"
+    )
+    rate: ClassVar[float] = 2.0
+    swapped_when_printed: ClassVar[bool] = True
+
+    def anchor(self, profile: Profile) -> float:
+        return 0.5 * math.log(2 * profile.require_delta(self.name))
+
+    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
+        """0: decryption returns the sum unchanged."""
+        return 0.0

@@ -1,0 +1,47 @@
+"""Secret sharing: clients add masks that cancel in the sum."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from trilemma.protections.laws.base import BoxLaw, Form, Parameter, Strength
+from trilemma.updates import Profile
+
+__all__ = ["SecretSharingLaw"]
+
+
+class SecretSharingLaw(BoxLaw):
+    """TV = 1 - (2δ/(b + r))^m with b = r, masks uniform on [-b, r] (Theorem optimal_ss).
+
+    corrected: r* = δ (1 - q)^{-1/m}; printed: δ q^{-1/m}, which lacks "1 -" (E8).
+    dose = ln(r/δ).
+
+    >>> law, profile = SecretSharingLaw(), Profile(2, delta=1.0)
+    >>> law.value(law.inverse(0.75, profile)).value
+    2.0
+    """
+
+    name: ClassVar[str] = "secret-sharing"
+    parameter: ClassVar[Parameter] = Parameter("r", "bound of the random mask", "larger")
+    swapped_when_printed: ClassVar[bool] = True
+
+    def anchor(self, profile: Profile) -> float:
+        return math.log(profile.require_delta(self.name))
+
+    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
+        """0: the masks cancel."""
+        return 0.0
+
+    def efficiency_bound(
+        self,
+        strength: Strength,
+        profile: Profile,
+        c5: float,
+        form: Form = "corrected",
+        clients: int = 1,
+    ) -> float:
+        """C₅·TV; as printed K·m·log r, negative for r < 1 and a sum where ε_e is a mean (E13)."""
+        if form == "printed":
+            return clients * profile.parameters * self.value(strength).log_value
+        return super().efficiency_bound(strength, profile, c5)

@@ -1,0 +1,168 @@
+"""What an adversary can read of a round: each message, the sum, or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.observations import Adversary, Noise, Observation
+from trilemma.protections.protocol import Knowledge, Masked, Payload, RoundInfo
+from trilemma.protections.transcripts import Transcript
+from trilemma.protections.transports.plain import read_update
+from trilemma.protections.transports.wire import SERVER, open_message
+
+if TYPE_CHECKING:
+    from trilemma.protections.protection import Protection
+
+__all__ = ["observe", "observe_updates"]
+
+
+def observe(
+    protection: Protection, transcript: Transcript, adversary: Adversary
+) -> list[Observation]:
+    """`Protection.observe`."""
+    round, size, released = transcript.round, transcript.size, transcript.released
+    if adversary is Adversary.CLIENT:
+        return _seen_by_client(protection, transcript)
+    seen: list[Observation] = []
+    if protection.transport.server_reads == "messages":
+        digest = round.digest(protection.label(round, size))
+        for message in transcript.messages:
+            if message.sender != SERVER:
+                knowledge = protection.knowledge(round, size, message.sender)
+                sent = read_update(open_message("PLN", digest, message.sender, message.body))
+                made = _received(sent, knowledge.known, size, released.mean)
+                seen.append(_observation(made, knowledge, (1.0,)))
+    if _server_reads_sum(protection):
+        shares = _shares(released.clients, transcript.weights)
+        seen.append(_observed_sum(protection, Masked(released.mean), round, shares))
+    return seen
+
+
+def _seen_by_client(protection: Protection, transcript: Transcript) -> list[Observation]:
+    released, own = transcript.released, transcript.own
+    if own is None:
+        raise InvalidInput("the transcript keeps no client's own update; name a curious one.")
+    shares = _shares(released.clients, transcript.weights)
+    mine = shares.pop(own.client, 0.0)
+    if not shares:
+        return []
+    part = mine * own.values
+    slack = 8 * torch.finfo(part.dtype).eps * part.abs()  # what subtracting it leaves
+    rest = _without_places(protection, released.mean - part, slack)
+    return [_observed_sum(protection, rest, transcript.round, shares)]
+
+
+def observe_updates(
+    protection: Protection,
+    updates: Sequence[torch.Tensor],
+    weights: Sequence[int],
+    adversary: Adversary,
+    entropy: Seeded,
+    round: RoundInfo,
+    curious: int,
+) -> list[Observation]:
+    """`Protection.observe_updates`, for checked input."""
+    size, who = updates[0].numel(), round.participants
+    seen: list[Observation] = []
+    if adversary is Adversary.SERVER:
+        if protection.transport.server_reads == "messages":
+            for client, update in zip(who, updates, strict=True):
+                made = protection.apply(update, client, round, entropy)
+                knowledge = protection.knowledge(round, size, client)
+                seen.append(_observation(made, knowledge, (1.0,)))
+        if not _server_reads_sum(protection) or (seen and len(who) == 1):
+            return seen
+    total = torch.zeros_like(updates[0])
+    shares = _shares(who, weights)
+    if adversary is Adversary.CLIENT:
+        del shares[curious]
+    for client, update in zip(who, updates, strict=True):
+        if client in shares:
+            made = protection.apply(update, client, round, entropy, of_sum=True)
+            total += shares[client] * made.values
+    if shares:
+        summed = Masked(total)
+        if adversary is Adversary.CLIENT:
+            summed = _without_places(protection, total)
+        seen.append(_observed_sum(protection, summed, round, shares))
+    return seen
+
+
+def _server_reads_sum(protection: Protection) -> bool:
+    """Whether the sum is all that the server reads, or tells it more than the messages."""
+    reads = protection.transport.server_reads
+    masks = any(each.cancels for each in protection.transforms)
+    return reads == "sum" or (reads == "messages" and masks)
+
+
+def _without_places(
+    protection: Protection, values: torch.Tensor, slack: torch.Tensor | float = 0.0
+) -> Masked:
+    """A sum of messages whose places the server alone saw: what is not zero was sent."""
+    if any(each.selects_by_value for each in protection.transforms):
+        return Masked(values, values.abs() > slack)
+    return Masked(values)
+
+
+def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.Tensor) -> Masked:
+    """A plain message put back into its places [m]."""
+    values = torch.from_numpy(sent.values.copy()).to(like.device, like.dtype)
+    if sent.positions is not None:
+        known = torch.zeros(size, dtype=torch.bool)
+        known[torch.from_numpy(sent.positions)] = True
+    if known is None:
+        return Masked(values)
+    full = like.new_zeros(size)
+    full[known.to(like.device)] = values
+    return Masked(full, known)
+
+
+def _observed_sum(
+    protection: Protection, sent: Masked, round: RoundInfo, shares: Mapping[int, float]
+) -> Observation:
+    """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
+    of = [protection.knowledge(round, sent.values.numel(), k, of_sum=True) for k in shares]
+    seen = _observation(sent, of[0], tuple(shares.values()))
+    masks = [each.known for each in of if each.known is not None]
+    if not protection.own_places or not masks or len(shares) == 1:
+        return seen
+    rows = torch.stack(masks).to(sent.values.device)
+    weights = rows * sent.values.new_tensor(list(shares.values()))[:, None]
+    update, known = seen.update, rows.any(0)
+    if seen.noise is not None:
+        # The noise of those who sent; scaled to that of all, it has one deviation everywhere.
+        spread = torch.where(known, weights.norm(dim=0), 1.0) / math.hypot(*shares.values())
+        update, weights = update / spread, weights / spread
+    return replace(seen, update=update, known=known, weights=weights)
+
+
+def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) -> Observation:
+    """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
+    values, gain, noise = sent.values, knowledge.gain, knowledge.noise
+    known = sent.known if knowledge.known is None else knowledge.known
+    if isinstance(gain, torch.Tensor):
+        values = values / gain.to(values.device, values.dtype)
+    elif gain != 1:
+        values = values / gain
+    if noise is not None:
+        noise = Noise(noise.kind, noise.scale * math.hypot(*shares))
+    return Observation(
+        update=values,
+        known=None if known is None else known.to(values.device, copy=True),
+        noise=noise,
+        weights=shares,
+        clip=knowledge.clip,
+        clients=len(shares),
+    )
+
+
+def _shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
+    total = sum(weights)
+    return {client: float(weight / total) for client, weight in zip(clients, weights, strict=True)}

@@ -1,0 +1,123 @@
+"""One round in one process: every session driven step by step, every message kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput
+from trilemma.protections.protocol import Payload, RoundInfo
+from trilemma.protections.transcripts import (
+    Message,
+    OwnUpdate,
+    Released,
+    RoundResult,
+    Seconds,
+    Transcript,
+)
+from trilemma.protections.transports.plain import write_update
+from trilemma.protections.transports.wire import SERVER, write_message
+
+if TYPE_CHECKING:
+    from trilemma.protections.protection import Protection
+
+__all__ = ["run_round"]
+
+
+def run_round(
+    protection: Protection,
+    updates: Sequence[torch.Tensor],
+    weights: Sequence[int],
+    round: RoundInfo,
+    *,
+    entropy: Seeded | System,
+    secret: Any,
+    drops: Mapping[int, int],
+    curious: int,
+) -> RoundResult:
+    """`Protection.run_round`, for checked input."""
+    size = updates[0].numel()
+    rows = dict(zip(round.participants, updates, strict=True))
+    counts = dict(zip(round.participants, weights, strict=True))
+    start = time.perf_counter()
+    clients = {
+        client: protection.client(client, round, size, secret=secret, entropy=entropy)
+        for client in round.participants
+    }
+    protect, reveal = (time.perf_counter() - start) / len(clients), 0.0
+    start = time.perf_counter()
+    public = None if secret is None else protection.transport.public(secret)
+    server = protection.server(round, size, public=public)
+    combine = time.perf_counter() - start
+    messages: list[Message] = []
+    inboxes: Mapping[int, bytes] = dict.fromkeys(round.participants, b"")
+    released: Released | None = None
+    step = 0
+    while released is None:
+        messages += [Message(step, SERVER, to, body) for to, body in inboxes.items() if body]
+        replies: dict[int, bytes] = {}
+        before = any(clients[client].sent is None for client in inboxes)
+        start = time.perf_counter()
+        for client, inbox in inboxes.items():
+            if step >= drops.get(client, math.inf):
+                continue
+            session = clients[client]
+            update = rows[client] if session.wants_update else None
+            reply = session.step(inbox, update, counts[client])
+            if isinstance(reply, Released):
+                released = reply
+            else:
+                replies[client] = reply
+        took = (time.perf_counter() - start) / max(1, len(inboxes))
+        protect, reveal = (protect + took, reveal) if before else (protect, reveal + took)
+        messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
+        start = time.perf_counter()
+        if released is None:
+            outcome = server.step(replies)
+            if isinstance(outcome, Released):
+                released = outcome
+                messages += _broadcast(released, round, step + 1)
+            else:
+                inboxes = outcome
+        combine += time.perf_counter() - start
+        step += 1
+    _require_all(protection, released, round)
+    mean = released.mean.to(updates[0].device, updates[0].dtype)
+    own = clients[curious].sent
+    if own is None or any(each.cancels for each in protection.transforms):
+        own = protection.apply(rows[curious], curious, round, entropy, of_sum=True).values
+    transcript = Transcript(
+        round,
+        size,
+        tuple(messages),
+        replace(released, mean=mean),
+        tuple(counts[client] for client in released.clients),
+        OwnUpdate(curious, own, counts[curious]),
+    )
+    return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
+
+
+def _broadcast(released: Released, round: RoundInfo, step: int) -> list[Message]:
+    """The mean as the server sends it to the clients: 32-bit floats, sent places only."""
+    mean = released.mean.numpy()
+    kept = mean if released.known is None else mean[released.known.numpy()]
+    body = write_update(Payload(kept.astype(np.float32), released.weight))
+    message = write_message("MEAN", round.digest(), SERVER, *body)
+    return [Message(step, SERVER, client, message) for client in released.clients]
+
+
+def _require_all(protection: Protection, released: Released, round: RoundInfo) -> None:
+    """Raises where masks that cancel over all clients miss one of them."""
+    masks = any(each.cancels for each in protection.transforms)
+    if masks and (released.clients != round.participants or len(released.clients) < 2):
+        raise InvalidInput(
+            f"bounded masks cancel over all of two or more clients, but {len(released.clients)} "
+            f"of {len(round.participants)} answered; run a new round."
+        )

@@ -1,0 +1,154 @@
+"""The two sides of a protected round: transforms in front of a transport's sessions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trilemma.crypto.sealed import Sealed
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.protections.protocol import (
+    Aggregate,
+    ClientSession,
+    Opened,
+    Payload,
+    RoundInfo,
+    ServerSession,
+)
+from trilemma.protections.transcripts import Released
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.protections.protection import Protection
+
+__all__ = ["ProtectedClient", "ProtectedServer"]
+
+
+class ProtectedClient(Sealed):
+    """A client's session: its transforms in front of its transport's session."""
+
+    def __init__(
+        self,
+        protection: Protection,
+        round: RoundInfo,
+        size: int,
+        client: int,
+        session: ClientSession,
+        entropy: Seeded | System,
+    ) -> None:
+        self.protection, self.round, self.size, self.client = protection, round, size, client
+        self.entropy, self._session = entropy, session
+        self.sent: torch.Tensor | None = None  # the values [m] that left, once they have
+
+    @property
+    def wants_update(self) -> bool:
+        """Whether the next step is the one that sends the update."""
+        return self._session.wants_update
+
+    def step(
+        self, inbox: bytes = b"", update: torch.Tensor | None = None, weight: int = 1
+    ) -> bytes | Released:
+        """The reply to the server's message, or the mean where the clients alone may read it."""
+        payload = None
+        if self.wants_update:
+            if update is None:
+                raise InvalidInput(
+                    f"client {self.client} is to send its update now; pass it with its weight."
+                )
+            payload = self._payload(update, weight)
+        outcome = self._session.step(inbox, payload)
+        if isinstance(outcome, Aggregate):
+            return self.protection.expand(outcome, self.round, self.size)
+        return outcome
+
+    def export(self) -> bytes:
+        """The session's state, for `Protection.restore`; as secret as what it holds."""
+        return self._session.export()
+
+    def _payload(self, update: torch.Tensor, weight: int) -> Payload:
+        if tuple(update.shape) != (self.size,):
+            raise InvalidInput(
+                f"client {self.client} has an update of shape {tuple(update.shape)}, but this "
+                f"round is for ({self.size},); all must train the same model."
+            )
+        if not update.is_floating_point() or not _finite(update):
+            raise InvalidInput(
+                f"the update of client {self.client} contains NaN or infinity, or is not of "
+                "floating point; leave it out of the round."
+            )
+        made = self.protection.apply(update, self.client, self.round, self.entropy)
+        self.sent = made.values
+        values = _array(made.values)
+        public = self.protection.knowledge(self.round, self.size, self.client)
+        if public.known is not None:
+            return Payload(values[public.positions], weight)
+        if made.known is None:
+            return Payload(values, weight)
+        positions = np.flatnonzero(made.known.cpu().numpy())
+        return Payload(values[positions], weight, positions, self.size)
+
+
+class ProtectedServer:
+    """The server's session; holds no secret, as its transport's session cannot."""
+
+    def __init__(
+        self, protection: Protection, round: RoundInfo, size: int, session: ServerSession
+    ) -> None:
+        self.protection, self.round, self.size, self.session = protection, round, size, session
+
+    def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Released:
+        """The next message to each client, or the mean; clients without a reply dropped out."""
+        outcome = self.session.step(replies)
+        if isinstance(outcome, Aggregate):
+            return self.protection.expand(outcome, self.round, self.size)
+        if isinstance(outcome, Opened):
+            return self._average(outcome.payloads)
+        return outcome
+
+    def _average(self, payloads: Mapping[int, Payload]) -> Released:
+        """Σ_k w_k u_k / Σ_k w_k over all who answered; what a client did not send counts as 0."""
+        total, weight = np.zeros(self.size), 0
+        due = np.zeros(self.size, np.bool_)
+        for client in self.round.participants:
+            public = self.protection.knowledge(self.round, self.size, client).positions
+            due[slice(None) if public is None else public] = True
+            if client not in payloads:
+                continue
+            sent = payloads[client]
+            places = public if sent.positions is None else sent.positions
+            expected = self.size if places is None else places.size
+            if sent.values.size != expected or sent.size not in (0, self.size):
+                raise InvalidInput(
+                    f"client {client} sent {sent.values.size} coordinates of a model of "
+                    f"{sent.size or self.size} where {expected} of {self.size} were due; all must "
+                    "train the same model."
+                )
+            with np.errstate(invalid="ignore", over="ignore"):  # checked once, below
+                total[slice(None) if places is None else places] += sent.values * np.float64(
+                    sent.weight
+                )
+            weight += sent.weight
+        if not np.isfinite(total).all():
+            raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
+        known = None if due.all() else torch.from_numpy(due)
+        return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
+
+
+def _finite(values: torch.Tensor) -> bool:
+    """Whether all are numbers: the extremes of a vector with a NaN are NaN."""
+    if not values.numel():
+        return True
+    low, high = torch.aminmax(values)
+    return math.isfinite(low) and math.isfinite(high)
+
+
+def _array(values: torch.Tensor) -> NDArray[Any]:
+    """Contiguous 32 or 64-bit floats for the wire."""
+    dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+    return values.detach().to("cpu", dtype).contiguous().numpy()

@@ -1,0 +1,1 @@
+"""What changes an update before it leaves: noise, compression, bounded masks; one file each."""

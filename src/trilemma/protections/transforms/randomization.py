@@ -1,0 +1,173 @@
+"""Randomization: add Gaussian noise of variance s² to every coordinate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from scipy.special import ndtri
+
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput
+from trilemma.protections.protocol import Knowledge, Masked, RoundInfo, Transform, check_positive
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+__all__ = ["Randomization", "system_normals"]
+
+_BLOCK: Final = 1 << 16  # words at a time: their buffers stay in the cache
+_NORM_BLOCK: Final = 1 << 12
+_GRID_BITS: Final = 24  # noise and values meet on a grid of s · 2⁻²⁴ or finer
+
+
+@dataclass(frozen=True)
+class Randomization(Transform):
+    """clip(u) + N(0, variance · I), with clip(u) = u · min{1, C/‖u‖} over the whole update.
+
+    `variance` is what each client adds to what it sends; `for_sum` finds it for a sum. Without a
+    clip there is no differential privacy. Seeded entropy repeats its noise, for measurement;
+    `System` entropy draws it from the CSPRNG on a grid, as a real federation must.
+
+    >>> Randomization.for_sum(0.9, threshold=10).variance
+    0.1
+    """
+
+    variance: float
+    clip: float | None = None
+
+    name: ClassVar[str] = "randomization"
+    adds_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_positive("variance (of the noise on each coordinate)", self.variance)
+        if self.clip is not None:
+            check_positive("clip (norm of a whole update)", self.clip)
+
+    @classmethod
+    def for_sum(
+        cls, variance: float, *, threshold: int, colluders: int = 1, clip: float | None = None
+    ) -> Randomization:
+        """s²/(t - c) each, so that what any c clients subtract leaves variance s² in the sum.
+
+        A sum holds the noise of at least t clients; c = 1 is one curious client that takes its
+        own noise out.
+        """
+        if not 0 <= colluders < threshold:
+            raise InvalidInput(
+                f"colluders must lie in 0 .. threshold - 1 = {threshold - 1}, got {colluders}: "
+                "someone honest has to add noise."
+            )
+        return cls(variance / (threshold - colluders), clip)
+
+    @property
+    def scale(self) -> float:
+        """s, the standard deviation."""
+        return math.sqrt(self.variance)
+
+    def apply(
+        self, update: Masked, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Masked:
+        values = update.values if self.clip is None else _clipped(update.values, self.clip)
+        if isinstance(entropy, System):
+            noisy = self._system_noise(values, update.known)
+        else:
+            noisy = self._seeded_noise(values, entropy.torch_generator(self.name, client))
+            if update.known is not None:
+                noisy = noisy.masked_fill(~update.known, 0.0)
+        return Masked(noisy, update.known)
+
+    def reveal(self, knowledge: Knowledge, round: RoundInfo, size: int) -> Knowledge:
+        noisy = knowledge.with_noise("gaussian", self.scale)
+        return Knowledge(noisy.known, noisy.gain, noisy.noise, self.clip or knowledge.clip)
+
+    def describe(self) -> str:
+        clip = "" if self.clip is None else f",clip={self.clip!r}"
+        return f"{self.name}:variance={self.variance!r}{clip}"
+
+    def _seeded_noise(self, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Drawn on the CPU, so that the noise does not depend on where the update lives."""
+        import torch  # heavy: `trilemma solve` must start without it
+
+        dtype = np.float64 if values.dtype == torch.float64 else np.float32
+        noise = torch.from_numpy(np.empty(values.numel(), dtype))  # in huge pages, unlike torch's
+        noise.normal_(0.0, self.scale, generator=generator)
+        if values.device.type == "cpu" and values.dtype == noise.dtype:
+            return noise.add_(values)
+        return values + noise.to(values.device, values.dtype)
+
+    def _system_noise(self, values: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:
+        """trunc(u/g)·g + round(s·z/g)·g for a power of two g ≤ s·2⁻²⁴.
+
+        Both terms are whole multiples of g, so the result is a rounded sum x + s·z and no bit of
+        it depends on u other than through that sum (floating-point noise alone would leak u
+        through its last bits). Truncation never lengthens a clipped update.
+        """
+        import torch  # heavy: `trilemma solve` must start without it
+
+        sent = values if known is None else values[known]
+        plain = sent.detach().cpu().numpy()
+        noisy = np.empty(plain.shape, np.float64)
+        grid = 2.0 ** (math.floor(math.log2(self.scale)) - _GRID_BITS)
+        start = 0
+        for normals in _system_blocks(plain.size):
+            end = start + normals.size
+            noisy[start:end] = np.trunc(plain[start:end] / grid)
+            noisy[start:end] += np.rint(normals * (self.scale / grid))
+            start = end
+        made = torch.from_numpy(noisy.__imul__(grid)).to(values.device, values.dtype)
+        if known is None:
+            return made
+        full = torch.zeros_like(values)
+        full[known] = made
+        return full
+
+
+def system_normals(count: int) -> NDArray[np.float64]:
+    """Standard normals from the system's CSPRNG: AES-256-CTR words through the inverse normal.
+
+    One bit of a word is the sign, 63 are the tail probability (w + ½)/2⁶⁴ < ½, so that both tails
+    reach 9.1 standard deviations with full precision.
+    """
+    made = np.empty(count)
+    start = 0
+    for block in _system_blocks(count):
+        made[start : start + block.size] = block
+        start += block.size
+    return made
+
+
+def _system_blocks(count: int) -> Iterator[NDArray[np.float64]]:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    stream = Cipher(algorithms.AES256(System().bytes(32)), modes.CTR(bytes(16))).encryptor()
+    zeros = memoryview(bytes(8 * _BLOCK))
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        words = np.frombuffer(stream.update(zeros[: 8 * size]), "<u8")
+        tails = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
+        normals: NDArray[np.float64] = ndtri(tails)
+        np.negative(normals, out=normals, where=(words & np.uint64(1)).astype(bool))
+        yield normals
+
+
+def _clipped(values: torch.Tensor, clip: float) -> torch.Tensor:
+    norm = _norm(values)
+    return values if norm <= clip else values * (clip / norm)
+
+
+def _norm(values: torch.Tensor) -> float:
+    """‖u‖: blocks in the update's precision, their norms in double."""
+    import torch  # heavy: `trilemma solve` must start without it
+
+    whole = values.numel() // _NORM_BLOCK * _NORM_BLOCK
+    blocks = torch.linalg.vector_norm(values[:whole].view(-1, _NORM_BLOCK), dim=1).double()
+    rest = torch.linalg.vector_norm(values[whole:], dtype=torch.float64)
+    norm = float(torch.linalg.vector_norm(torch.cat((blocks, rest.unsqueeze(0)))))
+    if math.isfinite(norm):
+        return norm
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))  # squares overflowed

@@ -1,0 +1,268 @@
+"""A client's side of secure aggregation: advertise, share, masked, unmask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, pairwise_seeds, seal, unseal
+from trilemma.crypto.masking import mask as add_masks
+from trilemma.crypto.sealed import require_system
+from trilemma.crypto.shamir import SHARE_BYTES, Share, split
+from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.protections.protocol import (
+    ClientSession,
+    Payload,
+    RoundInfo,
+    check_range,
+    require_payload,
+)
+from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.wire import (
+    SERVER,
+    array_bytes,
+    open_message,
+    pack,
+    read_array,
+    unpack,
+    write_message,
+)
+
+if TYPE_CHECKING:
+    from trilemma.entropy import System
+
+__all__ = ["SharingClient"]
+
+KEY_BYTES: Final = 32
+_STAGES: Final = ("advertise", "share", "masked", "unmask", "done", "failed")
+
+
+class SharingClient(ClientSession):
+    """Keys, seed and shares of one client in one round; forgotten with the session.
+
+    The session moves on before it replies, and a step that fails ends it: whatever a server asks
+    next, no step is answered twice, and for a peer either the share of its self-mask or the share
+    of its pair key is revealed, never both.
+    """
+
+    __slots__ = (
+        "_entropy",
+        "_identity",
+        "_mask_key",
+        "_message_key",
+        "_peers",
+        "_seed",
+        "_shares",
+        "client",
+        "context",
+        "digest",
+        "ring",
+        "round",
+        "stage",
+    )
+
+    def __init__(
+        self,
+        client: int,
+        round: RoundInfo,
+        ring: Ring,
+        entropy: System,
+        label: bytes,
+        identity: Identity | None,
+        keys: tuple[KeyPair, KeyPair, Seed],
+    ) -> None:
+        self.client, self.round, self.ring = client, round, ring
+        self.context: Final = RoundContext(round.run, round.number)
+        self.digest: Final = round.digest(label)
+        self.stage = "advertise"
+        self._entropy: Final = require_system(entropy)
+        self._identity: Final = identity
+        self._mask_key, self._message_key, self._seed = keys
+        self._peers: dict[int, bytes] = {}  # U1: mask key and message key of each
+        self._shares: dict[int, bytes] = {}  # U2: share of the seed, then of the mask key
+
+    @classmethod
+    def start(
+        cls,
+        client: int,
+        round: RoundInfo,
+        ring: Ring,
+        entropy: System,
+        label: bytes,
+        identity: Identity | None,
+    ) -> SharingClient:
+        """A session with fresh keys."""
+        keys = KeyPair.generate(entropy), KeyPair.generate(entropy), Seed.generate(entropy)
+        return cls(client, round, ring, entropy, label, identity, keys)
+
+    @property
+    def wants_update(self) -> bool:
+        return self.stage == "masked"
+
+    def step(self, inbox: bytes, payload: Payload | None = None) -> bytes:
+        steps: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+            "advertise": ("share", self._advertise),
+            "share": ("masked", self._share),
+            "masked": ("unmask", lambda message: self._masked(message, require_payload(payload))),
+            "unmask": ("done", self._unmask),
+        }
+        if self.stage not in steps:
+            raise ProtocolViolation(
+                f"client {self.client} has {'answered' if self.stage == 'done' else 'left'} round "
+                f"{self.round.number} and answers no more; start a new round."
+            )
+        following, answer = steps[self.stage]
+        self.stage = "failed"  # until this step has succeeded
+        reply = answer(inbox)
+        self.stage = following
+        return reply
+
+    def _advertise(self, inbox: bytes) -> bytes:
+        keys = self._mask_key.public + self._message_key.public
+        if self._identity is not None:
+            keys += self._identity.sign(self._statement(self.client, keys))
+        return write_message("ADV", self.digest, self.client, keys)
+
+    def _statement(self, client: int, keys: bytes) -> bytes:
+        """What a client signs: its keys, bound to this round and to itself."""
+        return b"trilemma keys" + self.digest + client.to_bytes(8, "big") + keys
+
+    def _authentic(self, shown: dict[int, bytes]) -> dict[int, bytes]:
+        """The keys of each client, whose signatures must hold where peers are pinned."""
+        keys = {peer: each[: 2 * KEY_BYTES] for peer, each in shown.items()}
+        if self._identity is not None:
+            for peer, each in shown.items():
+                if peer != self.client:
+                    statement = self._statement(peer, keys[peer])
+                    self._identity.check(peer, statement, each[2 * KEY_BYTES :])
+        return keys
+
+    def _share(self, inbox: bytes) -> bytes:
+        shown = unpack(open_message("KEY", self.digest, SERVER, inbox))
+        self._check_list(shown, self.round.participants)
+        peers = self._authentic(shown)
+        if peers[self.client] != self._mask_key.public + self._message_key.public:
+            raise ProtocolViolation(
+                f"the server shows another key for client {self.client} than it advertised; it "
+                "would read what is sent to it, so leave."
+            )
+        if any(len(keys) != 2 * KEY_BYTES for keys in peers.values()):
+            raise ProtocolViolation("a client's advertised keys do not have 64 bytes; leave.")
+        if len({keys[:KEY_BYTES] for keys in peers.values()}) < len(peers):
+            raise ProtocolViolation("two clients advertise the same key; one is forged, so leave.")
+        count, threshold = len(self.round.participants), self.round.threshold
+        seed = split(self._seed.reveal(), threshold, count, self._entropy)
+        key = split(self._mask_key.reveal(), threshold, count, self._entropy)
+        sealed = {}
+        for seat, peer in enumerate(self.round.participants):
+            if peer not in peers:
+                continue
+            both = seed[seat].reveal() + key[seat].reveal()
+            if peer == self.client:
+                self._shares[peer] = both
+                continue
+            sealed[peer] = seal(
+                self._message_key,
+                peers[peer][KEY_BYTES:],
+                both,
+                context=self.context,
+                sender=self.client,
+                receiver=peer,
+                entropy=self._entropy,
+            )
+        self._peers = peers
+        return write_message("SHR", self.digest, self.client, pack(sealed))
+
+    def _masked(self, inbox: bytes, payload: Payload) -> bytes:
+        boxes = unpack(open_message("BOX", self.digest, SERVER, inbox))
+        if self.client in boxes:
+            raise ProtocolViolation(f"the server sent client {self.client} a share of its own.")
+        self._check_list({**boxes, self.client: b""}, tuple(self._peers))
+        seat = self.round.participants.index(self.client) + 1
+        for peer, box in boxes.items():
+            shares = unseal(
+                self._message_key,
+                self._peers[peer][KEY_BYTES:],
+                box,
+                context=self.context,
+                sender=peer,
+                receiver=self.client,
+            )
+            halves = shares[:SHARE_BYTES], shares[SHARE_BYTES:]
+            if any(Share.from_bytes(half).index != seat for half in halves):
+                raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
+            self._shares[peer] = shares
+        keys = {peer: self._peers[peer][:KEY_BYTES] for peer in boxes}
+        add, subtract = pairwise_seeds(self._mask_key, self.client, keys, self.context)
+        check_range(payload.values, self.ring.fixed.clip, self.client)
+        values = self.ring.encode(payload.values, payload.weight)
+        masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
+        return write_message("MSK", self.digest, self.client, array_bytes(masked))
+
+    def _unmask(self, inbox: bytes) -> bytes:
+        listed = read_array(open_message("SUR", self.digest, SERVER, inbox), np.dtype("u8"))
+        survivors = [int(each) for each in listed]
+        if len(set(survivors)) < len(survivors):
+            raise ProtocolViolation("the list of survivors names a client twice; it is forged.")
+        self._check_list(dict.fromkeys(survivors, b""), tuple(self._shares))
+        reply = {
+            peer: shares[:SHARE_BYTES] if peer in survivors else shares[SHARE_BYTES:]
+            for peer, shares in self._shares.items()
+        }
+        self._shares = {}  # nothing is left that a second request could ask for
+        return write_message("UNM", self.digest, self.client, pack(reply))
+
+    def _check_list(self, listed: dict[int, bytes], allowed: tuple[int, ...]) -> None:
+        """Raises unless the server's list holds this client, known clients only, and enough."""
+        if self.client not in listed:
+            raise ProtocolViolation(
+                f"the server's list in round {self.round.number} leaves out client {self.client}, "
+                "which answered; it is forged, so nothing is revealed."
+            )
+        if strangers := sorted(set(listed) - set(allowed)):
+            raise ProtocolViolation(
+                f"the server's list in round {self.round.number} holds client {strangers[0]}, "
+                "which was not there before; it is forged, so nothing is revealed."
+            )
+        self.round.require_enough(len(listed))
+
+    def export(self) -> bytes:
+        fields = (
+            self.client.to_bytes(8, "little"),
+            bytes([_STAGES.index(self.stage)]),
+            self.digest,
+            self._mask_key.reveal(),
+            self._message_key.reveal(),
+            self._seed.reveal(),
+            pack(self._peers),
+            pack(self._shares),
+        )
+        return pack(dict(enumerate(fields)))
+
+    @classmethod
+    def restore(
+        cls,
+        state: bytes,
+        round: RoundInfo,
+        ring: Ring,
+        entropy: System,
+        label: bytes,
+        identity: Identity | None,
+    ) -> SharingClient:
+        """The session that `export` wrote; refused in another round."""
+        fields = unpack(state)
+        if len(fields) != 8:
+            raise InvalidInput("the stored state is not one of a secure aggregation client.")
+        keys = KeyPair(fields[3]), KeyPair(fields[4]), Seed(fields[5])
+        client = int.from_bytes(fields[0], "little")
+        session = cls(client, round, ring, entropy, label, identity, keys)
+        if fields[2] != session.digest:
+            raise ProtocolViolation(
+                "the stored state belongs to another round or protection; its masks must not be "
+                "used twice, so start a new session."
+            )
+        session.stage = _STAGES[fields[1][0]]
+        session._peers, session._shares = unpack(fields[6]), unpack(fields[7])
+        return session

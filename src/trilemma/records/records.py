@@ -1,0 +1,62 @@
+"""Records as tensors, read from any sized dataset of pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["Dataset", "Records"]
+
+
+class Dataset(Protocol):
+    """Any sized collection of (input, label): a TensorDataset, a list of pairs."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...])."""
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+
+    @classmethod
+    def of(cls, dataset: Dataset | Records, whose: str) -> Records:
+        """Stack a dataset of (input, label) pairs; `whose` names it in errors."""
+        if isinstance(dataset, Records):
+            return dataset
+        try:
+            size = len(dataset)
+            pairs = [dataset[index] for index in range(size)]
+            inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
+            labels = torch.stack([torch.as_tensor(pair[1]) for pair in pairs])
+        except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
+            raise InvalidInput(
+                f"{whose} must be a sized dataset of (input, label) tensors of one shape, "
+                f"not empty ({type(error).__name__}: {error})."
+            ) from error
+        if not inputs.is_floating_point():
+            raise InvalidInput(
+                f"the inputs of {whose} are {inputs.dtype}, but an attack reconstructs real "
+                f"numbers; convert them to float, for images to 0 .. 1."
+            )
+        if not torch.isfinite(inputs).all():
+            raise InvalidInput(
+                f"the inputs of {whose} contain NaN or infinity; remove those records."
+            )
+        if not labels.is_floating_point():
+            labels = labels.long()
+        return cls(inputs.to(torch.get_default_dtype()), labels)
+
+    def __len__(self) -> int:
+        return self.inputs.shape[0]
+
+    def __getitem__(self, rows: torch.Tensor) -> Records:
+        return Records(self.inputs[rows], self.labels[rows])

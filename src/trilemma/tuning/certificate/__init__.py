@@ -1,0 +1,1 @@
+"""Proof instead of measurement: noise that holds against anyone."""

@@ -1,0 +1,1 @@
+"""The families that a federation can run, what each costs, and which is best."""

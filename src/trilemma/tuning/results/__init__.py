@@ -1,0 +1,1 @@
+"""What a tuning leaves: the verdict, its pictures, and where they came from."""

@@ -1,0 +1,1 @@
+"""The paper's own choice: its closed forms solved, and then attacked."""

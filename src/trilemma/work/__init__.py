@@ -1,0 +1,1 @@
+"""Running long work: the journal of a run, replay, executors, progress; generic in the task."""

@@ -1,0 +1,101 @@
+"""Several procedures at once, by replay: each asks for measurements, none waits for another.
+
+A procedure is a plain function of `ask`. Where it asks for what is not measured yet, it is left
+there; the measurements are made, journaled, and the procedure runs again from its start, which
+costs milliseconds, because everything it asked for before is at hand. A run that was killed is
+therefore resumed by the very steps by which an undisturbed one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from trilemma.estimation.tasks import Task
+    from trilemma.work.executors import Crew
+    from trilemma.work.journal import Run
+    from trilemma.work.progress import Ticker
+
+__all__ = ["Ask", "settle"]
+
+
+class Ask(Protocol):
+    """The payloads of some tasks, in their order."""
+
+    def __call__(self, tasks: Sequence[Task]) -> list[bytes]: ...
+
+
+class _NotYet(Exception):
+    """Leaves a procedure whose tasks are not done."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self.tasks = tasks
+
+
+def settle(
+    procedures: Mapping[str, Callable[[Ask], Any]],
+    crew: Crew[Task],
+    *,
+    run: Run | None = None,
+    ticker: Ticker | None = None,
+    known: dict[tuple[str, int], bytes] | None = None,
+) -> dict[str, Any]:
+    """The result of each procedure, by name; tasks of all of them run side by side.
+
+    `known` holds payloads of earlier calls and takes those of this one.
+    """
+    known = {} if known is None else known
+    journal = _Journal(run, known)
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        missing = [task for task in tasks if not journal.holds(task)]
+        if missing:
+            raise _NotYet(missing)
+        asked.update(task.key() for task in tasks)
+        return [known[task.key()] for task in tasks]
+
+    blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
+    results: dict[str, Any] = {}
+    started: set[tuple[str, int]] = set()
+    asked: set[tuple[str, int]] = set()
+    while blocked:
+        for name in [name for name, tasks in blocked.items() if tasks <= known.keys()]:
+            asked.clear()
+            try:
+                results[name] = procedures[name](ask)
+                waited = blocked.pop(name)
+                if run is not None and waited:  # else an earlier process finished it
+                    run.log.write(f"{name} finished on {len(asked)} chunks")
+            except _NotYet as pause:
+                blocked[name] = {task.key() for task in pause.tasks}
+                for task in pause.tasks:
+                    if task.key() not in started:
+                        started.add(task.key())
+                        crew.submit(task)
+        if blocked and all(tasks - known.keys() for tasks in blocked.values()):
+            task, payload = crew.next()
+            journal.keep(task, payload)
+            if ticker is not None:
+                ticker.tick(task.key()[0], units=getattr(task, "count", 0))
+    return {name: results[name] for name in procedures}
+
+
+class _Journal:
+    """What is done: in memory, and in the run's journal where there is one."""
+
+    def __init__(self, run: Run | None, known: dict[tuple[str, int], bytes]) -> None:
+        self.run, self.known, self.read = run, known, set[str]()
+
+    def holds(self, task: Task) -> bool:
+        stage, _ = task.key()
+        if self.run is not None and stage not in self.read:
+            self.read.add(stage)
+            for chunk, payload in self.run.committed(stage).items():
+                self.known.setdefault((stage, chunk), payload)
+        return task.key() in self.known
+
+    def keep(self, task: Task, payload: bytes) -> None:
+        if self.run is not None:
+            self.run.commit(*task.key(), payload)
+        self.known[task.key()] = payload

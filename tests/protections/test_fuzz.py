@@ -1,0 +1,92 @@
+"""Whatever arrives on the wire, a session answers rightly or with an error that has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trilemma.crypto.paillier import PrivateKey
+from trilemma.entropy import Seeded, System
+from trilemma.errors import TrilemmaError
+from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transcripts import Released
+
+TEXTS = [
+    "none",
+    "top-k:keep=0.3",
+    "secret-sharing",
+    "paillier:bits=2048",
+    "paillier:bits=2048,mode=blind",
+]
+
+
+@pytest.fixture(scope="module")
+def key() -> PrivateKey:
+    return PrivateKey.generate(System(), bits=2048)
+
+
+def damaged(message: bytes, rng: np.random.Generator) -> bytes:
+    """One of: a flipped bit, a cut, something appended, a stretch of noise, all noise."""
+    kind = rng.integers(5)
+    data = bytearray(message)
+    place = int(rng.integers(max(1, len(data))))
+    if kind == 0 and data:
+        data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        del data[place:]
+    elif kind == 2:
+        data += rng.bytes(int(rng.integers(1, 40)))
+    elif kind == 3:
+        data[place : place + 16] = rng.bytes(16)
+    else:
+        data = bytearray(rng.bytes(len(data)))
+    return bytes(data)
+
+
+def play(text: str, key: PrivateKey, rng: np.random.Generator) -> tuple[int, str]:
+    """A round in which one message, to or from client 0, is damaged at a step; how it ended."""
+    protection = parse_protection(text)
+    secret = key if "paillier" in text else None
+    info = RoundInfo.new(range(3), Seeded(1), threshold=2)
+    clients = {c: protection.client(c, info, 20, secret=secret) for c in range(3)}
+    public = key.public if "paillier" in text else None
+    server = protection.server(info, 20, public=public)
+    target, upward = int(rng.integers(4)), bool(rng.integers(2))
+    inboxes: Mapping[int, bytes] = dict.fromkeys(clients, b"")
+    for step in range(6):
+        replies: dict[int, Any] = {}
+        for c, inbox in inboxes.items():
+            message = inbox
+            if (c, step, upward) == (0, target, False):
+                message = damaged(inbox, rng)
+            update = torch.full((20,), 0.01 * c) if clients[c].wants_update else None
+            try:
+                reply = clients[c].step(message, update)
+            except TrilemmaError:
+                continue  # an honest client that leaves
+            if isinstance(reply, Released):
+                return step, "opened"
+            replies[c] = reply
+        if upward and step == target and 0 in replies:
+            replies[0] = damaged(replies[0], rng)
+        try:
+            outcome = server.step(replies)
+        except TrilemmaError:
+            return step, "refused"
+        if isinstance(outcome, Released):
+            return step, "mean"
+        inboxes = outcome
+    raise AssertionError("a round must end")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_damage_has_a_name(text: str, key: PrivateKey) -> None:
+    rng = np.random.default_rng(11)
+    ends = [play(text, key, rng)[1] for _ in range(20 if "paillier" in text else 200)]
+    assert "refused" in ends
+    assert set(ends) <= {"refused", "mean", "opened"}

@@ -1,0 +1,78 @@
+"""Procedures at once, by replay: same results in any order of finishing, nothing done twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trilemma.work.executors import Crew
+from trilemma.work.journal import Run
+from trilemma.work.replay import Ask, settle
+
+
+@dataclass(frozen=True)
+class Square:
+    number: int
+
+    def key(self) -> tuple[str, int]:
+        return "square", self.number
+
+
+DONE: Counter[int] = Counter()
+
+
+def make_work() -> Callable[[Square], bytes]:
+    def work(task: Square) -> bytes:
+        DONE[task.number] += 1
+        return str(task.number**2).encode()
+
+    return work
+
+
+def chain(start: int) -> Callable[[Ask], int]:
+    """Each answer decides the next question, as in a calibration."""
+
+    def procedure(ask: Any) -> int:
+        value = start
+        for _ in range(3):
+            value = sum(int(answer) for answer in ask([Square(value % 7), Square(value % 5)]))
+        return value
+
+    return procedure
+
+
+def expected(start: int) -> int:
+    value = start
+    for _ in range(3):
+        value = (value % 7) ** 2 + (value % 5) ** 2
+    return value
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_procedures_end_as_if_alone(workers: int) -> None:
+    with Crew[Any](make_work, workers=workers) as crew:
+        found = settle({str(n): chain(n) for n in range(6)}, crew)
+    assert found == {str(n): expected(n) for n in range(6)}
+
+
+def test_no_task_is_done_twice_and_a_run_is_taken_up(tmp_path: Path) -> None:
+    DONE.clear()
+    for _ in range(2):
+        with Run(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
+            found = settle({"a": chain(3), "b": chain(4)}, crew, run=run)
+    assert found == {"a": expected(3), "b": expected(4)}
+    assert set(DONE.values()) == {1}
+
+
+def test_an_error_of_a_procedure_is_raised() -> None:
+    def bad(ask: Any) -> int:
+        ask([Square(1)])
+        raise ZeroDivisionError
+
+    with Crew[Any](make_work, workers=1) as crew, pytest.raises(ZeroDivisionError):
+        settle({"bad": bad}, crew)
