@@ -293,7 +293,7 @@ def test_only_flat_floats_are_packed(values: NDArray[Any]) -> None:
         (1.0, 32, 1 << 31, "62 bits"),
         (5e-324, 16, 1, "clip"),
         (1e308, 16, 1, "clip"),
-        pytest.param(10**5000, 16, 1, "a longer integer", id="long clip"),
+        pytest.param(10**5000, 16, 1, "clip .* got inf", id="long clip"),
         (True, 16, 1, "clip .* a number"),
         ("1", 16, 1, "clip .* a number"),
         (1.0, 16.0, 1, "bits .* whole number"),

@@ -453,7 +453,7 @@ def test_what_texts_mean() -> None:
         ("secret-sharing+compression:keep=0.1", InvalidInput, "transport last"),
         ("secret-sharing+paillier", InvalidInput, "two transports"),
         ("paillier:bits=1024", TrilemmaError, "below the floor of 2048"),
-        ("none+plain", UnknownName, "unknown protection 'none'"),
+        ("none+plain", InvalidInput, "leave none out"),
     ],
 )
 def test_texts_that_mean_nothing(text: str, error: type[Exception], why: str) -> None:

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from trilemma.crypto.packing import whole
 from trilemma.crypto.sealed import Sealed, require_system
 from trilemma.errors import ForeignCiphertext, InvalidInput
+from trilemma.quantities import whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

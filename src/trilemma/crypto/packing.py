@@ -12,50 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gmpy2 import mpz
 
 from trilemma.errors import ForeignCiphertext, InvalidInput
+from trilemma.quantities import positive, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FixedPoint", "Packing", "WeightedSum", "whole"]
+__all__ = ["FixedPoint", "Packing", "WeightedSum"]
 
 _BLOCK: Final = 1 << 15  # values at a time: the buffers of one block stay in the cache
 _MAX_UNIT_BITS: Final = 62  # sums are held in signed 64-bit integers
-_CLIPS: Final = (1e-100, 1e100)  # a step, its inverse and every sum stay ordinary numbers
-
-
-def whole(what: str, value: object) -> int:
-    """The value as a plain integer; NumPy's are taken, a bool or 2.0 is refused.
-
-    >>> whole("bits", np.int64(16))
-    16
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidInput(f"{what} must be a whole number, got {value!r}.")
-    number = int(value)
-    if number.bit_length() > 64:  # too long to print, too
-        raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")
-    return number
-
-
-def _clip(value: object) -> float:
-    """The largest coordinate as a plain float; NumPy's numbers are taken."""
-    least, most = _CLIPS
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InvalidInput(f"clip (largest coordinate) must be a number, got {value!r}.")
-    number = value if isinstance(value, int) else float(value)
-    if not least <= number <= most:
-        shown = "a longer integer" if isinstance(value, int) and abs(value) > most else number
-        raise InvalidInput(
-            f"clip (largest coordinate) must lie in {least:g} .. {most:g}, got {shown}."
-        )
-    return float(value)
 
 
 @dataclass(frozen=True)
@@ -94,12 +65,12 @@ class FixedPoint:
     max_weight: int = 100
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", _clip(self.clip))
-        object.__setattr__(self, "bits", whole("bits (precision of a value)", self.bits))
+        object.__setattr__(self, "clip", positive("clip (largest coordinate)", self.clip))
+        object.__setattr__(self, "bits", whole("precision (bits of a value)", self.bits))
         object.__setattr__(self, "max_weight", whole("max_weight", self.max_weight))
         if not 2 <= self.bits <= 32:
             raise InvalidInput(
-                f"bits (precision of a value) must lie in 2 .. 32, got {self.bits}."
+                f"precision (bits of a value) must lie in 2 .. 32, got {self.bits}."
             )
         if self.max_weight < 1:
             raise InvalidInput(f"max_weight must be at least 1, got {self.max_weight}.")

@@ -23,6 +23,7 @@ from trilemma.crypto.ciphertexts import Ciphertexts
 from trilemma.crypto.randomizers import FixedBase
 from trilemma.crypto.sealed import Sealed, require_system
 from trilemma.errors import ForeignCiphertext, InvalidInput, WeakKey
+from trilemma.quantities import whole
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
@@ -40,6 +41,7 @@ _SMALL_ORDERS: Final = math.lcm(*range(1, 17))
 
 def check_bits(bits: int, *, insecure: bool = False) -> None:
     """Raises unless keys of this length are used: neither weak nor endless."""
+    bits = whole("bits (length of the key)", bits)
     if bits < FLOOR_BITS and not insecure:
         raise WeakKey(
             f"a key of {bits} bits is below the floor of {FLOOR_BITS}; "

@@ -33,7 +33,7 @@ from trilemma.protections.transports.wire import (
 
 if TYPE_CHECKING:
     from trilemma.crypto.ciphertexts import Ciphertexts
-    from trilemma.crypto.packing import Packing
+    from trilemma.crypto.packing import FixedPoint, Packing
     from trilemma.crypto.paillier import PrivateKey, PublicKey
 
 __all__ = ["Paillier"]
@@ -70,27 +70,30 @@ class Paillier(Transport):
     )
 
     def __post_init__(self) -> None:
-        from trilemma.crypto.paillier import DEFAULT_BITS, FLOOR_BITS  # imports gmpy2
+        from trilemma.crypto.paillier import check_bits  # imports gmpy2
 
         if self.mode not in ("reveal", "blind"):
             raise InvalidInput(f"mode must be 'reveal' or 'blind', got {self.mode!r}.")
-        if self.bits < FLOOR_BITS and not self.insecure:
-            raise WeakKey(
-                f"a key of {self.bits} bits is below the floor of {FLOOR_BITS}; use "
-                f"{DEFAULT_BITS} (insecure=True is for tests)."
-            )
+        check_bits(self.bits, insecure=self.insecure)
         check_positive("clip_range (largest coordinate)", self.clip_range)
+        _ = self.fixed  # checks the rest
 
     @property
     def server_reads(self) -> Literal["messages", "sum", "nothing"]:
         return "sum" if self.mode == "reveal" else "nothing"
 
+    @property
+    def fixed(self) -> FixedPoint:
+        """How a value becomes whole units."""
+        from trilemma.crypto.packing import FixedPoint
+
+        return FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
+
     def packing(self, public: PublicKey) -> Packing:
         """How values are laid out under this key."""
-        from trilemma.crypto.packing import FixedPoint, Packing
+        from trilemma.crypto.packing import Packing
 
-        fixed = FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
-        return Packing(fixed, public.plaintext_bits)
+        return Packing(self.fixed, public.plaintext_bits)
 
     def client(
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
@@ -133,7 +136,7 @@ class Paillier(Transport):
         )
 
     def step_size(self) -> float:
-        return self.clip_range / ((1 << (self.precision_bits - 1)) - 1)
+        return self.fixed.step
 
     def digest(self, round: RoundInfo, label: bytes) -> bytes:
         """What binds messages to the round, this transport and the label."""
