@@ -1,8 +1,10 @@
-"""What cannot be collected without an optional extra."""
+"""What cannot be collected without an optional extra, and how property tests draw."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+
+from hypothesis import HealthCheck, settings
 
 collect_ignore_glob: list[str] = []
 if find_spec("flwr") is None:
@@ -11,3 +13,13 @@ if find_spec("flwr") is None:
         "tests/federation/flower_harness.py",
         "tests/federation/simulate.py",
     ]
+
+# The same draws each time, and no clock: a busy machine must not fail a test.
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fixed")
