@@ -8,6 +8,6 @@ collect_ignore_glob: list[str] = []
 if find_spec("flwr") is None:
     collect_ignore_glob += [
         "src/trilemma/federation/flower/*",
-        "tests/federation/flower_harness.py",
-        "tests/federation/simulate.py",
+        "tests/federation/flower/harness.py",
+        "tests/federation/flower/simulate.py",
     ]
