@@ -10,8 +10,8 @@ collect_ignore_glob: list[str] = []
 if find_spec("flwr") is None:
     collect_ignore_glob += [
         "src/trilemma/federation/flower/*",
-        "tests/federation/flower_harness.py",
-        "tests/federation/simulate.py",
+        "tests/federation/flower/harness.py",
+        "tests/federation/flower/simulate.py",
     ]
 
 # The same draws each time, and no clock: a busy machine must not fail a test.
