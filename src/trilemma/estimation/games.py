@@ -126,7 +126,7 @@ class Arena:
             holds = bool(draw.random() < size / n)
         keys = draw.random(game.free.shape)
         keys[~game.free] = np.inf
-        if getattr(training,"sampling","fixed") == "poisson":
+        if training.sampling == "poisson":
             return self._poisson(game, draw, keys, holds=holds)
         places = np.argsort(keys, axis=1)[:, :size]
         rows, slot = places + self.starts[:, None], None
@@ -141,7 +141,9 @@ class Arena:
     ) -> Batches:
         """Each free record joins by itself; the batches are padded to the longest."""
         taken = keys < (self.scenario.local_training.unit_size / self.sizes)[:, None]
-        chosen = [np.flatnonzero(row) + start for row, start in zip(taken, self.starts, strict=True)]
+        chosen = [
+            np.flatnonzero(row) + start for row, start in zip(taken, self.starts, strict=True)
+        ]
         slot = None
         if holds:
             own = chosen[game.client]

@@ -75,7 +75,8 @@ class Observer:
             made.append(self._swapped(self.arena.batches(game, draw, holds=True), game, draw))
         updates = self._updates(weights, made)
         return [
-            [self._view(*each, round=0)] for each in zip(games, weights, made, updates, strict=True)
+            [self._view(*each, round=0)]
+            for each in zip(games, weights, made, updates, strict=True)
         ]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
@@ -128,7 +129,7 @@ class Observer:
         present = torch.from_numpy(np.stack([_padded(each.present, width) for each in made]))
         inputs = pool.inputs[rows].to(scenario.device)
         labels = pool.labels[rows].to(scenario.device)
-        if bool(present.all()) and getattr(training,"sampling","fixed") == "fixed":
+        if bool(present.all()) and training.sampling == "fixed":
 
             def send(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
                 return client_update(task, w, x, y, training)
@@ -181,9 +182,7 @@ class Observer:
         mean = (shares[:, None] * updates).sum(0)
         if variance:
             scale = (variance * float((shares**2).sum())) ** 0.5
-            noise = torch.randn(
-                mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
-            )
+            noise = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=mean.device)
             mean = mean + scale * noise
         return mean
 

@@ -7,28 +7,27 @@ can be journaled under the task's key and need never be done twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from trilemma.attacks import Attack, get
-from trilemma.beliefs.recovery import psnr_matrix
+from trilemma.attacks import get
+from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
+from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recoveries import Outcomes, attack_units
+from trilemma.estimation.picks import Picks, play
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.units import Measurement, Source, Unit, draw_unit
+from trilemma.estimation.sights import Observer
+from trilemma.estimation.units import Source
 from trilemma.federation.training import Exchange, History, Round, new_secret, train
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Seconds
-
-if TYPE_CHECKING:
-    from trilemma.beliefs.recovery import Criterion
 
 __all__ = [
     "AttackTask",
@@ -36,7 +35,6 @@ __all__ = [
     "Diverged",
     "Task",
     "TrainTask",
-    "attack_named",
     "read_attack",
     "read_training",
 ]
@@ -86,12 +84,10 @@ class TrainTask:
     protection: str
     seed: int
     rounds: int
-    weighted: bool
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
-        equal = "" if self.weighted else ", equal weights"
-        return f"train {self.rounds} rounds, {self.protection}{equal}", self.seed
+        return f"train {self.rounds} rounds, {self.protection}", self.seed
 
 
 Task = AttackTask | TrainTask
@@ -113,6 +109,7 @@ class Bench:
     def __call__(self) -> Callable[[Task], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
         arenas: dict[int, Arena] = {}
+        secrets: dict[str, Any] = {}
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
@@ -120,9 +117,7 @@ class Bench:
                     made = Arena.of(scenario, rounds=task.rounds, line_up=self.line_up)
                     arenas[task.rounds] = made
                 return _write(self._played(arenas[task.rounds], task))
-            if isinstance(task, CostTask):
-                return _write(_cost(scenario, task))
-            return _write(_trained(scenario, task))
+            return _write(_trained(scenario, task, secrets))
 
         return work
 
@@ -143,9 +138,7 @@ class Bench:
         views = observer.views(games)
         start = Seeded(seed).integer("attack", task.first)
         found = {
-            attack.name: play(
-                observer, games, views, attack, restarts=self.restarts, seed=start
-            )
+            attack.name: play(observer, games, views, attack, restarts=self.restarts, seed=start)
             for attack in attacks
         }
         counts: dict[str, Any] = {
@@ -206,7 +199,6 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
             rounds=task.rounds,
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
-            weighted=task.weighted,
             server_lr=scenario.server_lr,
             evaluate_every=task.rounds,
             real_rounds=1,

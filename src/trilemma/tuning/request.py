@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -31,8 +30,10 @@ def _split_several(value: Any) -> Any:
 
 
 def _rung(value: Any) -> Any:
-    """ "the rest" is what people call the rung that the code calls "rest"."""
-    return "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
+    """People say "the rest" where the code says "rest"."""
+    return (
+        "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
+    )
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -68,9 +69,7 @@ class Request(BaseModel):
     attacks: Names | None = Field(
         None, description="Attacks of the rung, joined by commas (default: all of it)."
     )
-    adversary: Adversary = Field(
-        Adversary.SERVER, description="Who is curious: server or client."
-    )
+    adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
     basis: Literal["measured", "surrogate"] = Field(
         "measured", description="Measurement, or the paper's closed forms."
     )
@@ -100,9 +99,7 @@ class Request(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise InvalidInput(
-                f"{name} is {first['input']!r}: {first['msg'].lower()}."
-            ) from None
+            raise InvalidInput(f"{name} is {first['input']!r}: {first['msg'].lower()}.") from None
         self._check()
 
     def _check(self) -> None:
@@ -161,5 +158,3 @@ class Request(BaseModel):
             self.max_utility_loss,
             self.max_cost,
         )
-
-

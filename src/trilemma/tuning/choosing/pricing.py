@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from trilemma.federation.training import History
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.results.verdict import Candidate
+    from trilemma.tuning.results.candidates import Candidate
     from trilemma.updates import Profile
     from trilemma.work.replay import Ask
 
@@ -37,13 +38,11 @@ class Pricing:
     def __post_init__(self) -> None:
         check_bandwidth(self.bandwidth)
 
-    def price(
-        self, ask: Ask, protection: Protection, *, weighted: bool = True
-    ) -> tuple[Costs, Estimate]:
+    def price(self, ask: Ask, protection: Protection) -> tuple[Costs, Estimate]:
         """Costs at the protection, and η_u·ε_u + η_e·ε_e over the paired seeds."""
         payloads = ask(
             [
-                TrainTask(spec, seed, self.rounds, weighted)
+                TrainTask(spec, seed, self.rounds)
                 for spec in ("none", protection.describe())
                 for seed in self.seeds
             ]
@@ -104,11 +103,14 @@ def breached_cap(problem: Problem, costs: Costs) -> str:
 def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The candidates, the best first; those that cannot be chosen keep no rank and come last.
 
-    Ties are candidates whose objective's interval meets that of the best.
+    Ties are candidates whose objective's interval meets that of the best; of these the one that
+    sends the fewest bits comes first, then by name.
     """
     able = [each for each in candidates if each.feasible and each.deployable and each.objective]
-    order = sorted(able, key=lambda each: _value(each))
+    order = sorted(able, key=_value)
     best = order[0].objective if order else None
+    tied = [each for each in order if _meets(each.objective, best)]
+    order = sorted(tied, key=_bits) + [each for each in order if each not in tied]
     placed = [
         replace(each, rank=place, tied=place > 1 and _meets(each.objective, best))
         for place, each in enumerate(order, start=1)
@@ -120,6 +122,11 @@ def _value(candidate: Candidate) -> float:
     if candidate.objective is None:
         raise InvalidInput(f"{candidate.name} has no objective to be ranked by.")
     return candidate.objective.value
+
+
+def _bits(candidate: Candidate) -> tuple[float, str]:
+    bits = math.inf if candidate.costs is None else candidate.costs.protected.bits
+    return bits, candidate.name
 
 
 def _meets(one: Estimate | None, other: Estimate | None) -> bool:

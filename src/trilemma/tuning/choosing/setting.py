@@ -59,9 +59,7 @@ class Setting:
             inputs = records.inputs[rows].to(scenario.device)
             labels = records.labels[rows].to(scenario.device)
 
-            def alone(
-                x: torch.Tensor, y: torch.Tensor, w: torch.Tensor = w
-            ) -> torch.Tensor:
+            def alone(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor = w) -> torch.Tensor:
                 whole = x.expand(unit, *x.shape), y.expand(unit, *y.shape)
                 return client_update(task, w, *whole, training)
 
