@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trilemma.protections.transports.paillier import Paillier
     from trilemma.protections.transports.plain import Plain
     from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-    from trilemma.tuning.plan import Effort
     from trilemma.tuning.problem import Problem
+    from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.tuning.surrogate.solving import Solution, solve
     from trilemma.tuning.tune import tune
@@ -38,7 +38,6 @@ __all__ = [
     "BoundedMask",
     "Compression",
     "Constants",
-    "Effort",
     "Layout",
     "Observation",
     "Paillier",
@@ -47,6 +46,7 @@ __all__ = [
     "Profile",
     "Protection",
     "Randomization",
+    "Request",
     "RoundInfo",
     "SecretSharing",
     "Seeded",
@@ -72,7 +72,6 @@ _HOME: Final = {
     "BoundedMask": "protections.transforms.bounded",
     "Compression": "protections.transforms.compression",
     "Constants": "bounds",
-    "Effort": "tuning.plan",
     "Layout": "updates",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",
@@ -81,6 +80,7 @@ _HOME: Final = {
     "Profile": "updates",
     "Protection": "protections.protection",
     "Randomization": "protections.transforms.randomization",
+    "Request": "tuning.request",
     "RoundInfo": "protections.protocol",
     "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",

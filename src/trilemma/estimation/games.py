@@ -112,7 +112,8 @@ class Arena:
         return Game(number, client, line_up, tagged, free)
 
     def _rows(self, client: int) -> NDArray[np.int64]:
-        return np.arange(self.sizes[client]) + self.starts[client]
+        start = int(self.starts[client])
+        return np.arange(start, start + int(self.sizes[client]))
 
     def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
         """The batches of one round; `holds` forces the tagged record in or out (None: by chance).

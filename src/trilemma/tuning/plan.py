@@ -90,7 +90,7 @@ class Plan:
                 request.confidence,
             ),
             federation=Federation.of(scenario, tag),
-            deployment=Deployment.of(scenario, rounds=trained, threshold=request.threshold),
+            deployment=_deployment(scenario, request, trained),
         )
 
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
@@ -113,3 +113,21 @@ class Plan:
     def single(self) -> bool:
         """Whether the adversary reads single messages where nothing hides them."""
         return self.request.adversary is Adversary.SERVER
+
+
+def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:
+    """What is attacked, and therefore what may be deployed."""
+    clients, training = len(scenario.records), scenario.local_training
+    usual = min(clients, 2 * clients // 3 + 1)
+    return Deployment(
+        training,
+        scenario.task.layout.size,
+        clients=clients,
+        cohort=clients,
+        threshold=usual if request.threshold is None else request.threshold,
+        weighting="records",
+        rounds=rounds,
+        sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
+        participation="known",
+        helpers=request.helpers,
+    )

@@ -105,6 +105,9 @@ class _Seen:
     failed: int
 
 
+_Log = list[tuple[float, str, _Seen]]
+
+
 @dataclass
 class Gauge:
     """Plays games for procedures: what they ask is turned into tasks, and tasks into counts."""
@@ -153,11 +156,11 @@ class Gauge:
         """Where the leading attack is expected to reach p_max, by few games; no test."""
         rounds = self.rounds if family.whole_training else 1
         stream = f"{stream_of(family)}, {self.suite.rung}"
-        log: list[tuple[float, _Seen]] = []
+        log: _Log = []
         attack = self._units(family, self.suite.lead, stream, rounds, log)
         x = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
         near = min(log, key=lambda each: abs(each[0] - x))[0]
-        return x, _counts([seen for at, seen in log if at == near])
+        return x, _counts([seen for at, _, seen in log if at == near])
 
     def _searched(self, family: Family, rounds: int) -> Measured:
         lead, floor = self.suite.lead, family.domain[0]
@@ -166,7 +169,7 @@ class Gauge:
         for attempt in range(_ATTEMPTS):
             level = 0.75 * self.level / 4**attempt
             stream = f"{stream_of(family)}, attempt {attempt}"
-            log: list[tuple[float, _Seen]] = []
+            log: _Log = []
             top = self._units(family, lead, stream, rounds, log)
             start = UNPROTECTED if attempt == 0 else floor
             control = Control(*self._start(top, start))
@@ -182,7 +185,8 @@ class Gauge:
             if found.x is None:
                 return Measured(found, tuple(checks), None)
             point = next(p for p in reversed(found.points) if p.passed)
-            counts = _counts([seen for x, seen in log[1:] if x == found.x])
+            own = (point.x, point.stage)
+            counts = _counts([seen for x, stage, seen in log if (x, stage) == own])
             checks.append(Check(lead, found.x, point.units, point.successes, passed=True))
             others = [name for name in self.suite.attacks if name != lead]
             shown = family.attacked(found.x, self.adversary)
@@ -195,6 +199,8 @@ class Gauge:
             if not failed:
                 return Measured(found, tuple(checks), counts)
             lead, floor = failed[0], max(found.x, family.domain[0])
+            if floor >= family.domain[1]:
+                break
         assert found is not None
         reason = (
             f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
@@ -273,12 +279,12 @@ class Gauge:
         attack: str,
         stream: str,
         rounds: int,
-        log: list[tuple[float, _Seen]],
+        log: _Log,
     ) -> AttackUnits:
-        def play(x: float, count: int, _stage: str, first_unit: int) -> NDArray[np.bool_]:
+        def play(x: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
             shown = family.attacked(x, self.adversary)
             seen = self._play(stream, shown, first_unit, count, (attack,), rounds=rounds)
-            log.append((x, seen))
+            log.append((x, stage, seen))
             return seen.correct[attack]
 
         return play

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
@@ -63,7 +63,7 @@ def ladder_procedures(plan: Plan) -> dict[str, Procedure]:
             continue
         for family in plan.families:
             if family.deployable:
-                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, cast("RungName", rung))
+                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung)
     return wanted
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.certificate.certify import Certificate
+from trilemma.tuning.certificate.certificate import Certificate
 
 __all__ = ["Basis", "Candidate", "Point", "Tested"]
 
