@@ -61,9 +61,7 @@ def with_flags(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=Annotated[
-                    _flag_type(field.annotation), typer.Option(help=_help(field))
-                ],
+                annotation=_flag(field),
             )
             for model in models
             for name, field in model.model_fields.items()

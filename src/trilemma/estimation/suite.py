@@ -15,7 +15,7 @@ from trilemma.estimation.sights import Observer
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 
-__all__ = ["Suite", "suite_of"]
+__all__ = ["Suite", "leading", "suite_of"]
 
 _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
@@ -61,6 +61,11 @@ def suite_of(scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None)
     order = sorted(below, key=lambda name: -RUNGS.index(get(name).rung))
     able = [name for name in order if name != "analytic" or analytic_applies(scenario)]
     return Suite(rung, tuple(able))
+
+
+def leading(rung: Rung) -> Suite:
+    """The attack that leads a rung, alone: for estimates."""
+    return Suite(rung, _LADDER[rung][:1])
 
 
 def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:

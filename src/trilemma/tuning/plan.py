@@ -12,7 +12,7 @@ from trilemma.estimation.claims import Claim
 from trilemma.estimation.games import Arena
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import Suite, suite_of
+from trilemma.estimation.suite import Suite, leading, suite_of
 from trilemma.estimation.tasks import Bench, Task
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
@@ -96,7 +96,7 @@ class Plan:
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
         level = (1 - self.request.confidence) / streams(self.families)
-        suite = self.suite if rung is None else suite_of(self.scenario, rung)
+        suite = self.suite if rung is None else leading(rung)
         return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
 
     def at_most(self, seeds: int) -> Pricing:
