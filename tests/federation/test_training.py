@@ -4,6 +4,7 @@ import copy
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.federation.small import SIZES, federation, network
@@ -88,6 +89,66 @@ def test_training_is_what_a_plain_loop_does(
     expected = by_hand(scenario, 5, 4, per_round, server_lr)
     assert torch.allclose(history.weights, expected, atol=2e-6)
     assert {len(each.clients) for each in history.rounds} == {per_round}
+
+
+BY_RECORD = {
+    "clipped": LocalTraining(lr=0.5, batch=6, record_clip=0.4),
+    "poisson": LocalTraining(lr=0.5, batch=6, sampling="poisson"),
+    "both": LocalTraining(lr=0.5, batch=6, record_clip=0.4, sampling="poisson"),
+    "steps": LocalTraining("fedavg", 0.3, 3, 6, record_clip=0.4, sampling="poisson"),
+}
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("name", BY_RECORD)
+@pytest.mark.parametrize("busy", [math.inf, -1], ids=["vmapped", "one by one"])
+def test_records_that_count_one_by_one_train_as_a_plain_loop_does(
+    name: str, busy: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of 8, 12 and 20 records: one mask a record and step, S in the denominator."""
+    monkeypatch.setattr(cohorts, "_BUSY_FLOPS", busy)
+    setting = BY_RECORD[name]
+    scenario = federation(setting)
+    history = train(scenario, rounds=3, seed=4)
+    model, draws = copy.deepcopy(scenario.model), Seeded(4)
+    for number in range(3):
+        total = [torch.zeros_like(p) for p in model.parameters()]
+        for client, records in enumerate(scenario.records):
+            local, size = copy.deepcopy(model), len(records)
+            draw = draws.generator("batch", number, client)
+            if setting.sampling == "poisson":
+                taken = draw.random((setting.steps, size)) < 6 / size
+            else:
+                taken = np.isin(range(size), draw.choice(size, 6, replace=False))[None]
+            for step in range(setting.steps):
+                steps = [torch.zeros_like(p) for p in local.parameters()]
+                for row in np.flatnonzero(taken[step]):
+                    loss = cross_entropy(
+                        local(records.inputs[row, None]), records.labels[row, None]
+                    )
+                    grads = torch.autograd.grad(loss, list(local.parameters()))
+                    norm = math.sqrt(sum(float((g**2).sum()) for g in grads))
+                    scale = min(1.0, (setting.record_clip or math.inf) / norm)
+                    for kept, gradient in zip(steps, grads, strict=True):
+                        kept += scale * gradient / 6
+                with torch.no_grad():
+                    for parameter, gradient in zip(local.parameters(), steps, strict=True):
+                        parameter.sub_(setting.lr * gradient)
+            share = size / sum(SIZES)
+            for kept, new, old in zip(total, local.parameters(), model.parameters(), strict=True):
+                kept += share * (old.detach() - new.detach())
+        with torch.no_grad():
+            for kept, parameter in zip(total, model.parameters(), strict=True):
+                parameter.sub_(kept)
+    expected = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    assert torch.allclose(history.weights, expected, atol=2e-6)
+
+
+def test_a_model_that_vmap_refuses_cannot_clip_records() -> None:
+    scenario, model = federation(BY_RECORD["both"]), Branching()
+    object.__setattr__(scenario, "task", Task(model, cross_entropy, 3))
+    with pytest.raises(InvalidInput, match="need the gradient of each record, but the model"):
+        train(scenario, rounds=1)
 
 
 class Branching(nn.Module):
