@@ -32,7 +32,6 @@ from trilemma.crypto import shamir
 from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pairwise_seeds
 from trilemma.crypto.packing import FixedPoint, Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
-from trilemma.crypto.randomizers import RandomizerPool
 from trilemma.entropy import Seeded, System
 from trilemma.protections.protection import Protection
 from trilemma.protections.protocol import RoundInfo
@@ -104,10 +103,9 @@ def paillier(quick: bool) -> Iterable[Table]:
     )
     yield Table(
         "Paillier: microseconds a ciphertext, and seconds for the tables of a key",
-        "bits | encrypt, public | encrypt, owner | encrypt, pool made ahead | add | "
-        "receive + send | decrypt | public table s | owner tables s",
+        "bits | encrypt, public | encrypt, owner | add | receive + send | decrypt | "
+        "public table s | owner tables s",
         costs,
-        "The pool moves the cost of a randomizer to an idle time; it does not remove it.",
     )
     yield growth(quick)
 
@@ -129,23 +127,20 @@ def paillier_at(bits: int, quick: bool) -> tuple[list[Row], Row]:
     (owner_table,) = seconds(lambda: key.randomizers(1, ENTROPY), repeats=1)
     first, second = (key.encrypt(packing.pack(values), ENTROPY) for _ in range(2))
     message = first.to_bytes()
-    pool = RandomizerPool(key, ENTROPY)
-    pool.refill(words * repeats)
     spent = seconds(
         lambda: [public.encrypt(x, precision=FIXED.step) for x in few],
         lambda: [a + b for _ in range(20) for a, b in zip(theirs, theirs, strict=True)],
         lambda: [private.decrypt(x) for x in theirs],
         lambda: key.public.encrypt(packing.pack(values), ENTROPY),
         lambda: key.encrypt(packing.pack(values), ENTROPY),
-        lambda: key.public.encrypt(packing.pack(values), ENTROPY, pool),
         lambda: [key.public.add((first, second)) for _ in range(10)],
         lambda: key.public.receive(message).to_bytes(),
         lambda: packing.unpack(key.decrypt(first), length, 1),
         repeats=repeats,
     )
     base = (spent[0] / singles, spent[1] / (20 * singles), spent[2] / singles)
-    by_public, by_owner, by_pool, add, wire, decrypt = (
-        cost / count for cost, count in zip(spent[3:], (1, 1, 1, 10, 1, 1), strict=True)
+    by_public, by_owner, add, wire, decrypt = (
+        cost / count for cost, count in zip(spent[3:], (1, 1, 10, 1, 1), strict=True)
     )
 
     def row(name: str, costs: tuple[float, ...], size: float) -> Row:
@@ -162,7 +157,7 @@ def paillier_at(bits: int, quick: bool) -> tuple[list[Row], Row]:
     rows.append(row("ours, public key", (by_public / length, *shared), size))
     rows.append(row("ours, key owner", (by_owner / length, *shared), size))
     micros = [f"{1e6 * c / words:.0f}" for c in (by_public, by_owner)]
-    micros += [f"{1e6 * c / words:.1f}" for c in (by_pool, add, wire)]
+    micros += [f"{1e6 * c / words:.1f}" for c in (add, wire)]
     micros.append(f"{1e6 * decrypt / words:.0f}")
     return rows, (str(bits), *micros, f"{public_table:.2f}", f"{owner_table:.2f}")
 

@@ -14,6 +14,7 @@ RANK = {
     "errors": 0,
     "entropy": 1,
     "naming": 1,
+    "quantities": 1,
     "updates": 1,
     "learning": 2,
     "observations": 2,

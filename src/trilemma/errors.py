@@ -54,6 +54,7 @@ class UnknownName(InvalidInput):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
+        name = name if len(name) <= 80 else f"{name[:80]}..."
         close = get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         super().__init__(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}.")

@@ -9,7 +9,6 @@ federation and a network adapter drive the same code.
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ import numpy as np
 from trilemma.crypto.sealed import Sealed
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation, SecretExposure, TooFewClients
+from trilemma.quantities import positive
 
 if TYPE_CHECKING:
     import torch
@@ -355,8 +355,7 @@ def check_range(values: NDArray[Any], clip_range: float, client: int) -> None:
 
 def check_positive(what: str, value: float) -> None:
     """Raises unless the value is a positive finite number."""
-    if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{what} must be positive and finite, got {value}.")
+    positive(what, value)
 
 
 def _holds_secret(value: object) -> bool:

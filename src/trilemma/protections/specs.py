@@ -20,6 +20,8 @@ from trilemma.protections.transports.secret_sharing.transport import SecretShari
 
 __all__ = ["MECHANISMS", "parse_protection"]
 
+_MAX_CHARACTERS: Final = 500  # more than all parts and settings together need
+
 
 @dataclass(frozen=True)
 class _Spec:
@@ -67,7 +69,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
         ),
         "paillier": _Spec(
             Paillier,
-            {"bits": int, "mode": str, "processes": int, **_FIXED_POINT},
+            {"bits": int, "mode": str, **_FIXED_POINT},
             "paillier:bits=3072,mode=blind",
         ),
         "plain": _Spec(Plain, {}, "plain"),
@@ -97,9 +99,16 @@ def parse_protection(text: str) -> Protection:
     """
     if text == "none":
         return Protection()
+    if len(text) > _MAX_CHARACTERS:
+        raise InvalidInput(
+            f"a protection takes at most {_MAX_CHARACTERS} characters, got {len(text)}; name each "
+            "part and setting once."
+        )
     transforms: list[Transform] = []
     transports: list[Transport] = []
     for part in re.split(r"\+(?=[a-z])", text):  # 1e+3 is a number
+        if part == "none":
+            raise InvalidInput(f"{text!r} joins none with others; leave none out.")
         made = _parse(part)
         if isinstance(made, Transport):
             transports.append(made)
@@ -124,6 +133,8 @@ def _parse(part: str) -> Transform | Transport:
         key, _, value = setting.partition("=")
         if key not in spec.settings:
             raise UnknownName(f"setting of {name}", key, spec.settings)
+        if key in values:
+            raise InvalidInput(f"{part!r} sets {key} twice; write it once.")
         try:
             values[key] = spec.settings[key](value)
         except (ValueError, KeyError):

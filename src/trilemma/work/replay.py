@@ -12,12 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from trilemma.estimation.tasks import Task
     from trilemma.work.executors import Crew
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
 
-__all__ = ["Ask", "settle"]
+__all__ = ["Ask", "Task", "settle"]
+
+
+class Task(Protocol):
+    """Work to be done once: its payload depends on the task and the run's settings alone."""
+
+    def key(self) -> tuple[str, int]:
+        """The stage and the chunk under which a run keeps the payload."""
+        ...
 
 
 class Ask(Protocol):
@@ -35,7 +42,7 @@ class _NotYet(Exception):
 
 def settle(
     procedures: Mapping[str, Callable[[Ask], Any]],
-    crew: Crew[Task],
+    crew: Crew[Any],
     *,
     run: Run | None = None,
     ticker: Ticker | None = None,

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from trilemma.federation.flower.client import protect_mod
 from trilemma.federation.flower.grid import ProtectedGrid
-from trilemma.federation.flower.terms import Terms, from_verdict
+from trilemma.federation.nodes.terms import Terms, from_verdict
 
 __all__ = ["ProtectedGrid", "Terms", "from_verdict", "protect_mod"]

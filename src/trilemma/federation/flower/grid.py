@@ -17,16 +17,16 @@ from flwr.serverapp.strategy import Strategy
 
 from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
-    Stage,
-    decode_metrics,
     model_tensors,
     only_arrays,
     read_stages,
     shifted,
     write_stages,
 )
-from trilemma.federation.flower.rounds import ServerRound
-from trilemma.federation.flower.terms import Kind, Terms
+from trilemma.federation.nodes.metrics import decode_metrics
+from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.paillier import Paillier
 

@@ -32,10 +32,8 @@ from trilemma.protections.transports.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trilemma.crypto.ciphertexts import Ciphertexts
-    from trilemma.crypto.packing import Packing
+    from trilemma.crypto.packing import FixedPoint, Packing
     from trilemma.crypto.paillier import PrivateKey, PublicKey
 
 __all__ = ["Paillier"]
@@ -56,7 +54,6 @@ class Paillier(Transport):
 
     `bits` is the least length of the key. `clip_range` is the largest coordinate,
     `precision_bits` the bits of a value, `max_weight` the public cap on the sum of all weights.
-    `processes` > 1 spreads a large update over so many cores.
     """
 
     bits: int = 3072
@@ -64,7 +61,6 @@ class Paillier(Transport):
     clip_range: float = 1.0
     precision_bits: int = 16
     max_weight: int = 10_000
-    processes: int = 1
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
@@ -74,29 +70,30 @@ class Paillier(Transport):
     )
 
     def __post_init__(self) -> None:
-        from trilemma.crypto.paillier import DEFAULT_BITS, FLOOR_BITS  # imports gmpy2
+        from trilemma.crypto.paillier import check_bits  # imports gmpy2
 
         if self.mode not in ("reveal", "blind"):
             raise InvalidInput(f"mode must be 'reveal' or 'blind', got {self.mode!r}.")
-        if self.bits < FLOOR_BITS and not self.insecure:
-            raise WeakKey(
-                f"a key of {self.bits} bits is below the floor of {FLOOR_BITS}; use "
-                f"{DEFAULT_BITS} (insecure=True is for tests)."
-            )
+        check_bits(self.bits, insecure=self.insecure)
         check_positive("clip_range (largest coordinate)", self.clip_range)
-        if self.processes < 1:
-            raise InvalidInput(f"processes must be at least 1, got {self.processes}.")
+        _ = self.fixed  # checks the rest
 
     @property
     def server_reads(self) -> Literal["messages", "sum", "nothing"]:
         return "sum" if self.mode == "reveal" else "nothing"
 
+    @property
+    def fixed(self) -> FixedPoint:
+        """How a value becomes whole units."""
+        from trilemma.crypto.packing import FixedPoint
+
+        return FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
+
     def packing(self, public: PublicKey) -> Packing:
         """How values are laid out under this key."""
-        from trilemma.crypto.packing import FixedPoint, Packing
+        from trilemma.crypto.packing import Packing
 
-        fixed = FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
-        return Packing(fixed, public.plaintext_bits)
+        return Packing(self.fixed, public.plaintext_bits)
 
     def client(
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
@@ -132,14 +129,14 @@ class Paillier(Transport):
         return self._private(secret).public
 
     def describe(self) -> str:
-        """Without `processes` and `insecure`, which do not change what is sent."""
+        """Without `insecure`, which does not change what is sent."""
         return (
             f"{self.name}:bits={self.bits},mode={self.mode},clip_range={self.clip_range!r},"
             f"precision_bits={self.precision_bits},max_weight={self.max_weight}"
         )
 
     def step_size(self) -> float:
-        return self.clip_range / ((1 << (self.precision_bits - 1)) - 1)
+        return self.fixed.step
 
     def digest(self, round: RoundInfo, label: bytes) -> bytes:
         """What binds messages to the round, this transport and the label."""
@@ -204,13 +201,7 @@ class _PaillierClient(ClientSession):
         check_range(payload.values, self.transport.clip_range, self.client)
         self.length = payload.values.size
         words = self.transport.packing(self._key.public).pack(payload.values, payload.weight)
-        if self.transport.processes == 1:
-            vector = self._key.encrypt(words, self.entropy)
-        else:
-            from trilemma.crypto.workers import Workers
-
-            with Workers(self._key, self.transport.processes) as workers:
-                vector = workers.encrypt(words)
+        vector = self._key.encrypt(words, self.entropy)
         return write_message("ENC", self.digest, self.client, vector.to_bytes())
 
     def _open(self, inbox: bytes) -> bytes | Aggregate:
@@ -226,21 +217,13 @@ class _PaillierClient(ClientSession):
             )
         self.round.require_enough(len(set(clients)))
         packing = self.transport.packing(self._key.public)
-        summed = packing.unpack(self._decrypt(vector), self.length, vector.summands)
+        summed = packing.unpack(self._key.decrypt(vector), self.length, vector.summands)
         if self.transport.mode == "blind":
             return Aggregate(summed.mean, clients, summed.weight)
         head = _OPENED.pack(summed.weight, summed.step)
         return write_message(
             "OPN", self.digest, self.client, head + summed.units.astype("<i8").tobytes()
         )
-
-    def _decrypt(self, vector: Ciphertexts) -> Sequence[int]:
-        if self.transport.processes == 1:
-            return self._key.decrypt(vector)
-        from trilemma.crypto.workers import Workers
-
-        with Workers(self._key, self.transport.processes) as workers:
-            return workers.decrypt(vector)
 
     def export(self) -> bytes:
         return _STATE.pack(self.client, self.digest, _STAGES.index(self.stage), self.length)

@@ -18,13 +18,13 @@ pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trile
 
 from flower_digits import client_app, server_app
 from flwr.app import MetricRecord, UserConfig
-from tests.federation.flower_harness import DirectGrid
+from tests.federation.flower.harness import DirectGrid
 
 from trilemma.crypto.keyfiles import save_private, save_public
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"
 PROTECTIONS = {
     "noise and compression": "randomization:variance=1e-6,clip=10.0+compression:keep=0.9",
@@ -83,7 +83,7 @@ def test_the_app_runs_in_the_simulation(name: str, keys: Path, tmp_path: Path) -
     if "paillier" in PROTECTIONS[name]:
         settings["public-key"] = str(keys / "public")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/federation/simulate.py"), json.dumps(settings)],
+        [sys.executable, str(ROOT / "tests/federation/flower/simulate.py"), json.dumps(settings)],
         env=quiet(tmp_path) | {"TRILEMMA_KEY": str(keys / "key")},
         capture_output=True,
         text=True,

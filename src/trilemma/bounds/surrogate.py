@@ -1,6 +1,6 @@
 """From distortion to leakage: the paper's surrogate, what really holds, and the certificate.
 
-The only file that knows C₁, C₂ and budgets. Below, x = C₂·TV and q = (2C₁ - ε)/C₂ for a budget ε.
+The only file that knows C₁ and C₂. Below, x = C₂·TV and q = (2C₁ - ε)/C₂ for a budget ε.
 All leakages are normalised (see `trilemma.beliefs.belief`). Labels E1 … E20 are the departures
 listed in docs/paper-map.md.
 """

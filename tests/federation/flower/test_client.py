@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from flwr.app import Message, RecordDict
-from tests.federation.flower_harness import (
+from tests.federation.flower.harness import (
     LOSSES,
     MODEL,
     NODES,
@@ -41,7 +41,8 @@ from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
-from trilemma.federation.flower.messages import Stage, read_stages, write_stages
+from trilemma.federation.flower.messages import read_stages, write_stages
+from trilemma.federation.nodes.stages import Stage
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing

@@ -1,4 +1,4 @@
-"""What the nodes and the server of a Flower run agree on before it starts."""
+"""What the nodes and the server of a run agree on before it starts."""
 
 from __future__ import annotations
 

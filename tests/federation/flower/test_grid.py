@@ -15,7 +15,7 @@ from scipy.stats import chi2
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
-from tests.federation.flower_harness import (
+from tests.federation.flower.harness import (
     LOSSES,
     MODEL,
     NODES,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from trilemma.errors import ProtocolViolation
-from trilemma.federation.flower.messages import Stage
-from trilemma.federation.flower.terms import Kind, Terms
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.transcripts import Released
 
 __all__ = ["ServerRound"]

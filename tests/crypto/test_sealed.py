@@ -10,7 +10,6 @@ import pytest
 
 from trilemma.crypto.masking import KeyPair, Seed
 from trilemma.crypto.paillier import PrivateKey, PublicKey
-from trilemma.crypto.randomizers import RandomizerPool
 from trilemma.crypto.shamir import Share
 from trilemma.entropy import System
 from trilemma.errors import SecretExposure
@@ -23,14 +22,11 @@ if TYPE_CHECKING:
 def secrets(small: PrivateKey) -> list[tuple[Sealed, list[int]]]:
     p, q, _ = small.reveal()
     seed, pair = Seed.generate(System()), KeyPair.generate(System())
-    pool = RandomizerPool(small, System())
-    pool.refill(1)
     return [
         (small, [p, q]),
         (seed, [int.from_bytes(seed.reveal(), "big")]),
         (pair, [int.from_bytes(pair.reveal(), "big")]),
         (Share(1, 123456789), [123456789]),
-        (pool, [int(r) for r in pool._ready]),
         (small._tables[0], [p]),
     ]
 

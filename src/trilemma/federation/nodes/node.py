@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
-import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
 from trilemma.crypto.keyfiles import load_private
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.federation.flower.identities import NodeIdentity
-from trilemma.federation.flower.messages import Stage, model_tensors
-from trilemma.federation.flower.terms import Terms
+from trilemma.federation.nodes.identities import NodeIdentity
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.sessions import ProtectedClient
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
-__all__ = ["Node"]
+__all__ = ["Node", "Store"]
 
-_STATE: Final = "trilemma"
-_CHANGE: Final = "trilemma-change"
+_PREFIX: Final = "trilemma"
+
+
+class Store(Protocol):
+    """What a framework keeps for a node between messages, written before a reply leaves."""
+
+    @property
+    def memory(self) -> MutableMapping[str, Any]:
+        """Integers and bytes by name."""
+
+    @property
+    def change(self) -> torch.Tensor | None:
+        """A vector [m]: what was learnt since the server's model, where it can't read more."""
+
+    def keep_change(self, change: torch.Tensor) -> None:
+        """Put another vector [m] in its place."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node's side of a run, backed by its `context`.
+    """One node's side of a run; `number` is the node's, in `run`.
 
     All that decides whom it trusts comes from the node's own configuration (`--node-config`), or
     from the environment variable in brackets, never from a message: `trilemma-key` [TRILEMMA_KEY],
@@ -41,27 +54,31 @@ class Node:
     """
 
     terms: Terms
-    context: Context
+    run: int
+    number: int
+    config: Mapping[str, Any]
+    store: Store
 
     @classmethod
-    def of(cls, terms: Terms, context: Context) -> Node:
-        """The node that this context belongs to."""
-        config = context.node_config
+    def of(
+        cls, terms: Terms, run: int, number: int, config: Mapping[str, Any], store: Store
+    ) -> Node:
+        """A node with this configuration, under terms that it may have tightened."""
         for setting, name in (("min_cohort", "min-cohort"), ("threshold", "threshold")):
-            if (value := config.get(f"{_STATE}-{name}")) is not None:
+            if (value := config.get(f"{_PREFIX}-{name}")) is not None:
                 terms = replace(terms, **cast("dict[str, Any]", {setting: int(value)}))
-        return cls(terms, context)
+        return cls(terms, run, number, config, store)
 
     def check(self, stage: Stage) -> None:
         """Raises unless the stage is for this node, in this run, under its own terms."""
-        if stage.run != self.context.run_id:
+        if stage.run != self.run:
             raise ProtocolViolation(
-                f"the message belongs to run {stage.run}, and this is run {self.context.run_id}; "
+                f"the message belongs to run {stage.run}, and this is run {self.run}; "
                 "it is foreign."
             )
         if stage.version:
             return
-        stage.seat(self.context.node_id)
+        stage.seat(self.number)
         if stage.terms != self.terms.describe():
             raise ProtocolViolation(
                 f"the server asks for [{stage.terms}], but this node is set to "
@@ -94,7 +111,9 @@ class Node:
         """The session that opens a sum: the one that sent an update to it, or a new one."""
         return self._session(stage, "update", seat=0)
 
-    def store(self, stage: Stage, sessions: dict[str, ProtectedClient], *, answered: bool) -> None:
+    def remember(
+        self, stage: Stage, sessions: dict[str, ProtectedClient], *, answered: bool
+    ) -> None:
         """Writes the sessions down, and that the round was answered; forgets those before it."""
         memory = self._memory
         for lane, session in sessions.items():
@@ -135,7 +154,7 @@ class Node:
         protection, size = self.terms.lanes(stage.kind, stage.size)[lane]
         round = stage.round(lane, self.terms.threshold_of(len(stage.cohort)))
         if seat is None:
-            seat = stage.seat(self.context.node_id)
+            seat = stage.seat(self.number)
         state = self._memory.get(self._key(stage, lane))
         if isinstance(state, bytes):
             return protection.restore(state, seat, round, size, secret=self._secret())
@@ -145,16 +164,31 @@ class Node:
         """What the transport asks of its owner: the clients' common key, or an identity."""
         transport = self.terms.protection.transport
         if isinstance(transport, SecretSharing):
-            return _identity(self.context)
+            return self._identity()
         if not isinstance(transport, Paillier):
             return None
-        path = _path(self.context, "key")
+        path = self._path("key")
         if path is None:
             raise InvalidInput(
                 "Paillier needs the federation's private key; name its file as trilemma-key in "
                 "--node-config."
             )
         return _load_key(path, transport.insecure)
+
+    def _identity(self) -> NodeIdentity | None:
+        key, peers = self._path("identity"), self._path("peers")
+        if key is None and peers is None:
+            return None
+        if key is None or peers is None:
+            raise InvalidInput(
+                "pinned identities need both trilemma-identity and trilemma-peers in "
+                "--node-config."
+            )
+        return NodeIdentity.load(key, peers)
+
+    def _path(self, name: str) -> Path | None:
+        value = self.config.get(f"{_PREFIX}-{name}", os.environ.get(f"TRILEMMA_{name.upper()}"))
+        return None if value is None else Path(str(value))
 
     # A model that the clients alone can read
 
@@ -163,37 +197,29 @@ class Node:
         """How many encrypted sums this node has applied."""
         return self._number("version")
 
-    def change(self, base: ArrayRecord) -> torch.Tensor:
-        """What was learnt since the server's model `base`, which must stay what it was."""
-        _, flat = model_tensors(base)
-        digest = hashlib.sha256(flat.numpy().tobytes()).digest()
+    def change(self, base: torch.Tensor) -> torch.Tensor:
+        """What was learnt [m] since the server's model `base` [m], which must stay what it was."""
+        digest = hashlib.sha256(base.numpy().tobytes()).digest()
         if self._memory.get("base", digest) != digest:
             raise ProtocolViolation(
                 "the server changed the model that it cannot read; blind Paillier works with "
                 "FedAvg only."
             )
         self._memory["base"] = digest
-        learnt = self.context.state.array_records.get(_CHANGE)
-        if learnt is None:
-            return torch.zeros(flat.numel(), dtype=torch.float64)
-        return torch.from_numpy(learnt["change"].numpy())
+        learnt = self.store.change
+        return torch.zeros(base.numel(), dtype=torch.float64) if learnt is None else learnt
 
     def advance(self, version: int, mean: torch.Tensor) -> None:
         """Adds a mean update [m] to what was learnt."""
-        learnt = self.context.state.array_records.get(_CHANGE)
-        total = mean.numpy().astype(np.float64)
-        if learnt is not None:
-            total = total + learnt["change"].numpy()
-        self.context.state[_CHANGE] = ArrayRecord({"change": Array(total)})
+        learnt, total = self.store.change, mean.to(torch.float64)
+        self.store.keep_change(total if learnt is None else learnt + total)
         self._memory["version"] = version
 
     # Memory
 
     @property
-    def _memory(self) -> ConfigRecord:
-        if _STATE not in self.context.state:
-            self.context.state[_STATE] = ConfigRecord()
-        return self.context.state.config_records[_STATE]
+    def _memory(self) -> MutableMapping[str, Any]:
+        return self.store.memory
 
     def _number(self, name: str) -> int:
         return cast(int, self._memory.get(name, 0))
@@ -203,24 +229,6 @@ class Node:
 
     def _keys(self, stage: Stage) -> list[str]:
         return [key for key in self._memory if key.startswith(f"{stage.kind} ")]
-
-
-def _path(context: Context, name: str) -> Path | None:
-    value = context.node_config.get(f"{_STATE}-{name}")
-    if value is None:
-        value = os.environ.get(f"TRILEMMA_{name.upper()}")
-    return None if value is None else Path(str(value))
-
-
-def _identity(context: Context) -> NodeIdentity | None:
-    key, peers = _path(context, "identity"), _path(context, "peers")
-    if key is None and peers is None:
-        return None
-    if key is None or peers is None:
-        raise InvalidInput(
-            "pinned identities need both trilemma-identity and trilemma-peers in --node-config."
-        )
-    return NodeIdentity.load(key, peers)
 
 
 @lru_cache(maxsize=1)
