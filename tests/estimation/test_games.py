@@ -1,4 +1,4 @@
-"""Games: exchangeable candidates, decoys that nobody uses, batches at the federation's own rate."""
+"""Games: exchangeable candidates, unused decoys, batches at the federation's own rate."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def test_a_sum_weighs_clients_as_it_is_deployed(equal: bool) -> None:
     draw = Seeded(3).generator("round", game.number)
     rows = seen.arena.batches(game, draw, holds=True).rows
     shares = np.full(3, 1 / 3) if equal else np.array([30, 300, 30]) / 360
-    parts = [share * plain_gradient(made, view.weights, row) for share, row in zip(shares, rows)]
+    pairs = zip(shares, rows, strict=True)
+    parts = [share * plain_gradient(made, view.weights, row) for share, row in pairs]
     torch.testing.assert_close(
         view.observation.update, torch.stack(parts).sum(0), rtol=1e-4, atol=1e-6
     )
