@@ -169,7 +169,8 @@ class _Score:
                 for part in torch.split(records.inputs, _EVALUATED)
             ]
             outputs = torch.cat(parts)
-            loss, value = float(self.task.loss(outputs, labels)), self.metric(outputs, labels)
+            loss = float(self.task.loss_of(outputs, labels))
+            value = self.metric(outputs, labels)
         try:
             number_of = float(value)
         except (TypeError, ValueError, RuntimeError):
@@ -188,7 +189,7 @@ class _Score:
 def _default_metric(task: Task) -> Metric:
     if task.classes is not None:
         return lambda outputs, labels: float((outputs.argmax(1) == labels).float().mean())
-    return lambda outputs, labels: -float(task.loss(outputs, labels))
+    return lambda outputs, labels: -float(task.loss_of(outputs, labels))
 
 
 def _check(
