@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from trilemma.crypto.masking import check_threshold
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining
-from trilemma.protections.dp import PrivacyFigure, dp_figure
+from trilemma.protections.dp import PrivacyFigure, dp_figure, private_noise
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import check_positive
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.quantities import positive
 
 __all__ = ["Kind", "Terms", "from_verdict"]
 
@@ -53,13 +50,13 @@ class Terms:
     learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if any(each.cancels for each in self.protection.transforms):
+        if self.protection.cancels:
             raise InvalidInput(
                 "bounded masks need a secret that all clients share and are weak; use "
                 "secret-sharing without a bound."
             )
-        check_positive("metric_range (largest metric)", self.metric_range)
-        check_positive("learning_rate (of the local step)", self.learning_rate)
+        positive("metric_range (largest metric)", self.metric_range)
+        positive("learning_rate (of the local step)", self.learning_rate)
         if self.weighting not in ("records", "uniform"):
             raise InvalidInput(
                 f"weighting must be 'records' or 'uniform', got {self.weighting!r}."
@@ -73,7 +70,7 @@ class Terms:
                     f"carried anyway, got {names!r}."
                 )
         if self.budget is not None:
-            check_positive("budget (ε at which training stops)", self.budget)
+            positive("budget (ε at which training stops)", self.budget)
             if self.noise is None:
                 raise InvalidInput(
                     "a budget needs noise with a clip, as nothing else has an ε; use "
@@ -92,7 +89,7 @@ class Terms:
     @property
     def preparations(self) -> int:
         """Exchanges before the one that carries updates: keys and shares, or none."""
-        return 2 if isinstance(self.protection.transport, SecretSharing) else 0
+        return self.protection.transport.preparations
 
     @property
     def blind(self) -> bool:
@@ -102,10 +99,7 @@ class Terms:
     @property
     def noise(self) -> Randomization | None:
         """The noise that differential privacy rests on."""
-        for each in self.protection.transforms:
-            if isinstance(each, Randomization) and each.clip is not None:
-                return each
-        return None
+        return private_noise(self.protection)
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The metrics that this kind of message carries."""
@@ -117,9 +111,7 @@ class Terms:
         Metrics pass no transform, and where the server is blind to the model one client still
         opens their sum.
         """
-        transport = self.protection.transport
-        if isinstance(transport, Paillier):
-            transport = replace(transport, mode="reveal")
+        transport = self.protection.transport.opened()
         lanes = {"update": (self.protection, size)} if kind == "train" else {}
         if kind == "evaluate" or self.metrics:
             lanes["metrics"] = (Protection((), transport), 2 * len(self.names(kind)))
@@ -142,8 +134,7 @@ class Terms:
                 "wait for more (min_train_nodes, min_evaluate_nodes), or lower min_cohort or "
                 "threshold."
             )
-        if self.preparations:
-            check_threshold(self.threshold_of(clients), clients)
+        self.protection.transport.check_threshold(self.threshold_of(clients), clients)
 
     def describe(self) -> str:
         """What both sides must have in common, as text; the threshold is bound by the protocol."""
