@@ -22,7 +22,8 @@ from trilemma.estimation.games import Arena, Batches, Game
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.observing import observe_updates
+from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.records.records import Records
 
@@ -201,7 +202,8 @@ class Observer:
         if self.adversary is Adversary.SERVER and reads_messages:
             order = order[:1]
         draws, info = self._round_info(game, len(order), round)
-        seen = self.protection.observe_updates(
+        seen = observe_updates(
+            self.protection,
             updates[torch.from_numpy(order)],
             self._counts[order].tolist(),
             self.adversary,
