@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
+from trilemma.estimation.claims import Participation
 from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.picks import Picks, play
+from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sights import Observer
 from trilemma.estimation.units import Source
@@ -49,8 +52,9 @@ class AttackTask:
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
-    1 is one round that holds the record. `pictures` of the first games are kept besides, if the
-    scenario shows records; `beliefs` of the attacks that own the line-up, if they are asked for.
+    1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
+    who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
+    games are kept besides, if the scenario shows records.
     """
 
     stream: str
@@ -63,6 +67,8 @@ class AttackTask:
     equal_weights: bool = False
     blind: bool = False
     pictures: int = 0
+    recipe: Recipe | None = None
+    participation: Participation = "known"
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
@@ -70,6 +76,8 @@ class AttackTask:
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
         shown = f", {self.pictures} shown" if self.pictures else ""
+        shown += ", participation secret" * (self.participation == "secret")
+        shown += _described(self.recipe)
         names = "/".join(self.attacks)
         return (
             f"{self.stream}: {names} on {seen} over {over}, {self.count} games{extra}{shown}",
@@ -79,18 +87,26 @@ class AttackTask:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train from a seed under a protection, to measure utility, bits and seconds."""
+    """Train from a seed under a protection, to measure utility, bits and seconds.
+
+    `recipe` None: the scenario's own way, judged on the test set.
+    """
 
     protection: str
     seed: int
     rounds: int
+    recipe: Recipe | None = None
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
-        return f"train {self.rounds} rounds, {self.protection}", self.seed
+        return f"train {self.rounds} rounds, {self.protection}{_described(self.recipe)}", self.seed
 
 
 Task = AttackTask | TrainTask
+
+
+def _described(recipe: Recipe | None) -> str:
+    return "" if recipe is None else f"; {recipe.describe()}"
 
 
 @dataclass(frozen=True)
@@ -107,17 +123,21 @@ class Bench:
     seed: int
 
     def __call__(self) -> Callable[[Task], bytes]:
-        scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        arenas: dict[int, Arena] = {}
+        own = self.source if isinstance(self.source, Scenario) else self.source()
         secrets: dict[str, Any] = {}
+
+        @lru_cache(maxsize=8)
+        def scenario(recipe: Recipe | None) -> Scenario:
+            return own if recipe is None else recipe.applied(own)
+
+        @lru_cache(maxsize=8)
+        def arena(rounds: int, recipe: Recipe | None) -> Arena:
+            return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
-                if task.rounds not in arenas:
-                    made = Arena.of(scenario, rounds=task.rounds, line_up=self.line_up)
-                    arenas[task.rounds] = made
-                return _write(self._played(arenas[task.rounds], task))
-            return _write(_trained(scenario, task, secrets))
+                return _write(self._played(arena(task.rounds, task.recipe), task))
+            return _write(_trained(scenario(task.recipe), task, secrets))
 
         return work
 
@@ -131,8 +151,10 @@ class Bench:
             max((attack.rung for attack in attacks), key=RUNGS.index),
             seed,
             steps=self.steps,
-            equal_weights=task.equal_weights,
+            equal_weights=task.equal_weights
+            or (task.recipe is not None and task.recipe.equal_weights),
             blind=task.blind,
+            participation=task.participation,
         )
         games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
         views = observer.views(games)
@@ -186,7 +208,7 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
 
 
 def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
-    protection = parse_protection(task.protection)
+    protection, recipe = parse_protection(task.protection), task.recipe
     if task.protection not in secrets:  # one key for all seeds, and its tables are made once
         secret = secrets[task.protection] = protection.transport.new_secret(System())
         if secret is not None:
@@ -199,13 +221,15 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
             rounds=task.rounds,
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
+            threshold=None if recipe is None else recipe.threshold,
+            weighted=recipe is None or not recipe.equal_weights,
             server_lr=scenario.server_lr,
             evaluate_every=task.rounds,
             real_rounds=1,
             secret=secrets[task.protection],
         )
     except InvalidInput as error:
-        if protection == Protection():
+        if protection == Protection() and recipe is None:
             raise
         return {"diverged": str(error)}  # a fact about the protection, not about the input
     return {

@@ -52,7 +52,7 @@ SYMBOLS: Final = {"variance": "noise variance", "keep": "share kept", "bound": "
 _ASKED_FOR: Final = ("bounded-masks", "compression+secret-sharing")  # run only when named
 _HEADROOM: Final = 4.0  # of a transport's range over the largest coordinate seen
 _TAIL: Final = 8.0  # standard deviations of noise that must fit into the range
-_STEPS: Final = 2.0  # of a transport's grid that a standard deviation of noise must have
+_STEPS: Final = 3.0  # of a transport's grid that a standard deviation of noise must have
 _IDENTIFIABLE: Final = 1.6  # coordinates to unknowns at which compression starts to bite
 _KEPT: Final = 0.1  # share of the coordinates that noise is added to, where both are combined
 _WEAKER: Final = 4.0  # decades of noise below and above where all else is known
@@ -140,38 +140,41 @@ class Family:
                 reach /= each.keep  # kept coordinates are sent times 1/ρ
             if isinstance(each, Randomization):
                 reach, scale = reach + _TAIL * each.scale, each.scale
-        return carrier(self.transport, reach, self.setting, scale, blind=self.knob is None)
+        return carrier(
+            self.transport, reach, self.setting.total_weight, scale, blind=self.knob is None
+        )
 
 
 def carrier(
     transport: str,
     reach: float,
-    setting: Setting,
+    max_weight: int,
     scale: float | None = None,
     *,
     blind: bool = False,
 ) -> Transport:
-    """The transport, laid out for coordinates up to `reach`, noise of `scale` and all records.
+    """The transport for coordinates up to `reach`, noise of `scale`, weights up to a sum.
 
-    Its grid follows the noise: a standard deviation spans at least two of its steps.
+    Its grid follows the noise: a standard deviation spans at least three of its steps, as a
+    certificate needs.
     """
     clip = 2.0 ** math.ceil(math.log2(reach))
     bits = 16
     if scale is not None:
         bits = max(bits, 1 + math.ceil(math.log2(_STEPS * clip / scale)) + 1)
     if transport == "secret-sharing":
-        narrow = (2 * ((1 << (bits - 1)) - 1) * setting.total_weight).bit_length() <= 32
+        narrow = (2 * ((1 << (bits - 1)) - 1) * max_weight).bit_length() <= 32
         return SecretSharing(
             clip_range=clip,
             precision_bits=bits,
             ring_bits=32 if narrow else 64,
-            max_weight=setting.total_weight,
+            max_weight=max_weight,
         )
     return Paillier(
         mode="blind" if blind else "reveal",
         clip_range=clip,
         precision_bits=bits,
-        max_weight=setting.total_weight,
+        max_weight=max_weight,
     )
 
 

@@ -14,6 +14,7 @@ from trilemma.estimation.paper_bounds import paper_bounds
 from trilemma.estimation.tasks import TrainTask, read_training
 
 if TYPE_CHECKING:
+    from trilemma.estimation.recipes import Recipe
     from trilemma.federation.training import History
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
@@ -38,14 +39,22 @@ class Pricing:
     def __post_init__(self) -> None:
         check_bandwidth(self.bandwidth)
 
-    def price(self, ask: Ask, protection: Protection) -> tuple[Costs, Estimate]:
-        """Costs at the protection, and η_u·ε_u + η_e·ε_e over the paired seeds."""
+    def price(
+        self,
+        ask: Ask,
+        protection: Protection,
+        *,
+        recipe: Recipe | None = None,
+        without: Recipe | None = None,
+    ) -> tuple[Costs, Estimate]:
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e over the paired seeds.
+
+        The protected trainings follow `recipe`, those without protection `without` (None: the
+        federation's own).
+        """
+        arms = (("none", without), (protection.describe(), recipe))
         payloads = ask(
-            [
-                TrainTask(spec, seed, self.rounds)
-                for spec in ("none", protection.describe())
-                for seed in self.seeds
-            ]
+            [TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds]
         )
         histories = [read_training(payload) for payload in payloads]
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
