@@ -18,7 +18,7 @@ __all__ = ["show"]
 _ROWS: tuple[tuple[str, Callable[[Solution], str]], ...] = (
     ("parameter γ", lambda s: s.parameter.symbol),
     ("optimum γ*", lambda s: f"{s.value.value:.5g}" if s.value else "none"),
-    ("away from none", lambda s: _number(s.value.distance if s.value else None)),
+    ("distance to none", lambda s: _number(s.value.distance if s.value else None)),
     ("form", lambda s: s.form),
     ("distortion TV", lambda s: _number(s.distortion)),
     ("surrogate leakage", lambda s: _number(s.surrogate_leakage)),
