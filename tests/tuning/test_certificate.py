@@ -10,6 +10,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from scipy.stats import norm
+from trilemma.tuning.certificate.certify import best_clip, certify, clip_norms, noise_for
 
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.intervals import Interval
@@ -18,7 +19,6 @@ from trilemma.estimation.tasks import Task, TrainTask
 from trilemma.federation.training import Round
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.certificate.certify import best_clip, certify, clip_norms, noise_for
 from trilemma.tuning.choosing.families import Setting
 from trilemma.work.replay import Ask
 

@@ -133,7 +133,8 @@ class Arena:
         rows, slot = places + self.starts[:, None], None
         present = np.take_along_axis(game.free, places, axis=1)
         if holds:
-            slot = int(draw.integers(size))
+            empty = np.flatnonzero(~present[game.client])
+            slot = int(empty[0]) if len(empty) else int(draw.integers(size))
             rows[game.client, slot], present[game.client, slot] = game.sought, True
         return Batches(rows, present, slot)
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import Attack, Reconstructions, View
+from trilemma.beliefs.line_up import nearness, pick
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
+    from trilemma.beliefs.line_up import Distance
     from trilemma.estimation.games import Game
-    from trilemma.estimation.scenario import Distance
     from trilemma.estimation.sights import Observer
 
 __all__ = ["Picks", "play"]
@@ -89,26 +90,10 @@ def play(
 def _scores(
     found: Reconstructions, rows: slice, candidates: torch.Tensor, distance: Distance | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """How much speaks for each candidate [N], and the reconstruction nearest to the best."""
+    """How much speaks for each candidate [N], and what the attack would show for its pick."""
     if found.log_probability is not None:
         scores = found.log_probability[rows].double().cpu().sum(0)
-        best = int(torch.nan_to_num(scores, nan=-torch.inf).argmax())
-        return scores, candidates[best]
+        return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
     made = found.inputs[rows].flatten(0, 1).cpu()
-    apart = (distance or mean_squared)(made, candidates)
-    scores = -apart.double().amin(0)
-    best = int(torch.nan_to_num(scores, nan=-torch.inf).argmax())
-    return scores, made[int(apart[:, best].argmin())]
-
-
-def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """The mean squared difference [R, N] of reconstructions [R, *shape] and candidates."""
-    one, other = made.flatten(1).double(), candidates.flatten(1).double()
-    return torch.cdist(one, other) ** 2 / one.shape[1]
-
-
-def pick(scores: torch.Tensor, draw: torch.Generator) -> int:
-    """The place of the largest score; ties are broken by chance, which no number can lose."""
-    best = torch.nan_to_num(scores, nan=-torch.inf)
-    places = torch.nonzero(best == best.max()).flatten()
-    return int(places[torch.randint(len(places), (1,), generator=draw)])
+    scores, best = nearness(made, candidates, distance)
+    return scores, made[best]

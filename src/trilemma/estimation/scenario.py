@@ -19,11 +19,10 @@ from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
+    from trilemma.beliefs.line_up import Distance
     from trilemma.beliefs.recovery import Criterion
 
-Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-__all__ = ["Distance", "Scenario"]
+__all__ = ["Scenario"]
 
 _TRIED: Final = 8  # records on which the loss is tried
 

@@ -22,7 +22,8 @@ from trilemma.estimation.games import Arena, Batches, Game
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.observing import observe_updates
+from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.records.records import Records
 
@@ -72,7 +73,7 @@ class Observer:
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
-            made.append(self._swapped(self.arena.batches(game, draw, holds=True), game, draw))
+            made.append(self._swapped(self.arena.batches(game, draw, holds=True), game))
         updates = self._updates(weights, made)
         return [
             [self._view(*each, round=0)]
@@ -94,7 +95,7 @@ class Observer:
         views: list[list[View]] = [[] for _ in games]
         for round in range(self.arena.claim.rounds):
             made = [
-                self._swapped(self.arena.batches(game, draw, holds=None), game, draw)
+                self._swapped(self.arena.batches(game, draw, holds=None), game)
                 for game, draw in zip(games, draws, strict=True)
             ]
             updates = self._updates(weights, made)
@@ -110,14 +111,15 @@ class Observer:
             weights = weights - step * torch.stack(means)
         return views
 
-    def _swapped(self, batches: Batches, game: Game, draw: np.random.Generator) -> Batches:
-        """In a blind control, a record of the same client that is in nobody's line-up."""
+    def _swapped(self, batches: Batches, game: Game) -> Batches:
+        """In a blind control, one record from outside the line-up in the tagged one's place."""
         if not self.blind or batches.slot is None:
             return batches
-        start = self.arena.starts[game.client]
-        others = np.flatnonzero(game.free[game.client]) + start
+        kinds = self.arena.kinds
+        outside = np.flatnonzero(~np.isin(kinds, kinds[game.line_up]))
         rows = batches.rows.copy()
-        rows[game.client, batches.slot] = draw.choice(np.setdiff1d(others, rows[game.client]))
+        stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
+        rows[game.client, batches.slot] = stranger
         return Batches(rows, batches.present, batches.slot)
 
     def _updates(self, weights: torch.Tensor, made: Sequence[Batches]) -> torch.Tensor:
@@ -200,7 +202,8 @@ class Observer:
         if self.adversary is Adversary.SERVER and reads_messages:
             order = order[:1]
         draws, info = self._round_info(game, len(order), round)
-        seen = self.protection.observe_updates(
+        seen = observe_updates(
+            self.protection,
             updates[torch.from_numpy(order)],
             self._counts[order].tolist(),
             self.adversary,

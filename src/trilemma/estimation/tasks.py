@@ -23,7 +23,7 @@ from trilemma.estimation.picks import Picks, play
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sights import Observer
 from trilemma.estimation.units import Source
-from trilemma.federation.training import Exchange, History, Round, new_secret, train
+from trilemma.federation.training import Exchange, History, Round, train
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -188,7 +188,7 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
 def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
     protection = parse_protection(task.protection)
     if task.protection not in secrets:  # one key for all seeds, and its tables are made once
-        secret = secrets[task.protection] = new_secret(protection.transport)
+        secret = secrets[task.protection] = protection.transport.new_secret(System())
         if secret is not None:
             for key in (secret, secret.public):
                 key.randomizers(1, System())

@@ -1,4 +1,4 @@
-"""The curves of each mechanism on its own axis, from weak to strong, and what is marked on it."""
+"""The curves of each family on its own axis, from weak to strong, and what is marked on it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.reporting.wording import interval, number
+from trilemma.reporting.words.numbers import interval, number
+from trilemma.reporting.words.protections import family
 from trilemma.tuning.fronts.front import non_dominated
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
+    from trilemma.tuning.certificate.certificate import Certificate
     from trilemma.tuning.fronts.points import Evaluated
-    from trilemma.tuning.results.verdict import Candidate, Verdict
+    from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]
 
@@ -63,36 +63,26 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """One mechanism: its points from weak to strong (x, place), marks, and Fisher's line."""
+    """One family: its points from weak to strong (x, place), and marks; `name` is in words."""
 
     mechanism: str
+    name: str
     symbol: str
     axis: Axis
     points: tuple[tuple[float, int], ...]
     marks: tuple[Mark, ...] = ()
-    predicted: tuple[tuple[float, float], ...] = ()
 
 
 def verdict_panels(verdict: Verdict) -> tuple[Panel, ...]:
     """The panels of a verdict's curves."""
     return tuple(
-        replace(
-            panel,
-            marks=tuple(_marks(verdict, panel.mechanism, panel.axis)),
-            predicted=tuple(
-                sorted(
-                    (panel.axis.x(each.parameter), each.leakage)
-                    for each in verdict.predictions
-                    if each.mechanism == panel.mechanism and each.parameter > 0
-                )
-            ),
-        )
+        replace(panel, marks=tuple(_marks(verdict, panel.mechanism, panel.axis)))
         for panel in bare_panels(verdict.curves)
     )
 
 
 def bare_panels(points: Sequence[Evaluated]) -> tuple[Panel, ...]:
-    """One panel for each mechanism that has a strength, with nothing marked on it."""
+    """One panel for each family that has a strength, with nothing marked on it."""
     panels = []
     for mechanism in dict.fromkeys(each.mechanism for each in points):
         own = [
@@ -104,7 +94,8 @@ def bare_panels(points: Sequence[Evaluated]) -> tuple[Panel, ...]:
         if values and min(values) > 0 and values[0] != values[-1]:
             axis = Axis(math.log10(values[0]), math.log10(values[-1]))
             drawn = tuple(sorted((axis.x(value), n) for _, value, n in own))
-            panels.append(Panel(mechanism, points[own[0][2]].symbol or "value", axis, drawn))
+            symbol = points[own[0][2]].symbol or "value"
+            panels.append(Panel(mechanism, family(mechanism), symbol, axis, drawn))
     return tuple(panels)
 
 
@@ -128,14 +119,16 @@ def _marks(verdict: Verdict, mechanism: str, axis: Axis) -> Iterator[Mark]:
                 each.measured,
             )
     for found in verdict.candidates:
+        if found.name != mechanism:
+            continue
         if found.certificate is not None:
-            yield from _certificate(found, mechanism, axis)
-        elif found.name == mechanism and found.feasible and _positive(found.parameter):
+            yield _certificate(found.certificate, axis)
+        elif found.feasible and _positive(found.parameter):
             chosen = found.name == verdict.chosen
             yield Mark(
                 "verdict" if chosen else "tested",
                 axis.x(found.parameter),
-                f"{'Verdict' if chosen else 'Tested with fresh units'}: {found.symbol} "
+                f"{'Verdict' if chosen else 'Tested with fresh games'}: {found.symbol} "
                 f"{number(found.parameter)}, leakage {interval(found.leakage)}.",
                 found.leakage,
             )
@@ -145,18 +138,11 @@ def _positive(parameter: float | None) -> TypeGuard[float]:
     return parameter is not None and parameter > 0
 
 
-def _certificate(found: Candidate, mechanism: str, axis: Axis) -> Iterator[Mark]:
+def _certificate(proof: Certificate, axis: Axis) -> Mark:
     """On the curve of the noise that it adds; the certificate clips as well."""
-    assert found.certificate is not None
-    carrier = found.name.partition("+")[2]
-    if mechanism != "+".join(filter(None, ("randomization", carrier))):
-        return
-    for each in parse_protection(found.certificate.protection).transforms:
-        if isinstance(each, Randomization):
-            yield Mark(
-                "certificate",
-                axis.x(each.variance),
-                f"Certificate: noise variance {number(each.variance)} on updates clipped to norm "
-                f"{number(found.certificate.clip)}, at most {number(found.certificate.leakage)} "
-                f"to any attacker.",
-            )
+    return Mark(
+        "certificate",
+        axis.x(proof.variance),
+        f"Certificate: noise variance {number(proof.variance)} with clipping to norm "
+        f"{number(proof.record_clip)}, leakage at most {number(proof.leakage)} to anyone.",
+    )

@@ -139,7 +139,9 @@ def _lede(verdict: Verdict) -> str:
         f"tell {reads} which record was used. "
     )
     if verdict.basis == "surrogate":
-        return f"{told}This is the optimum of the paper's closed forms; below is what attacks make of it."
+        return (
+            f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
+        )
     goal = (
         f"Of the protections tried, this one costs least while the leakage is within the budget "
         f"of {number(asked.budget)}, at confidence {number(asked.confidence)}."

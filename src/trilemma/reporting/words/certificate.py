@@ -20,12 +20,7 @@ def certified(candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, Certifi
 
 
 def line_ups(proof: Certificate) -> tuple[tuple[str, str, str], ...]:
-    """For each length of the line-up: N, how often anyone is right at most, and a blind guess.
-
-    >>> from trilemma.reporting.words.numbers import hundred
-    >>> hundred(0.3), hundred(1 / 38)
-    ('30 of 100', '2.6 of 100')
-    """
+    """For each length of the line-up: N, how often anyone is right at most, and a blind guess."""
     return tuple(
         (f"{size:,}", hundred(rate), hundred(1 / size))
         for size, rate in sorted(proof.success.items())
@@ -35,12 +30,18 @@ def line_ups(proof: Certificate) -> tuple[tuple[str, str, str], ...]:
 def readings(proof: Certificate) -> tuple[str, ...]:
     """What the numbers say beyond the line-ups."""
     return (
-        f"Whatever the length of the line-up, the leakage is at most {number(proof.leakage)} "
-        f"(the largest is at N = {proof.worst_line_up:,}).",
-        f"In the words of differential privacy: ε = {number(proof.epsilon)} at δ = "
-        f"{number(proof.delta)}.",
-        f"Whoever says of a record that it was used, and is wrong for 1 % of those that were not, "
-        f"finds at most {percent(proof.true_positive_rate)} of those that were.",
+        (
+            f"Whatever the length of the line-up, the leakage is at most {number(proof.leakage)} "
+            f"(the largest is at N = {proof.worst_line_up:,})."
+        ),
+        (
+            f"In the words of differential privacy: ε = {number(proof.epsilon)} at δ = "
+            f"{number(proof.delta)}."
+        ),
+        (
+            f"Whoever says of records that they were used, and is wrong for 1 % of those that "
+            f"were not, finds at most {percent(proof.true_positive_rate)} of those that were."
+        ),
     )
 
 
@@ -61,8 +62,10 @@ def conditions(proof: Certificate) -> tuple[tuple[str, str], ...]:
         ("noise", f"variance {number(proof.variance)} by each client; {clipped}"),
         (
             "noise over influence",
-            f"{number(proof.noise_multiplier)}, counting {proof.survivors} honest clients a round; "
-            f"{helped}",
+            (
+                f"{number(proof.noise_multiplier)}, counting {proof.survivors} honest clients; "
+                f"{helped}"
+            ),
         ),
         ("training", f"{count(proof.rounds, 'round')}, server step {number(proof.server_lr)}"),
         ("sampling", f"a share of {number(proof.sampling_rate)} of a client's records; {drawn}"),

@@ -55,8 +55,8 @@ def front_setting(front: Front) -> str:
     claim = front.claim
     over = "one round" if claim.rounds == 1 else f"{claim.rounds} rounds"
     return (
-        f"{who(front.request)} knows {RUNGS[front.request.knows]}, watches {over} and picks one of "
-        f"{claim.candidates} candidates ({', '.join(front.attacks)})"
+        f"{who(front.request)} knows {RUNGS[front.request.knows]}, watches {over} and picks one "
+        f"of {claim.candidates} candidates ({', '.join(front.attacks)})"
     )
 
 

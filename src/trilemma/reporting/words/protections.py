@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression, TopK
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.reporting.words.numbers import number
 from trilemma.tuning.choosing.families import FAMILIES
-
-if TYPE_CHECKING:
-    from trilemma.protections.protocol import Transform
 
 __all__ = ["family", "phrase", "short_spec", "strength"]
 
@@ -79,27 +71,6 @@ def phrase(spec: str | None) -> str:
     """
     if spec is None or spec == "none":
         return "no protection"
-    protection = parse_protection(spec)
-    changed = " and ".join(_transform(each) for each in protection.transforms)
-    carried = protection.transport
-    if isinstance(carried, SecretSharing):
-        inside = "secret sharing"
-    elif isinstance(carried, Paillier):
-        reads = "reads nothing" if carried.mode == "blind" else "reads the sum"
-        inside = f"Paillier encryption (the server {reads})"
-    else:
-        return changed
-    return " inside ".join(filter(None, (changed, inside)))
-
-
-def _transform(each: Transform) -> str:
-    if isinstance(each, Randomization):
-        clipped = "" if each.clip is None else f" on updates clipped to norm {number(each.clip)}"
-        return f"noise of variance {number(each.variance)}{clipped}"
-    if isinstance(each, Compression) and isinstance(each.keep, float):
-        return f"compression to a random {number(100 * each.keep)} % of the coordinates"
-    if isinstance(each, TopK):
-        return f"compression to the largest {number(100 * each.keep)} % of the coordinates"
-    if isinstance(each, BoundedMask):
-        return f"masks bounded by {number(each.bound)}"
-    return each.describe()
+    *transforms, transport = parse_protection(spec).parts
+    changed = " and ".join(each.words(number) for each in transforms)
+    return " inside ".join(filter(None, (changed, transport.words(number))))

@@ -54,8 +54,10 @@ def federation_rows(result: Verdict | Front) -> tuple[tuple[str, str], ...]:
     return (
         (
             "federation",
-            f"{there.scenario}: {count(there.clients, 'client')}, "
-            f"{count(there.records, 'record')}, {count(there.parameters, 'parameter')}",
+            (
+                f"{there.scenario}: {count(there.clients, 'client')}, "
+                f"{count(there.records, 'record')}, {count(there.parameters, 'parameter')}"
+            ),
         ),
         ("an update", f"uses {count(there.records_per_update, 'record')}"),
         ("public records", _public(there)),
@@ -73,7 +75,9 @@ def deployment_rows(deployment: Deployment) -> tuple[tuple[str, str], ...]:
         for each in fields(where)
         if each.name != "local_training"
     ]
-    return tuple((name.replace("_", " "), _text(value)) for name, value in rows if value is not None)
+    return tuple(
+        (name.replace("_", " "), _text(value)) for name, value in rows if value is not None
+    )
 
 
 def _claimed(claim: Claim) -> dict[str, Any]:

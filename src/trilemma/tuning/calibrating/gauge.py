@@ -326,9 +326,10 @@ class Gauge:
 
 def stream_of(family: Family) -> str:
     """Families that look alike to the adversary share their games."""
-    what = "+".join(part for part in family.name.split("+") if part in ("compression",))
-    places = " of own places" if family.seen == "sum" and family.thins else ""
-    return f"{what} {family.knob or 'none'} of the {family.seen}{places}".strip()
+    thinned = "thinned " if family.thins and family.knob != "keep" else ""
+    own = family.thins and family.seen == "sum" and family.transport == "plain"
+    places = " of own places" if own else ""
+    return f"{thinned}{family.knob or 'none'} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:

@@ -16,7 +16,7 @@ const html = (name, attributes = {}, ...children) =>
 const svg = (name, attributes = {}, ...children) =>
   put(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-// Three significant digits, as number() of wording.py writes them.
+// Three significant digits, as number() of words/numbers.py writes them.
 function number(value) {
   if (value === null || value === undefined) return "–";
   const rounded = Number(value.toPrecision(3));
@@ -174,3 +174,11 @@ class Plot {
     if (aloud) said.textContent = lines.join("; ");
   }
 }
+
+// One entry of a legend below a plot.
+function key(shape, name, text) {
+  const picture = svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, marker(shape, 10, 10, 6, name));
+  return html("li", {}, picture, ` ${text}`);
+}
+
+const shapeAt = (n) => Object.keys(SHAPES)[n % Object.keys(SHAPES).length];

@@ -1,16 +1,16 @@
-// The measured curves of one mechanism: leakage, utility, bits and seconds against its parameter.
+// The measured curves of one family: leakage, loss, bits and seconds against its strength.
 
 const drawnHere = (panel) => panel.points.map(([x, place]) => ({ x, place, point: points[place] }));
 
 function lines(point, panel) {
   const attacks = Object.entries(point.by_attack || {}).map(([name, hits]) => `${name} ${hits}`);
   return [
-    `${panel.mechanism}: ${panel.symbol} ${number(point.parameter)}`,
-    `leakage ${leaks(point)}; ${point.recovered} of ${point.units} recovered` +
+    `${panel.name}: ${panel.symbol} ${number(point.parameter)}`,
+    `leakage ${leaks(point)}; right in ${point.recovered} of ${point.units} games` +
       (attacks.length ? ` (${attacks.join(", ")})` : ""),
-    ...(point.utility_loss === null ? [] : [`utility loss ${interval(point.utility_loss)}`]),
+    ...(point.utility_loss === null ? [] : [`loss of ${data.metric} ${interval(point.utility_loss)}`]),
     ...(point.efficiency_reduction === null ? [] : [`a round takes ${lasts(point)} as long`]),
-    ...(point.bits === null ? [] : [`${number(point.bits)} bits, ${number(point.seconds)} s`]),
+    ...(point.bits === null ? [] : [`${number(point.bits)} bits, ${number(point.seconds)} CPU seconds`]),
     ...(point.note ? [point.note] : []),
   ];
 }
@@ -65,9 +65,6 @@ function leakagePlot(panel) {
       return [
         curve(shown, leakage, x, y),
         svg("line", { class: "budget", x1: inner.left, x2: inner.right, y1: budget, y2: budget }),
-        panel.predicted.length && svg("path", {
-          class: "fisher", d: path(panel.predicted.filter(([at]) => at >= 0 && at <= 1).map(([at, value]) => [x(at), y(value)])),
-        }),
         panel.marks.flatMap((each) => mark(each, x, y, inner)),
         picked(panel, leakage, x, y),
       ];
@@ -96,7 +93,7 @@ function utilityPlot(panel) {
   const shown = drawnHere(panel).filter(({ point }) => point.utility_loss !== null);
   const loss = (point) => point.utility_loss;
   return {
-    title: "Utility loss",
+    title: `Loss of ${data.metric}`,
     x: { domain: [0, 1], ticks: panel.ticks, label: panel.symbol },
     y: { domain: losses, ticks: ticks(...losses) },
     layers: (x, y) => [curve(shown, loss, x, y), picked(panel, loss, x, y)],
@@ -131,7 +128,7 @@ function costPlot(panel) {
     return [
       svg("path", { class: `line ${what}`, d: path(at) }),
       ...at.map(([px, py]) => marker(shape, px, py, 2.5, "point")),
-      at.length && svg("text", { class: "mark", x: at.at(end)[0], y: at.at(end)[1] + (end ? -7 : 16), "text-anchor": end ? "end" : "start" }, what),
+      at.length && svg("text", { class: "mark", x: at.at(end)[0], y: at.at(end)[1] + (end ? -7 : 16), "text-anchor": end ? "end" : "start" }, what === "seconds" ? "CPU seconds" : what),
     ];
   };
   return {

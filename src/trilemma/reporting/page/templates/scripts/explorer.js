@@ -24,7 +24,7 @@ function showPick(want, { own, options }) {
     say("status", `The verdict: ${data.own.proof}`);
     say("pick", data.own.headline);
     say("reading", data.document.statement);
-    say("how", "It was tested with fresh units of its own, so that it may be weaker than what the " +
+    say("how", "It was tested with fresh games of its own, so that it may be weaker than what the " +
       "curves alone allow, which the table shows.");
     return;
   }
@@ -36,12 +36,12 @@ function showPick(want, { own, options }) {
     return;
   }
   say("pick", `Use ${found.phrases[options[0].place]}.`);
-  const ties = options.filter((each) => each.tied).map((each) => points[each.place].mechanism);
+  const ties = options.filter((each) => each.tied).map((each) => data.names[points[each.place].mechanism]);
   say("reading",
-    `Leakage ${leaks(best)}, budget ${number(want.budget)}; utility loss ` +
+    `Leakage ${leaks(best)}, budget ${number(want.budget)}; loss of ${data.metric} ` +
     `${interval(best.utility_loss)}; a round takes ${lasts(best)} as long.` +
     (ties.length ? ` Tied with ${ties.join(", ")}.` : ""));
-  const units = best.units ? `An estimate from ${best.units} units a point; ` : "";
+  const units = best.units ? `An estimate from ${best.units} games at this point; ` : "";
   say("how", `${units}for a verdict, run the command below with: ${command(want)}`);
 }
 
@@ -53,22 +53,23 @@ function showTable({ own, options }) {
       interval(point.utility_loss), lasts(point), interval(cost) + (tied ? " =" : ""),
     ];
     return html("tr", rank || own ? {} : { class: "chosen" },
-      html("th", { scope: "row" }, point.mechanism), ...cells.map((cell) => html("td", {}, cell)));
+      html("th", { scope: "row" }, data.names[point.mechanism]), ...cells.map((cell) => html("td", {}, cell)));
   });
   document.querySelector("#options tbody").replaceChildren(...rows);
   const there = new Set(options.map((each) => points[each.place].mechanism));
-  const out = [...new Set(points.map((each) => each.mechanism))].filter((name) => !there.has(name));
+  const out = [...new Set(points.map((each) => each.mechanism))]
+    .filter((name) => !there.has(name)).map((name) => data.names[name]);
   say("out", out.length
-    ? `Out at this setting (nothing measured keeps the budget or a cap, or not to be deployed): ${out.join(", ")}.`
+    ? `Out at this setting (nothing measured keeps the budget or a cap, measured for one round only, or not to be deployed): ${out.join(", ")}.`
     : "");
 }
 
 // A round twice as long costs η_e; so does a loss of η_e / η_u of the metric.
 function exchange(want) {
-  if (want.utility_weight === 0) return "Utility does not count.";
+  if (want.utility_weight === 0) return `A loss of ${data.metric} does not count.`;
   if (want.efficiency_weight === 0) return "The length of a round does not count.";
   const rate = number(want.efficiency_weight / want.utility_weight);
-  return `A round twice as long counts as much as ${rate} of the metric lost.`;
+  return `A round twice as long counts as much as ${rate} of ${data.metric} lost.`;
 }
 
 function update(remember = true) {
@@ -78,6 +79,7 @@ function update(remember = true) {
     say(`${name}-value`, number(want[name]));
     sliders[name].setAttribute("aria-valuetext", number(want[name]));
   }
+  say("allowed", `The budget allows right picks in ${found.allowed[sliders.budget.value]} games.`);
   say("exchange", exchange(want));
   showPick(want, now);
   showTable(now);

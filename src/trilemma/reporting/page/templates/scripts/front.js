@@ -8,7 +8,7 @@ const lengthClass = (point) => {
   return `c${bin === -1 ? LENGTHS.length : bin}`;
 };
 const mechanisms = [...new Set(points.map((each) => each.mechanism))];
-const shapeOf = (name) => Object.keys(SHAPES)[mechanisms.indexOf(name) % Object.keys(SHAPES).length];
+const shapeOf = (name) => shapeAt(mechanisms.indexOf(name));
 
 const verdictAt = (x, y) => [
   marker("diamond", x, y, 7, "verdict"),
@@ -24,7 +24,7 @@ function frontPlot() {
   const span = spanned([...able.map((each) => at(each)[1]), ...(chosen ? [chosen.loss] : [])]);
   const ordered = [...able].sort((a, b) => best.has(a.place) - best.has(b.place));
   return {
-    title: "Utility loss against leakage",
+    title: `Loss of ${data.metric} against leakage`,
     height: 360,
     x: { domain: [-0.02, 1.02], ticks: ticks(0, 1, 5), label: "leakage" },
     y: { domain: span, ticks: ticks(...span) },
@@ -40,25 +40,20 @@ function frontPlot() {
     targets: able.map(({ point, place }) => ({
       x: at({ point })[0], y: at({ point })[1],
       lines: [
-        `${point.mechanism}${point.parameter === null ? "" : `: ${point.symbol} ${number(point.parameter)}`}` +
+        `${data.names[point.mechanism]}${point.parameter === null ? "" : `: ${point.symbol} ${number(point.parameter)}`}` +
           (place === data.front.knee ? ", the knee" : best.has(place) ? ", on the front" : ", dominated"),
-        `leakage ${leaks(point)}`, `utility loss ${interval(point.utility_loss)}`,
+        `leakage ${leaks(point)}`, `loss of ${data.metric} ${interval(point.utility_loss)}`,
         `a round takes ${lasts(point)} as long`,
       ],
     })).sort((a, b) => a.x - b.x),
   };
 }
 
-function key(shape, name, text) {
-  const picture = svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, marker(shape, 10, 10, 6, name));
-  return html("li", {}, picture, ` ${text}`);
-}
-
 const frontHost = document.getElementById("front-plot");
 if (frontHost) {
   new Plot(frontHost, frontPlot);
   document.getElementById("front-legend").append(
-    html("ul", { class: "legend" }, ...mechanisms.map((name) => key(shapeOf(name), "off", name))),
+    html("ul", { class: "legend" }, ...mechanisms.map((name) => key(shapeOf(name), "off", data.names[name]))),
     html("ul", { class: "legend" }, html("li", {}, "filled: on the front; a round takes"),
       ...LENGTH_TEXT.map((text, n) => key("circle", `on c${n}`, text))),
   );

@@ -1,4 +1,4 @@
-// The rule of explorer.py, number for number: which measured points keep a budget, and their order.
+// The rule of page/explorer.py, number for number: which measured points keep a budget, in order.
 
 const found = data.explorer;
 const NAMES = ["budget", "utility_weight", "efficiency_weight"];

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.tuning.test_certificate import SETTING
+from tests.tuning.calibrating.test_gauge import CLAIM, P_MAX, SETTING
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
@@ -14,19 +14,24 @@ from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.gauge import streams
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.choosing.families import FAMILIES, families
+from trilemma.tuning.choosing.families import FAMILIES, Family
+from trilemma.tuning.choosing.families import families as made_of
+
+
+def families(adversary: Adversary, names: list[str] | None = None) -> tuple[Family, ...]:
+    return made_of(SETTING, CLAIM, P_MAX, adversary, names)
 
 
 @pytest.mark.parametrize("adversary", Adversary)
 def test_every_protection_survives_its_text(adversary: Adversary) -> None:
-    for family in families(SETTING, adversary):
+    for family in families(adversary):
         for x in (UNPROTECTED, family.domain[0], 0.0, family.domain[1]):
             protection = family.protection(x)
             assert parse_protection(protection.describe()) == protection
 
 
 def test_stronger_is_larger_x_for_each_knob() -> None:
-    for family in families(SETTING, Adversary.SERVER):
+    for family in families(Adversary.SERVER):
         if family.knob is None:
             continue
         values = [family.parameter(x) or 0.0 for x in (-0.3, 0.0, 0.3)]
@@ -37,12 +42,12 @@ def test_stronger_is_larger_x_for_each_knob() -> None:
 
 def test_compression_never_keeps_more_than_all() -> None:
     for name in ("compression", "compression+secret-sharing"):
-        (family,) = families(SETTING, Adversary.SERVER, [name])
+        (family,) = families(Adversary.SERVER, [name])
         assert family.parameter(family.domain[0]) == pytest.approx(1.0)
 
 
 def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
-    for family in families(SETTING, Adversary.SERVER):
+    for family in families(Adversary.SERVER):
         transport = family.protection(1.0).transport
         if isinstance(transport, SecretSharing | Paillier):
             reach = SETTING.largest
@@ -55,40 +60,40 @@ def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
 
 
 def test_what_the_server_reads() -> None:
-    seen = {family.name: family.seen for family in families(SETTING, Adversary.SERVER)}
+    seen = {family.name: family.seen for family in families(Adversary.SERVER)}
     assert seen["randomization"] == "message"
     assert seen["randomization+paillier"] == "sum"
     assert seen["paillier"] == "nothing"
-    assert {f.seen for f in families(SETTING, Adversary.CLIENT)} == {"sum"}
-
-
-def test_families_that_look_alike_share_a_calibration() -> None:
-    both = families(
-        SETTING, Adversary.SERVER, ["randomization+secret-sharing", "randomization+paillier"]
-    )
-    assert streams(both) == 2  # the noisy sum, and the bare one
-    assert streams(families(SETTING, Adversary.SERVER, ["paillier"])) == 1
-    assert streams(families(SETTING, Adversary.SERVER)) == 6
+    assert {f.seen for f in families(Adversary.CLIENT)} == {"sum"}
 
 
 def test_places_set_compressed_messages_apart_from_compressed_sums() -> None:
     """To a curious client, too: what a plain mean holds of a coordinate is who sent it."""
     names = ["compression", "compression+secret-sharing"]
-    plain, summed = families(SETTING, Adversary.CLIENT, names)
-    assert streams([plain, summed]) == 3  # and the bare sum
+    plain, summed = families(Adversary.CLIENT, names)
+    assert streams([plain, summed]) == 1 + 1
     assert plain.attacked(0.0, Adversary.CLIENT).own_places
     assert not summed.attacked(0.0, Adversary.CLIENT).own_places
-    # four others: 1 - (1 - ρ)⁴ of the coordinates come through, where a common ρ does
-    assert 1 - (1 - plain.warm) ** 4 == pytest.approx(summed.warm)
-    for family in (plain, summed):
-        for x in (family.domain[0], 0.0):
-            own = family.protection(x).own_places
-            assert own == family.attacked(x, Adversary.CLIENT).own_places == family.own_places
+    # nine others: 1 - (1 - ρ)⁹ of the coordinates come through, where a common ρ does
+    assert 1 - (1 - plain.warm) ** 9 == pytest.approx(summed.warm)
+
+
+def test_the_grid_follows_the_noise() -> None:
+    """A transport whose step drowns the noise would end the whole tuning."""
+    for name in ("randomization+secret-sharing", "randomization+paillier"):
+        (family,) = families(Adversary.SERVER, [name])
+        for x in family.domain:
+            protection = family.protection(x)
+            variance = family.parameter(x)
+            assert variance is not None
+            assert protection.transport.step_size() <= variance**0.5 / 2
 
 
 def test_bad_names_and_lone_clients() -> None:
     with pytest.raises(UnknownName, match="did you mean 'compression'"):
-        families(SETTING, Adversary.SERVER, ["compresion"])
+        families(Adversary.SERVER, ["compresion"])
     with pytest.raises(InvalidInput, match="cancel"):
-        families(SETTING, Adversary.CLIENT, ["bounded-masks"])
-    assert set(FAMILIES) == {family.name for family in families(SETTING, Adversary.SERVER)}
+        families(Adversary.CLIENT, ["bounded-masks"])
+    rare = {"bounded-masks", "compression+secret-sharing"}
+    assert set(FAMILIES) - rare == {family.name for family in families(Adversary.SERVER)}
+    assert families(Adversary.SERVER, ["bounded-masks"])[0].name == "bounded-masks"

@@ -1,0 +1,60 @@
+"""The game of the line-up: N candidates, of which one is behind the update, and ONE pick.
+
+Whoever knows nothing of the update picks the right one with probability exactly 1/N, so a share
+of right picks needs no threshold to be compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["Distance", "mean_squared", "nearness", "pick"]
+
+Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Reconstructions [R, *shape] and candidates [N, *shape] -> their distances [R, N]."""
+
+
+def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """The mean squared difference [R, N] of reconstructions [R, *shape] and candidates.
+
+    >>> mean_squared(torch.zeros(1, 2), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
+    tensor([[1., 2.]], dtype=torch.float64)
+    """
+    found = made.flatten(1).double()
+    # One candidate at a time: the whole table of differences is N times larger than the inputs.
+    return torch.stack(
+        [(found - each).square().mean(1) for each in candidates.flatten(1).double()], 1
+    )
+
+
+def nearness(
+    made: torch.Tensor, candidates: torch.Tensor, distance: Distance | None = None
+) -> tuple[torch.Tensor, int]:
+    """How near each candidate [N] lies to any reconstruction, and which is nearest to the best.
+
+    The nearness is the negative distance, -∞ where a distance is no number.
+    """
+    table = (distance or mean_squared)(made, candidates).double()
+    if tuple(table.shape) != (made.shape[0], candidates.shape[0]):
+        raise InvalidInput(
+            f"a distance must return [reconstructions, candidates] = "
+            f"[{made.shape[0]}, {candidates.shape[0]}], got {list(table.shape)}."
+        )
+    table = torch.where(torch.isnan(table), torch.inf, table)
+    scores = -table.amin(0)
+    return scores, int(table[:, int(scores.argmax())].argmin())
+
+
+def pick(scores: torch.Tensor, draw: torch.Generator) -> int:
+    """The place of the largest score [N]; ties are drawn, and so is all where nothing is known.
+
+    >>> pick(torch.tensor([0.1, 0.7, 0.2]), torch.Generator().manual_seed(0))
+    1
+    """
+    known = torch.nan_to_num(scores, nan=-torch.inf)
+    places = torch.nonzero(known == known.max()).flatten()
+    return int(places[torch.randint(len(places), (1,), generator=draw)])

@@ -1,0 +1,61 @@
+"""The pick: nearest candidate or mode, ties drawn, nothing known means 1/N."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from trilemma.beliefs.line_up import mean_squared, nearness, pick
+from trilemma.errors import InvalidInput
+
+
+def test_mean_squared_is_the_plain_double_loop() -> None:
+    draw = torch.Generator().manual_seed(1)
+    made, candidates = torch.rand(3, 2, 4, generator=draw), torch.rand(5, 2, 4, generator=draw)
+    table = mean_squared(made, candidates)
+    for r in range(3):
+        for n in range(5):
+            expected = float(((made[r].double() - candidates[n].double()) ** 2).mean())
+            assert float(table[r, n]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_nearest_of_all_reconstructions_decides() -> None:
+    candidates = torch.tensor([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])
+    made = torch.tensor([[9.0, 9.0], [0.9, 1.0]])
+    scores, shown = nearness(made, candidates)
+    assert int(scores.argmax()) == 1
+    assert shown == 1
+
+
+def test_a_reconstruction_that_is_no_number_speaks_for_nobody() -> None:
+    candidates = torch.tensor([[0.0], [1.0]])
+    scores, _ = nearness(torch.tensor([[float("nan")]]), candidates)
+    assert torch.isinf(scores).all()
+
+
+def test_a_distance_of_ones_own_is_used_and_checked() -> None:
+    made, candidates = torch.zeros(1, 2), torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+
+    def first_entry(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a[:, None, 0] - b[None, :, 0]).abs()
+
+    assert int(nearness(made, candidates, first_entry)[0].argmax()) == 0
+    with pytest.raises(InvalidInput, match=r"\[1, 2\], got \[2\]"):
+        nearness(made, candidates, lambda a, b: b[:, 0])
+
+
+@pytest.mark.parametrize(
+    "scores", [torch.zeros(5), torch.full((5,), float("nan")), torch.full((5,), -torch.inf)]
+)
+def test_who_knows_nothing_picks_each_place_as_often(scores: torch.Tensor) -> None:
+    draw = torch.Generator().manual_seed(3)
+    picks = [pick(scores, draw) for _ in range(2000)]
+    for place in range(5):
+        assert binomtest(picks.count(place), 2000, 0.2).pvalue > 1e-4
+
+
+def test_ties_are_drawn_among_the_best_alone() -> None:
+    draw = torch.Generator().manual_seed(0)
+    picks = {pick(torch.tensor([1.0, 3.0, 3.0, float("nan")]), draw) for _ in range(50)}
+    assert picks == {1, 2}
