@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.reporting import examples
-from tests.reporting.test_page import HOSTILE
+from tests.reporting.page.test_page import HOSTILE
 
-from trilemma.reporting.explorer import Explorer, Preference
-from trilemma.reporting.page import write_report
-from trilemma.reporting.wording import number
+from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.page import write_report
+from trilemma.reporting.words.numbers import hundred, number
+from trilemma.reporting.words.protections import family
 from trilemma.tuning.problem import Problem
-from trilemma.work.journal import write_json
+from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -46,15 +47,19 @@ def browser() -> Iterator[Browser]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     examples.verdict().save(folder / "verdict.json")
-    write_json(folder / "gallery.json", examples.gallery())
-    return write_report(folder)
+    examples.gallery().save(folder / "gallery.json")
+    return write_report(examples.verdict(), folder)
 
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("front")
-    examples.front().save(folder / "pareto.json")
-    return write_report(folder)
+    return write_report(examples.front(), folder)
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(examples.over_rounds(), tmp_path_factory.mktemp("rounds"))
 
 
 class Watched:
@@ -107,7 +112,7 @@ class Watched:
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
-@pytest.mark.parametrize("which", ["report", "front"])
+@pytest.mark.parametrize("which", ["report", "front", "rounds"])
 def test_it_loads_quietly_and_fits(
     which: str, width: int, scheme: str, browser: Browser, request: pytest.FixtureRequest
 ) -> None:
@@ -147,34 +152,40 @@ def agree(watched: Watched, explorer: Explorer) -> set[int]:
         best |= {each.place for each in expected.options[:1]}
         for name in NAMES:
             assert watched.text(f"#{name}-value") == number(getattr(want, name))
+        assert f"right picks in {hundred(expected.allowed)} games" in watched.text("#allowed")
         rows = watched.page.locator("#options tbody tr th").all_inner_texts()
-        assert rows == [explorer.points[each.place].mechanism for each in expected.options]
+        names = [explorer.points[each.place].mechanism for each in expected.options]
+        assert rows == [family(name) for name in names]
     return best
 
 
 def test_the_sliders_say_what_python_says(browser: Browser, report: Path) -> None:
     verdict = examples.verdict()
-    own = Preference.of(verdict.problem)
+    own = Preference.of(verdict.request.problem)
     watched = Watched(browser, report)
-    assert len(agree(watched, Explorer(verdict.curves, own, own))) >= 3
+    assert len(agree(watched, Explorer(verdict.curves, verdict.claim, own, own))) >= 3
     watched.close()
 
 
 def test_they_agree_under_caps_and_odd_budgets_too(browser: Browser, tmp_path: Path) -> None:
-    problem = Problem(0.2345, (0.5, 1.5), 0.02, max_utility_loss=0.05, max_cost=2.0)
-    verdict = replace(
-        examples.verdict(), problem=problem, curves=examples.curves(units=300, seed=4)
+    request = Request(
+        budget=0.2345, utility_weight=(0.5, 1.5), efficiency_weight=0.02, max_utility_loss=0.05,
+        max_cost=2.0,
+    )  # fmt: skip
+    claim = replace(examples.CLAIM, rounds=1, candidates=100)
+    verdict = examples.verdict(
+        request=request, claim=claim, curves=examples.curves(units=300, seed=4)
     )
-    verdict.save(tmp_path / "verdict.json")
-    own = Preference.of(problem)
-    watched = Watched(browser, write_report(tmp_path))
-    assert len(agree(watched, Explorer(verdict.curves, own, own, 0.05, 2.0))) >= 3
+    own = Preference.of(request.problem)
+    watched = Watched(browser, write_report(verdict, tmp_path))
+    assert len(agree(watched, Explorer(verdict.curves, claim, own, own, 0.05, 2.0))) >= 3
     watched.close()
 
 
 def test_they_agree_on_a_front(browser: Browser, front: Path) -> None:
     watched = Watched(browser, front)
-    found = agree(watched, Explorer(examples.front().points, Preference.of(Problem())))
+    start = Preference.of(Problem())
+    found = agree(watched, Explorer(examples.front().points, examples.CLAIM, start))
     assert len(found) >= 3
     watched.close()
 
@@ -182,10 +193,10 @@ def test_they_agree_on_a_front(browser: Browser, front: Path) -> None:
 def test_the_verdict_is_certified_at_its_own_setting_only(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report)
     assert watched.text("#status") == "The verdict: tested with fresh attacks"
-    assert watched.text("#pick") == "Use noise of variance 0.000127."
+    assert watched.text("#pick") == "Use noise of variance 0.00127 inside secret sharing."
     watched.page.locator("#budget").press("ArrowRight")
     assert watched.text("#status") == "An estimate, no verdict"
-    assert "An estimate from 48 units a point" in watched.text("#how")
+    assert "An estimate from 48 games at this point" in watched.text("#how")
     assert "trilemma tune --budget 0.32 --utility-weight 1 " in watched.text("#how")
     watched.page.locator("#reset").click()
     assert watched.text("#status").startswith("The verdict")
@@ -224,28 +235,33 @@ def test_the_keyboard_is_enough(browser: Browser, report: Path) -> None:
         )
         if reached[-1] == "chart":
             break
-    assert [each for each in reached if each in NAMES] == list(NAMES)
     assert reached[-1] == "chart"
-    first = watched.text("#tip")
-    assert "noise variance" in first or "γ*" in first
+    assert "against who knows nothing" in watched.text("#tip"), "the ladder comes first"
+    last = "against who knows the rest"
     page.keyboard.press("End")
-    assert "noise variance 0.01" in watched.text("#tip")
-    assert "noise variance 0.01" in (page.locator("#said").text_content() or "")
-    page.keyboard.press("ArrowLeft")
-    assert "noise variance 0.01" not in watched.text("#tip")
+    assert last in watched.text("#tip")
+    assert last in (page.locator("#said").text_content() or "")
+    page.keyboard.press("Home")
+    assert last not in watched.text("#tip")
     page.keyboard.press("Escape")
     assert page.locator("#tip").is_hidden()
+    page.locator("#budget").focus()
+    reached = []
+    for _ in NAMES:
+        reached.append(page.evaluate("document.activeElement.id"))
+        page.keyboard.press("Tab")
+    assert reached == list(NAMES)
     page.locator("#utility_weight").focus()
     before = watched.shown()
     page.keyboard.press("Home")
     assert watched.shown() != before
-    assert watched.text("#exchange") == "Utility does not count."
+    assert watched.text("#exchange") == "A loss of accuracy does not count."
     watched.close()
 
 
 def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report)
-    chart = watched.page.locator('[data-panel="1"][data-kind="leakage"] .chart')
+    chart = watched.page.locator('[data-panel="2"][data-kind="leakage"] .chart')
     points = [each for each in examples.verdict().curves if each.mechanism == "compression"]
     chart.scroll_into_view_if_needed()
     dots = chart.locator(".point")
@@ -257,7 +273,7 @@ def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> N
         told = watched.text("#tip")
         assert f"share kept {number(points[place].parameter)}" in told
         assert f"leakage {number(leakage.value)} [{number(leakage.low)}" in told
-        assert f"{points[place].recovered} of {points[place].units} recovered (dlg" in told
+        assert f"right in {points[place].recovered} of {points[place].units} games" in told
     watched.close()
 
 
@@ -272,7 +288,7 @@ def test_numbers_are_written_alike(browser: Browser, report: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
-@pytest.mark.parametrize("which", ["report", "front"])
+@pytest.mark.parametrize("which", ["report", "front", "rounds"])
 def test_axe_finds_no_serious_violation(
     which: str, width: int, scheme: str, browser: Browser, request: pytest.FixtureRequest
 ) -> None:
@@ -293,19 +309,20 @@ def test_axe_finds_no_serious_violation(
 
 def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     base = examples.verdict()
-    replace(
+    hostile = replace(
         base,
+        headline=HOSTILE,
         limits=(HOSTILE,),
         statement=HOSTILE,
         reproduce=HOSTILE,
         federation=replace(base.federation, scenario=HOSTILE),
         curves=tuple(replace(each, note=HOSTILE, symbol=HOSTILE) for each in base.curves),
-        promises=tuple(replace(each, symbol=HOSTILE, note=HOSTILE) for each in base.promises),
-    ).save(tmp_path / "verdict.json")
-    watched = Watched(browser, write_report(tmp_path))
+        ladder=tuple(replace(each, note=HOSTILE) for each in base.ladder),
+    )
+    watched = Watched(browser, write_report(hostile, tmp_path))
     assert HOSTILE in (watched.page.locator(".limits li").first.text_content() or "")
     watched.set(budget=3)
-    for chart in watched.page.locator(".chart").all()[:4]:
+    for chart in watched.page.locator(".panel .chart").all()[:4]:
         chart.hover()
         assert "<script>" in watched.text("#tip")
     watched.page.set_viewport_size({"width": 390, "height": 844})
@@ -316,14 +333,13 @@ def test_records_are_hidden_unless_the_scenario_shows_them(
     browser: Browser, report: Path, tmp_path: Path
 ) -> None:
     shown = Watched(browser, report)
-    assert shown.page.locator("img").count() == 4 * 6
+    assert shown.page.locator("img").count() == 2 * 8 * (1 + 1 + 5 * 2)
     assert shown.page.evaluate(
         "[...document.images].every((image) => image.complete && image.naturalWidth === 8)"
     )
     shown.close()
-    replace(examples.verdict(), show_records=False).save(tmp_path / "verdict.json")
-    write_json(tmp_path / "gallery.json", examples.gallery())
-    hidden = Watched(browser, write_report(tmp_path))
+    examples.gallery().save(tmp_path / "gallery.json")
+    hidden = Watched(browser, write_report(examples.verdict(show_records=False), tmp_path))
     assert hidden.page.locator("img").count() == 0
     hidden.close()
 
@@ -331,7 +347,7 @@ def test_records_are_hidden_unless_the_scenario_shows_them(
 def test_it_prints(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report, scheme="dark")
     pdf = watched.page.pdf(format="A4")
-    assert 4 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") <= 12
+    assert 4 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") <= 14
     watched.page.emulate_media(media="print")
     assert watched.page.locator("#sliders").is_hidden()
     assert (
@@ -347,8 +363,9 @@ def test_without_javascript_the_answer_and_the_tables_stand(
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(report.as_uri())
-    assert "Use noise of variance 0.000127." in page.inner_text("h1")
-    assert page.locator("#candidates tbody tr").count() == 5
+    assert page.inner_text("h1") == examples.verdict().headline
+    assert page.locator("#candidates tbody tr").count() == 6
+    assert page.locator("#steps tbody tr").count() == 5
     assert "need JavaScript" in page.inner_text("#explorer")
     context.close()
 
@@ -357,4 +374,41 @@ def test_the_data_in_the_page_are_the_file(browser: Browser, report: Path) -> No
     watched = Watched(browser, report)
     held = watched.page.evaluate("JSON.stringify(data.document)")
     assert json.loads(held) == json.loads((report.parent / "verdict.json").read_text())
+    watched.close()
+
+
+def test_the_ladder_shows_a_point_for_every_step_that_has_a_price(
+    browser: Browser, report: Path
+) -> None:
+    watched = Watched(browser, report)
+    chart = watched.page.locator("#ladder-plot .chart")
+    chart.scroll_into_view_if_needed()
+    assert chart.locator("path.step").count() == 4 * 6 - 1, (
+        "the bare sum has no price where tested"
+    )
+    assert chart.locator("path.step.tested").count() == 3 + 4, (
+        "three tests, and the key four times"
+    )
+    assert chart.locator("path.step.fails").count() == 1
+    chart.locator("path.step.fails").hover(force=True)
+    assert "secret sharing alone, nothing to tune: fails" in watched.text("#tip")
+    watched.close()
+
+
+def test_leakage_against_rounds_is_drawn_where_it_is(browser: Browser, rounds: Path) -> None:
+    watched = Watched(browser, rounds)
+    chart = watched.page.locator("#rounds-plot .chart")
+    chart.scroll_into_view_if_needed()
+    assert chart.locator(".point").count() == 3 * 4
+    assert chart.locator(".band").count() == 2
+    assert chart.locator(".line.proved").count() == 1
+    chart.locator(".point").last.hover(force=True)
+    proved = examples.leaks(48, 200)
+    assert watched.text("#tip").split("\n")[:2] == [
+        "proved for anyone, participation secret", f"150 rounds: at most {number(proved.high)}",
+    ]  # fmt: skip
+    heights = chart.locator(".point").evaluate_all(
+        "points => points.map((point) => point.getBoundingClientRect().top)"
+    )
+    assert heights[8:] == sorted(heights[8:], reverse=True), "it rises with the rounds"
     watched.close()

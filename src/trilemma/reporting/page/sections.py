@@ -7,9 +7,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.pictures import boards
 from trilemma.reporting.page.rounds import RoundsPoint, rounds_series
+from trilemma.reporting.page.settings import (
+    deployment_rows,
+    federation_rows,
+    request_rows,
+    verdict_rows,
+)
 from trilemma.reporting.words.answer import (
     answer,
     earlier_tests,
@@ -18,16 +25,9 @@ from trilemma.reporting.words.answer import (
     not_needed,
 )
 from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
-from trilemma.reporting.words.glossary import GLOSSARY
 from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
 from trilemma.reporting.words.numbers import hundred, interval, metric, slower
 from trilemma.reporting.words.protections import family, phrase
-from trilemma.reporting.words.settings import (
-    deployment_rows,
-    federation_rows,
-    request_rows,
-    verdict_rows,
-)
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _ladder(made: Ladder, verdict: Verdict) -> dict[str, Any]:
     """The steps that a chart can show: those whose metric is known."""
     costs = [each.costs for each in verdict.candidates if each.costs is not None]
     return {
-        "rungs": [RUNGS[each] for each in made.rungs],
+        "rungs": made.rungs,
         "families": [family(each) for each in made.families],
         "unprotected": costs[0].unprotected_metric if costs else None,
         "steps": [

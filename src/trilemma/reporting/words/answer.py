@@ -82,7 +82,7 @@ def answer(verdict: Verdict) -> Answer:
     shown = chosen.basis != "surrogate"
     return Answer(
         headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
-        use=f"Use {phrase(chosen.protection)}.",
+        use=f"{'Use' if shown else 'The paper would use'} {phrase(chosen.protection)}.",
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
@@ -133,10 +133,11 @@ def not_needed(verdict: Verdict, candidate: Candidate) -> str:
 def _lede(verdict: Verdict) -> str:
     there, asked = verdict.federation, verdict.request
     reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
+    curious = "the server" if asked.adversary is Adversary.SERVER else "one of them"
     told = (
         f"{count(there.clients, 'client')} train a model of "
-        f"{count(there.parameters, 'parameter')} together; {who(asked)} is curious and tries to "
-        f"tell {reads} which record was used. "
+        f"{count(there.parameters, 'parameter')} together; {curious} is curious and tries to tell "
+        f"{reads} which record was used. "
     )
     if verdict.basis == "surrogate":
         return (
@@ -165,17 +166,17 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     allowed = hundred(verdict.largest_success_rate)
     found = chosen.success
     figure = f"leakage {interval(chosen.leakage)}"
-    rates = f"Allowed: {allowed}"
+    limits = ""
     if found is not None:
         figure = f"picked right in {hundred(found.value)} games"
-        rates = f"[{number(100 * found.low)}, {number(100 * found.high)}]; allowed are {allowed}"
+        limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
     worst = chosen.worst_client
     most = "" if worst is None else f" The client that leaks most: {interval(worst)}."
     return Card(
         title,
         figure,
-        f"{rates}, and a blind guess gets {hundred(verdict.claim.kappa)}. As leakage: "
-        f"{interval(chosen.leakage)}, {budget}. {_unprotected(verdict)}{most}",
+        f"{limits}Allowed: {allowed}; a blind guess: {hundred(verdict.claim.kappa)}. As leakage: "
+        f"{interval(chosen.leakage)}, {budget}.{most} {_unprotected(verdict)}",
     )
 
 
