@@ -4,111 +4,25 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.browser.watching import Watched
 from tests.reporting import examples
 from tests.reporting.page.test_page import HOSTILE
 
-from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.page import write_report
-from trilemma.reporting.words.numbers import hundred, number
-from trilemma.reporting.words.protections import family
-from trilemma.tuning.problem import Problem
-from trilemma.tuning.request import Request
+from trilemma.reporting.words.numbers import number
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = shutil.which("chromium")
 NAMES = ("budget", "utility_weight", "efficiency_weight")
 VIEWS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("needs chromium: apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `dev`")
-    with sync_api.sync_playwright() as playwright:
-        # As root, which CI is, chromium has no sandbox.
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    examples.verdict().save(folder / "verdict.json")
-    examples.gallery().save(folder / "gallery.json")
-    return write_report(examples.verdict(), folder)
-
-
-@pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("front")
-    return write_report(examples.front(), folder)
-
-
-@pytest.fixture(scope="module")
-def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(examples.over_rounds(), tmp_path_factory.mktemp("rounds"))
-
-
-class Watched:
-    """A page, and what it did that it should not: errors, warnings, requests, dialogs."""
-
-    def __init__(
-        self,
-        browser: Browser,
-        path: Path,
-        *,
-        width: int = 1280,
-        scheme: Any = "light",
-        at: str = "",
-    ) -> None:
-        self.misdeeds: list[str] = []
-        self.page: Page = browser.new_page(
-            viewport={"width": width, "height": 844}, color_scheme=scheme
-        )
-        self.page.on("console", lambda message: self.misdeeds.append(message.text))
-        self.page.on("pageerror", lambda error: self.misdeeds.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.misdeeds.append(dialog.message))
-        self.url = path.as_uri()
-        self.page.on("request", lambda request: self._requested(request.url))
-        self.page.goto(self.url + at)
-
-    def _requested(self, url: str) -> None:
-        if url.split("#")[0] != self.url:
-            self.misdeeds.append(f"request {url}")
-
-    def set(self, **stops: int) -> None:
-        for name, stop in stops.items():
-            self.page.locator(f"#{name}").evaluate(
-                "(slider, stop) => { slider.value = stop;"
-                " slider.dispatchEvent(new Event('input', { bubbles: true })); }",
-                stop,
-            )
-
-    def shown(self) -> dict[str, str]:
-        found: dict[str, str] = self.page.locator("#recommendation").evaluate(
-            "box => ({ ...box.dataset })"
-        )
-        return found
-
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).inner_text()
-
-    def close(self) -> None:
-        self.page.close()
-        assert self.misdeeds == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
@@ -122,106 +36,6 @@ def test_it_loads_quietly_and_fits(
     assert page.locator(".chart .line").count() >= 12
     page.locator(".plot .chart").first.hover()
     watched.close()
-
-
-def preferences(explorer: Explorer) -> list[tuple[Preference, dict[str, int]]]:
-    """The verdict's own setting, and 29 others at random stops."""
-    draw = random.Random(3)
-    stops = explorer.stops
-    chosen = [
-        {name: draw.randrange(len(found)) for name, found in stops.items()} for _ in range(29)
-    ]
-    own = {name: found.index(getattr(explorer.start, name)) for name, found in stops.items()}
-    return [
-        (Preference(*(stops[name][places[name]] for name in NAMES)), places)
-        for places in (own, *chosen)
-    ]
-
-
-def agree(watched: Watched, explorer: Explorer) -> set[int]:
-    """Move the sliders through all settings; the places that won."""
-    best = set()
-    for want, stops in preferences(explorer):
-        watched.set(**stops)
-        expected, shown = explorer.recommend(want), watched.shown()
-        assert shown["own"] == str(expected.own).lower()
-        assert shown["places"].split() == [str(each.place) for each in expected.options]
-        assert shown["tied"].split() == [str(each.place) for each in expected.options if each.tied]
-        objectives = [float(each) for each in shown["objectives"].split()]
-        assert objectives == [each.objective.value for each in expected.options], "bit by bit"
-        best |= {each.place for each in expected.options[:1]}
-        for name in NAMES:
-            assert watched.text(f"#{name}-value") == number(getattr(want, name))
-        assert f"right picks in {hundred(expected.allowed)} games" in watched.text("#allowed")
-        rows = watched.page.locator("#options tbody tr th").all_inner_texts()
-        names = [explorer.points[each.place].mechanism for each in expected.options]
-        assert rows == [family(name) for name in names]
-    return best
-
-
-def test_the_sliders_say_what_python_says(browser: Browser, report: Path) -> None:
-    verdict = examples.verdict()
-    own = Preference.of(verdict.request.problem)
-    watched = Watched(browser, report)
-    assert len(agree(watched, Explorer(verdict.curves, verdict.claim, own, own))) >= 3
-    watched.close()
-
-
-def test_they_agree_under_caps_and_odd_budgets_too(browser: Browser, tmp_path: Path) -> None:
-    request = Request(
-        budget=0.2345, utility_weight=(0.5, 1.5), efficiency_weight=0.02, max_utility_loss=0.05,
-        max_cost=2.0,
-    )  # fmt: skip
-    claim = replace(examples.CLAIM, rounds=1, candidates=100)
-    verdict = examples.verdict(
-        request=request, claim=claim, curves=examples.curves(units=300, seed=4)
-    )
-    own = Preference.of(request.problem)
-    watched = Watched(browser, write_report(verdict, tmp_path))
-    assert len(agree(watched, Explorer(verdict.curves, claim, own, own, 0.05, 2.0))) >= 3
-    watched.close()
-
-
-def test_they_agree_on_a_front(browser: Browser, front: Path) -> None:
-    watched = Watched(browser, front)
-    start = Preference.of(Problem())
-    found = agree(watched, Explorer(examples.front().points, examples.CLAIM, start))
-    assert len(found) >= 3
-    watched.close()
-
-
-def test_the_verdict_is_certified_at_its_own_setting_only(browser: Browser, report: Path) -> None:
-    watched = Watched(browser, report)
-    assert watched.text("#status") == "The verdict: tested with fresh attacks"
-    assert watched.text("#pick") == "Use noise of variance 0.00127 inside secret sharing."
-    watched.page.locator("#budget").press("ArrowRight")
-    assert watched.text("#status") == "An estimate, no verdict"
-    assert "An estimate from 48 games at this point" in watched.text("#how")
-    assert "trilemma tune --budget 0.32 --utility-weight 1 " in watched.text("#how")
-    watched.page.locator("#reset").click()
-    assert watched.text("#status").startswith("The verdict")
-    watched.set(budget=0)
-    assert watched.shown()["places"].split(), "what rests on a key keeps every budget"
-    watched.close()
-
-
-def test_the_state_is_in_the_address(browser: Browser, report: Path) -> None:
-    watched = Watched(browser, report)
-    assert "#" not in watched.page.url, "an untouched page has a clean address"
-    watched.set(budget=4, utility_weight=2, efficiency_weight=9)
-    url, shown = watched.page.url, watched.shown()
-    watched.close()
-    again = Watched(browser, report, at="#" + url.split("#")[1])
-    assert again.shown() == shown
-    assert again.text("#budget-value") == "0.1"
-    again.close()
-    for nonsense in ("#budget=NaN&utility_weight=", "#budget=1e999", "#%E0%A4%A", "#front"):
-        watched = Watched(browser, report, at=nonsense)
-        assert watched.shown()["own"] == "true"
-        watched.close()
-    snapped = Watched(browser, report, at="#budget=0.105")
-    assert snapped.text("#budget-value") in ("0.1", "0.12")
-    snapped.close()
 
 
 def test_the_keyboard_is_enough(browser: Browser, report: Path) -> None:
@@ -256,24 +70,6 @@ def test_the_keyboard_is_enough(browser: Browser, report: Path) -> None:
     page.keyboard.press("Home")
     assert watched.shown() != before
     assert watched.text("#exchange") == "A loss of accuracy does not count."
-    watched.close()
-
-
-def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> None:
-    watched = Watched(browser, report)
-    chart = watched.page.locator('[data-panel="2"][data-kind="leakage"] .chart')
-    points = [each for each in examples.verdict().curves if each.mechanism == "compression"]
-    chart.scroll_into_view_if_needed()
-    dots = chart.locator(".point")
-    assert dots.count() == len(points)
-    for place in (4, 11, 17):
-        dots.nth(place).hover(force=True)
-        leakage = points[place].leakage
-        assert leakage is not None
-        told = watched.text("#tip")
-        assert f"share kept {number(points[place].parameter)}" in told
-        assert f"leakage {number(leakage.value)} [{number(leakage.low)}" in told
-        assert f"right in {points[place].recovered} of {points[place].units} games" in told
     watched.close()
 
 
@@ -374,41 +170,4 @@ def test_the_data_in_the_page_are_the_file(browser: Browser, report: Path) -> No
     watched = Watched(browser, report)
     held = watched.page.evaluate("JSON.stringify(data.document)")
     assert json.loads(held) == json.loads((report.parent / "verdict.json").read_text())
-    watched.close()
-
-
-def test_the_ladder_shows_a_point_for_every_step_that_has_a_price(
-    browser: Browser, report: Path
-) -> None:
-    watched = Watched(browser, report)
-    chart = watched.page.locator("#ladder-plot .chart")
-    chart.scroll_into_view_if_needed()
-    assert chart.locator("path.step").count() == 4 * 6 - 1, (
-        "the bare sum has no price where tested"
-    )
-    assert chart.locator("path.step.tested").count() == 3 + 4, (
-        "three tests, and the key four times"
-    )
-    assert chart.locator("path.step.fails").count() == 1
-    chart.locator("path.step.fails").hover(force=True)
-    assert "secret sharing alone, nothing to tune: fails" in watched.text("#tip")
-    watched.close()
-
-
-def test_leakage_against_rounds_is_drawn_where_it_is(browser: Browser, rounds: Path) -> None:
-    watched = Watched(browser, rounds)
-    chart = watched.page.locator("#rounds-plot .chart")
-    chart.scroll_into_view_if_needed()
-    assert chart.locator(".point").count() == 3 * 4
-    assert chart.locator(".band").count() == 2
-    assert chart.locator(".line.proved").count() == 1
-    chart.locator(".point").last.hover(force=True)
-    proved = examples.leaks(48, 200)
-    assert watched.text("#tip").split("\n")[:2] == [
-        "proved for anyone, participation secret", f"150 rounds: at most {number(proved.high)}",
-    ]  # fmt: skip
-    heights = chart.locator(".point").evaluate_all(
-        "points => points.map((point) => point.getBoundingClientRect().top)"
-    )
-    assert heights[8:] == sorted(heights[8:], reverse=True), "it rises with the rounds"
     watched.close()

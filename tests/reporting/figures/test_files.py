@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
-from tests.reporting import examples
+import numpy as np
+from tests.reporting import examples, training
 
 from trilemma.reporting.figures.files import draw_figures
 from trilemma.reporting.figures.rounds import draw_rounds
@@ -55,14 +56,14 @@ def test_without_curves_and_ladder_only_the_ranking_is_drawn(tmp_path: Path) -> 
 
 
 def test_leakage_against_rounds_draws_the_points_that_it_is_given() -> None:
-    series = rounds_series(examples.after_rounds())
+    series = rounds_series(training.after_rounds())
     axes = draw_rounds(series, 0.3).axes[0]
     drawn = {str(line.get_label()): line for line in axes.lines}
     for each in series:
         line = drawn[each.name]
-        assert [int(x) for x in line.get_xdata()] == [1, 10, 50, 150]  # type: ignore[union-attr]
+        assert np.asarray(line.get_xdata()).tolist() == [1, 10, 50, 150]
         values = [found.high if each.certified else found.value for _, found in each.points]
-        assert [float(y) for y in line.get_ydata()] == values  # type: ignore[union-attr]
+        assert np.asarray(line.get_ydata()).tolist() == values
         assert line.get_linestyle() == ("--" if each.certified else "-")
     assert len(axes.collections) == 2, "an interval for what is measured, none for what is proved"
     assert axes.get_xscale() == "log"

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.errors import InvalidInput
 from trilemma.reporting.page.page import front_page, verdict_page, write_report
@@ -123,7 +123,7 @@ def test_no_odd_sentence_is_left(verdict: Verdict) -> None:
 
 
 def test_the_ladder_has_no_empty_cell(verdict: Verdict) -> None:
-    for shown in (verdict, examples.over_rounds()):
+    for shown in (verdict, training.over_rounds()):
         page = verdict_page(shown)
         table = page.split('<table id="steps">')[1].split("</table>")[0]
         cells = [re.sub(r"<[^>]*>|\s", "", each) for each in table.split("<td")[1:]]
@@ -132,7 +132,7 @@ def test_the_ladder_has_no_empty_cell(verdict: Verdict) -> None:
 
 
 def test_the_certificate_in_words() -> None:
-    text = Page(verdict_page(examples.over_rounds())).text
+    text = Page(verdict_page(training.over_rounds())).text
     for sentence in (
         "38 22 of 100 2.6 of 100",
         "1,000 4.9 of 100 0.1 of 100",

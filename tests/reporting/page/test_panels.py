@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.reporting.page.panels import Axis, bare_panels, verdict_panels
 
@@ -58,7 +58,7 @@ def test_the_marks_of_a_verdict() -> None:
 def test_a_certificate_stands_on_the_curve_of_its_noise() -> None:
     found = [
         (panel.mechanism, mark.x)
-        for panel in verdict_panels(examples.over_rounds())
+        for panel in verdict_panels(training.over_rounds())
         for mark in panel.marks
         if mark.kind == "certificate"
     ]

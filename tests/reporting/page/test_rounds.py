@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.reporting.page.page import verdict_page
 from trilemma.reporting.page.rounds import rounds_series
 
 
 def test_one_curve_for_each_attacker_and_the_proof_last() -> None:
-    series = rounds_series(examples.after_rounds())
+    series = rounds_series(training.after_rounds())
     assert [each.name for each in series] == [
         "knows the candidates, participation known",
         "knows the rest, participation secret",
@@ -25,7 +25,7 @@ def test_one_curve_for_each_attacker_and_the_proof_last() -> None:
 
 
 def test_the_section_is_there_where_the_verdict_holds_rounds() -> None:
-    page = verdict_page(examples.over_rounds())
+    page = verdict_page(training.over_rounds())
     assert 'id="rounds-plot"' in page
     data = page.split('id="data">')[1].split("</script>")[0]
     drawn = json.loads(data)["rounds"]

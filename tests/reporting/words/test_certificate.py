@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
 
@@ -45,6 +45,6 @@ def test_the_conditions_are_spelt_out(changes: dict[str, object], words: str) ->
 
 def test_only_candidates_with_a_certificate_are_shown() -> None:
     assert certified(examples.verdict().candidates) == ()
-    (found,) = certified(examples.over_rounds().candidates)
+    (found,) = certified(training.over_rounds().candidates)
     assert found[0].name == "randomization+secret-sharing"
     assert found[1] == examples.certificate()

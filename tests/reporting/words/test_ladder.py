@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.words.ladder import Ladder, ladder, next_rung
@@ -106,7 +106,7 @@ def test_at_the_top_there_is_no_next_rung() -> None:
 
 
 def test_a_certificate_beside_a_measurement_fills_the_top_rung() -> None:
-    step = made(examples.over_rounds()).at("anyone", "randomization+secret-sharing")
+    step = made(training.over_rounds()).at("anyone", "randomization+secret-sharing")
     assert step.mark == "proved"
     assert step.strength == "variance 0.000832"
     assert "at most 0.299 at every N" in step.note

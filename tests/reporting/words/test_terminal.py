@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
 from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.words.front import show_front
@@ -83,7 +83,7 @@ def test_large_costs_and_small_losses_are_plain(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "verdict",
     [
-        examples.over_rounds(),
+        training.over_rounds(),
         examples.surrogate(),
         examples.verdict(chosen=None, advice="Try more clients.", protection=None, leakage=None),
         examples.verdict(chosen="paillier", basis="cryptographic", leakage=None),
