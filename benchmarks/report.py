@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))  # for the made-up verdict of the tests
 from tests.reporting import examples  # noqa: E402
 
 from trilemma.reporting.page import write_report  # noqa: E402
-from trilemma.work.journal import write_json  # noqa: E402
+from trilemma.work.files import write_json  # noqa: E402
 
 TABLE = ROOT / "docs" / "benchmarks" / "report.md"
 EMPTY = "<!doctype html><title>empty</title><p>empty"

@@ -18,7 +18,7 @@ from trilemma.reporting.explorer import Explorer, Preference
 from trilemma.reporting.page import write_report
 from trilemma.reporting.wording import number
 from trilemma.tuning.problem import Problem
-from trilemma.work.journal import write_json
+from trilemma.work.files import write_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

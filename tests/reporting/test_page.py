@@ -16,7 +16,7 @@ from trilemma.errors import InvalidInput
 from trilemma.reporting.page import front_page, verdict_page, write_report
 from trilemma.tuning.results.gallery import Gallery
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.journal import write_json
+from trilemma.work.files import write_json
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u2028"
 

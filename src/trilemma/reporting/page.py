@@ -26,7 +26,7 @@ from trilemma.reporting.sources import read_run
 from trilemma.reporting.wording import interval, number, one_in, percent, phrase, times
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.journal import write_text
+from trilemma.work.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
