@@ -65,7 +65,8 @@ class Shift(Tunable):
         return recipe.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
 
     def describe(self) -> str:
-        return "shift" if self.told == "no text" else super().describe()
+        others = {"no text": "shift", "another text": "none"}
+        return others.get(self.told) or super().describe()
 
 
 @dataclass(frozen=True)
