@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "BudgetSpent",
     "ForeignCiphertext",
     "InvalidInput",
     "ProtocolViolation",
@@ -24,6 +25,10 @@ class TrilemmaError(Exception):
 
 class InvalidInput(TrilemmaError, ValueError):
     """A value lies outside its domain."""
+
+
+class BudgetSpent(TrilemmaError):
+    """A node's data took part in all the rounds that its terms allow."""
 
 
 class ForeignCiphertext(InvalidInput):
