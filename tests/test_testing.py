@@ -97,7 +97,7 @@ class Narrow(Shift):
     [
         (Backwards(0.1), "should protect more than"),
         (Short(0.1), "beyond its reach"),
-        (Narrow(0.1), r"must keep within \(0, 1e-09\]"),
+        (Narrow(0.1), r"must keep within 0 \.\. 1e-09"),
     ],
 )
 def test_a_broken_parameter_is_found_out(broken: Shift, why: str) -> None:

@@ -209,9 +209,9 @@ def _check_tunable(
     low, high = mechanism.parameter.domain
     weakest, strongest = mechanism.span(start)
     values = (weakest, mechanism.warm(start), strongest)
-    assert all(low < value <= high for value in values), (
+    assert all(low <= value <= high and 0 < value < math.inf for value in values), (
         f"{name} would begin at {values[1]:.4g} in {weakest:.4g} .. {strongest:.4g}, which its "
-        f"parameter {mechanism.parameter.symbol} must keep within ({low:g}, {high:g}]."
+        f"parameter {mechanism.parameter.symbol} must keep within {low:g} .. {high:g}."
     )
     for value in values:
         sent = Protection((mechanism.at(value),)).apply(updates[0], 0, info, source).values
