@@ -1,4 +1,4 @@
-"""The two kinds of work that tuning spreads over processes: attack some units, train once.
+"""The work that tuning spreads over processes: attack some units, train once, time a round.
 
 A task is a value: its payload depends on the task and the settings of the run alone, so that it
 can be journaled under the task's key and need never be done twice.
@@ -15,17 +15,18 @@ import torch
 
 from trilemma.attacks import Attack, get
 from trilemma.beliefs.recovery import psnr_matrix
-from trilemma.entropy import Seeded, System
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recoveries import Outcomes, attack_units
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, Source, Unit, draw_unit
-from trilemma.federation.training import Exchange, History, Round, new_secret, train
+from trilemma.federation.scoring import read_scores, write_scores
+from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.training import History, Round, train
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transcripts import Seconds
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AttackTask",
     "Bench",
+    "CostTask",
     "Diverged",
     "Task",
     "TrainTask",
     "attack_named",
     "read_attack",
+    "read_costs",
     "read_training",
 ]
 
@@ -71,7 +74,7 @@ class AttackTask:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train from a seed under a protection, to measure utility, bits and seconds."""
+    """Train from a seed under a protection, to measure utility."""
 
     protection: str
     seed: int
@@ -84,7 +87,21 @@ class TrainTask:
         return f"train {self.rounds} rounds, {self.protection}{equal}", self.seed
 
 
-Task = AttackTask | TrainTask
+@dataclass(frozen=True)
+class CostTask:
+    """Run real rounds with and without a protection, to measure bits and seconds."""
+
+    protection: str
+    rounds: int
+    weighted: bool
+
+    def key(self) -> tuple[str, int]:
+        """The stage and the chunk under which a run keeps the payload."""
+        equal = "" if self.weighted else ", equal weights"
+        return f"time {self.rounds} rounds, {self.protection}{equal}", 0
+
+
+Task = AttackTask | CostTask | TrainTask
 
 
 @dataclass(frozen=True)
@@ -99,12 +116,13 @@ class Bench:
 
     def __call__(self) -> Callable[[Task], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        secrets: dict[str, Any] = {}
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
                 return _write(self._attack(scenario, task))
-            return _write(_trained(scenario, task, secrets))
+            if isinstance(task, CostTask):
+                return _write(_timed(scenario, task))
+            return _write(_trained(scenario, task))
 
         return work
 
@@ -165,13 +183,19 @@ def attack_named(name: str, scenario: Scenario) -> Attack:
     return get(name, pool=(pool.inputs, pool.labels))
 
 
-def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
+def _timed(scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection = parse_protection(task.protection)
-    if task.protection not in secrets:  # one key for all seeds, and its tables are made once
-        secret = secrets[task.protection] = new_secret(protection.transport)
-        if secret is not None:
-            for key in (secret, secret.public):
-                key.randomizers(1, System())
+    try:
+        found = round_costs(scenario, protection, rounds=task.rounds, weighted=task.weighted)
+    except InvalidInput as error:
+        if protection == Protection():
+            raise
+        return {"diverged": str(error)}
+    return found.as_json()
+
+
+def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
+    protection = parse_protection(task.protection)
     try:
         history = train(
             scenario,
@@ -182,8 +206,7 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
             weighted=task.weighted,
             server_lr=scenario.server_lr,
             evaluate_every=task.rounds,
-            real_rounds=1,
-            secret=secrets[task.protection],
+            real_rounds=0,
         )
     except InvalidInput as error:
         if protection == Protection():
@@ -193,6 +216,8 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
         "rounds": [asdict(each) for each in history.rounds],
         "client_metrics": history.client_metrics,
         "one_by_one": history.one_by_one,
+        "scores": write_scores(history.scores),
+        "client_scores": [write_scores(each) for each in history.client_scores],
     }
 
 
@@ -204,22 +229,27 @@ def read_attack(payload: bytes) -> dict[str, Any]:
 
 def read_training(payload: bytes) -> History:
     """The history of a training, without its weights; raises `Diverged` where there is none."""
-    found = json.loads(payload)
+    found = _read(payload)
+    return History(
+        tuple(Round(**{**each, "clients": tuple(each["clients"])}) for each in found["rounds"]),
+        torch.empty(0),
+        tuple(found["client_metrics"]),
+        found["one_by_one"],
+        read_scores(found["scores"]),
+        tuple(read_scores(each) for each in found["client_scores"]),
+    )
+
+
+def read_costs(payload: bytes) -> RoundCosts:
+    """What rounds took; raises `Diverged` where the protection cannot run."""
+    return RoundCosts.from_json(_read(payload))
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(payload)
     if "diverged" in found:
         raise Diverged(found["diverged"])
-    rounds = []
-    for each in found["rounds"]:
-        exchange = each.pop("exchange")
-        if exchange is not None:
-            exchange = Exchange(
-                tuple(exchange["bits_up"]),
-                tuple(exchange["bits_down"]),
-                Seconds(**exchange["seconds"]),
-            )
-        rounds.append(Round(**{**each, "clients": tuple(each["clients"])}, exchange=exchange))
-    return History(
-        tuple(rounds), torch.empty(0), tuple(found["client_metrics"]), found["one_by_one"]
-    )
+    return found
 
 
 def _write(document: dict[str, Any]) -> bytes:
