@@ -10,9 +10,10 @@ from typing import Any
 from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate
 from trilemma.beliefs.blind import BlindGuess
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.costs import Costs, Spent
+from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import PaperBound
+from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection

@@ -1,4 +1,4 @@
-"""The two kinds of work that tuning spreads over processes: attack some units, train once.
+"""The work that tuning spreads over processes: attack some units, train once, time a round.
 
 A task is a value: its payload depends on the task and the settings of the run alone, so that it
 can be journaled under the task's key and need never be done twice.
@@ -15,7 +15,7 @@ import torch
 
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
-from trilemma.entropy import Seeded, System
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
@@ -23,19 +23,22 @@ from trilemma.estimation.picks import Picks, play
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sights import Observer
 from trilemma.estimation.units import Source
-from trilemma.federation.training import Exchange, History, Round, train
+from trilemma.federation.scoring import read_scores, write_scores
+from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.training import History, Round, train
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transcripts import Seconds
 
 __all__ = [
     "AttackTask",
     "Bench",
+    "CostTask",
     "Diverged",
     "Task",
     "TrainTask",
     "read_attack",
+    "read_costs",
     "read_training",
 ]
 
@@ -79,7 +82,7 @@ class AttackTask:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train from a seed under a protection, to measure utility, bits and seconds."""
+    """Train from a seed under a protection, to measure utility."""
 
     protection: str
     seed: int
@@ -90,7 +93,19 @@ class TrainTask:
         return f"train {self.rounds} rounds, {self.protection}", self.seed
 
 
-Task = AttackTask | TrainTask
+@dataclass(frozen=True)
+class CostTask:
+    """Run real rounds with and without a protection, to measure bits and seconds."""
+
+    protection: str
+    rounds: int
+
+    def key(self) -> tuple[str, int]:
+        """The stage and the chunk under which a run keeps the payload."""
+        return f"time {self.rounds} rounds, {self.protection}", 0
+
+
+Task = AttackTask | CostTask | TrainTask
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,6 @@ class Bench:
     def __call__(self) -> Callable[[Task], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
         arenas: dict[int, Arena] = {}
-        secrets: dict[str, Any] = {}
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
@@ -117,7 +131,9 @@ class Bench:
                     made = Arena.of(scenario, rounds=task.rounds, line_up=self.line_up)
                     arenas[task.rounds] = made
                 return _write(self._played(arenas[task.rounds], task))
-            return _write(_trained(scenario, task, secrets))
+            if isinstance(task, CostTask):
+                return _write(_timed(scenario, task))
+            return _write(_trained(scenario, task))
 
         return work
 
@@ -185,13 +201,19 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
     }
 
 
-def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
+def _timed(scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection = parse_protection(task.protection)
-    if task.protection not in secrets:  # one key for all seeds, and its tables are made once
-        secret = secrets[task.protection] = protection.transport.new_secret(System())
-        if secret is not None:
-            for key in (secret, secret.public):
-                key.randomizers(1, System())
+    try:
+        found = round_costs(scenario, protection, rounds=task.rounds)
+    except InvalidInput as error:
+        if protection == Protection():
+            raise
+        return {"diverged": str(error)}
+    return found.as_json()
+
+
+def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
+    protection = parse_protection(task.protection)
     try:
         history = train(
             scenario,
@@ -201,8 +223,7 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
             weights=fresh_weights(scenario, [task.seed])[0],
             server_lr=scenario.server_lr,
             evaluate_every=task.rounds,
-            real_rounds=1,
-            secret=secrets[task.protection],
+            real_rounds=0,
         )
     except InvalidInput as error:
         if protection == Protection():
@@ -212,6 +233,8 @@ def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> di
         "rounds": [asdict(each) for each in history.rounds],
         "client_metrics": history.client_metrics,
         "one_by_one": history.one_by_one,
+        "scores": write_scores(history.scores),
+        "client_scores": [write_scores(each) for each in history.client_scores],
     }
 
 
@@ -223,22 +246,27 @@ def read_attack(payload: bytes) -> dict[str, Any]:
 
 def read_training(payload: bytes) -> History:
     """The history of a training, without its weights; raises `Diverged` where there is none."""
-    found = json.loads(payload)
+    found = _read(payload)
+    return History(
+        tuple(Round(**{**each, "clients": tuple(each["clients"])}) for each in found["rounds"]),
+        torch.empty(0),
+        tuple(found["client_metrics"]),
+        found["one_by_one"],
+        read_scores(found["scores"]),
+        tuple(read_scores(each) for each in found["client_scores"]),
+    )
+
+
+def read_costs(payload: bytes) -> RoundCosts:
+    """What rounds took; raises `Diverged` where the protection cannot run."""
+    return RoundCosts.from_json(_read(payload))
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(payload)
     if "diverged" in found:
         raise Diverged(found["diverged"])
-    rounds = []
-    for each in found["rounds"]:
-        exchange = each.pop("exchange")
-        if exchange is not None:
-            exchange = Exchange(
-                tuple(exchange["bits_up"]),
-                tuple(exchange["bits_down"]),
-                Seconds(**exchange["seconds"]),
-            )
-        rounds.append(Round(**{**each, "clients": tuple(each["clients"])}, exchange=exchange))
-    return History(
-        tuple(rounds), torch.empty(0), tuple(found["client_metrics"]), found["one_by_one"]
-    )
+    return found
 
 
 def _write(document: dict[str, Any]) -> bytes:
