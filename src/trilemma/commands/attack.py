@@ -57,7 +57,8 @@ def attack(
     from trilemma.estimation.constants import constants_of
     from trilemma.estimation.recoveries import measure
     from trilemma.protections.specs import parse_protection
-    from trilemma.reporting.recoveries import draw_recoveries, show_recoveries
+    from trilemma.reporting.figures.recoveries import draw_recoveries
+    from trilemma.reporting.words.recoveries import show_recoveries
 
     options = {
         "folder": data,

@@ -105,7 +105,7 @@ class SecretSharing(FixedPointTransport):
         )
 
     def words(self, number: Callable[[float], str]) -> str:
-        return "secure aggregation"
+        return "secret sharing"
 
     def twin(self) -> FixedPointTwin:
         return FixedPointTwin.of(self)
