@@ -53,7 +53,7 @@ class AttackTask:
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
     1 is one round that holds the record. `pictures` of the first games are kept besides, if the
-    scenario shows records; `beliefs` of the attacks that own the line-up, if they are asked for.
+    scenario shows records; after `checkpoints` rounds the attacks pick besides.
     """
 
     stream: str
@@ -66,6 +66,7 @@ class AttackTask:
     equal_weights: bool = False
     blind: bool = False
     pictures: int = 0
+    checkpoints: tuple[int, ...] = ()
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
@@ -73,6 +74,7 @@ class AttackTask:
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
         shown = f", {self.pictures} shown" if self.pictures else ""
+        shown += f", after {self.checkpoints}" if self.checkpoints else ""
         names = "/".join(self.attacks)
         return (
             f"{self.stream}: {names} on {seen} over {over}, {self.count} games{extra}{shown}",
@@ -154,7 +156,12 @@ class Bench:
         views = observer.views(games)
         start = Seeded(seed).integer("attack", task.first)
         found = {
-            attack.name: play(observer, games, views, attack, restarts=self.restarts, seed=start)
+            attack.name: play(
+                *(observer, games, views, attack),
+                restarts=self.restarts,
+                seed=start,
+                checkpoints=task.checkpoints,
+            )
             for attack in attacks
         }
         counts: dict[str, Any] = {
@@ -163,6 +170,11 @@ class Bench:
             "correct": {name: each.correct.tolist() for name, each in found.items()},
             "failed": {name: int(each.failed.sum()) for name, each in found.items()},
         }
+        if task.checkpoints:
+            counts["after"] = {
+                name: {str(t): right.tolist() for t, right in each.after.items()}
+                for name, each in found.items()
+            }
         if task.pictures and arena.scenario.show_records:
             counts["pictures"] = _pictures(arena, games[: task.pictures], found)
         return counts
