@@ -15,6 +15,7 @@ __all__ = [
     "TrilemmaError",
     "UnknownName",
     "WeakKey",
+    "printable",
 ]
 
 
@@ -63,3 +64,15 @@ class UnknownName(InvalidInput):
         close = get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         super().__init__(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}.")
+
+
+def printable(text: object) -> str:
+    r"""The text with every character that a terminal would obey, or cannot show, written out.
+
+    >>> print(printable("runs/\x1b[31mred"))
+    runs/\x1b[31mred
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in str(text)
+    )

@@ -40,7 +40,7 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.flower import Deployment, ProtectedGrid, Terms, from_verdict
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import Transport
+from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 

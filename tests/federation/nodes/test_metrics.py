@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput
 from trilemma.federation.nodes.metrics import decode_metrics, encode_metrics
-from trilemma.protections.protocol import Transport
+from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 

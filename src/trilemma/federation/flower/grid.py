@@ -30,7 +30,6 @@ from trilemma.federation.nodes.rounds import ServerRound
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
-from trilemma.protections.transports.paillier import Paillier
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo
@@ -79,9 +78,10 @@ class ProtectedGrid(Grid):
         public_key: PublicKey | None = None,
     ) -> None:
         self._grid, self.terms, self._public = grid, Terms.of(terms), public_key
-        if isinstance(self.terms.protection.transport, Paillier) and public_key is None:
+        transport = self.terms.protection.transport
+        if transport.brings == "key" and public_key is None:
             raise InvalidInput(
-                "the server of a Paillier run needs the clients' public key; pass "
+                f"the server of a run with {transport.name} needs the clients' public key; pass "
                 "public_key=load_public(path)."
             )
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trilemma.federation.deployment import Deployment
     from trilemma.federation.nodes.terms import Terms
-    from trilemma.learning.tasks import Loss
+    from trilemma.learning.losses import Loss
     from trilemma.updates import Layout
 
 __all__ = ["Made", "local_update", "only_made", "watched"]

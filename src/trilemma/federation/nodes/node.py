@@ -12,16 +12,13 @@ from typing import Any, Final, Protocol, cast
 
 import torch
 
-from trilemma.crypto.keyfiles import load_private
-from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.nodes.identities import NodeIdentity
 from trilemma.federation.nodes.ledger import Ledger
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.sessions import ProtectedClient
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.base import Transport
 from trilemma.quantities import whole
 
 __all__ = ["Node", "Store"]
@@ -167,23 +164,25 @@ class Node:
             seat = stage.seat(self.number)
         state = self._memory.get(self._key(stage, lane))
         if isinstance(state, bytes):
-            return protection.restore(state, seat, round, size, secret=self._secret())
-        return protection.client(seat, round, size, secret=self._secret())
+            return ProtectedClient.restore(
+                protection, state, seat, round, size, secret=self._secret()
+            )
+        return ProtectedClient.start(protection, seat, round, size, secret=self._secret())
 
-    def _secret(self) -> PrivateKey | NodeIdentity | None:
+    def _secret(self) -> Any:
         """What the transport asks of its owner: the clients' common key, or an identity."""
         transport = self.terms.protection.transport
-        if isinstance(transport, SecretSharing):
-            return self._identity()
-        if not isinstance(transport, Paillier):
+        if transport.brings == "nothing":
             return None
+        if transport.brings == "identity":
+            return self._identity()
         path = self._path("key")
         if path is None:
             raise InvalidInput(
-                "Paillier needs the federation's private key; name its file as trilemma-key in "
-                "--node-config."
+                f"{transport.name} needs the federation's private key; name its file as "
+                "trilemma-key in --node-config."
             )
-        return _load_key(path, transport.insecure)
+        return _load_key(transport, path)
 
     def _identity(self) -> NodeIdentity | None:
         key, peers = self._path("identity"), self._path("peers")
@@ -203,7 +202,8 @@ class Node:
             return None
         if data is None and (shared := os.environ.get("TRILEMMA_DATA")) is not None:
             # The nodes of a simulation share one environment, and each has a part of the data.
-            data = f"{shared} {self.config.get('partition-id', self.number)}"
+            part = self.config.get("partition-id")
+            data = shared if part is None else f"{shared} {part}"
         if path is None or data is None:
             raise InvalidInput(
                 "what a node's data take part in is counted in a ledger; name its file as "
@@ -257,6 +257,6 @@ class Node:
 
 
 @lru_cache(maxsize=1)
-def _load_key(path: Path, insecure: bool) -> PrivateKey:
+def _load_key(transport: Transport, path: Path) -> Any:
     """The key with its tables, which take longer to make than a round."""
-    return load_private(path, insecure=insecure)
+    return transport.load_secret(path)

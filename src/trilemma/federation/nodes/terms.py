@@ -9,16 +9,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from trilemma.bounds.surrogate import check_budget
-from trilemma.crypto.masking import check_threshold
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment import Deployment, Weighting
 from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import check_positive
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.quantities import positive
 
 __all__ = ["Kind", "Terms"]
 
@@ -61,13 +58,13 @@ class Terms:
     deployment: Deployment | None = None
 
     def __post_init__(self) -> None:
-        if any(each.cancels for each in self.protection.transforms):
+        if self.protection.cancels:
             raise InvalidInput(
                 "bounded masks need a secret that all clients share and are weak; use "
                 "secret-sharing without a bound."
             )
-        check_positive("metric_range (largest metric)", self.metric_range)
-        check_positive("learning_rate (of the local step)", self.learning_rate)
+        positive("metric_range (largest metric)", self.metric_range)
+        positive("learning_rate (of the local step)", self.learning_rate)
         if self.weighting not in ("equal", "records"):
             raise InvalidInput(f"weighting must be 'equal' or 'records', got {self.weighting!r}.")
         if self.min_cohort < 1:
@@ -105,7 +102,7 @@ class Terms:
 
     def _check_budgets(self) -> None:
         if self.budget is not None:
-            check_positive("budget (ε at which training stops)", self.budget)
+            positive("budget (ε at which training stops)", self.budget)
         if self.leakage_budget is not None:
             check_budget(self.leakage_budget)
         if (self.budget, self.leakage_budget) == (None, None):
@@ -150,7 +147,7 @@ class Terms:
     @property
     def preparations(self) -> int:
         """Exchanges before the one that carries updates: keys and shares, or none."""
-        return 2 if isinstance(self.protection.transport, SecretSharing) else 0
+        return self.protection.transport.preparations
 
     @property
     def blind(self) -> bool:
@@ -167,9 +164,7 @@ class Terms:
         Metrics pass no transform, and where the server is blind to the model one client still
         opens their sum.
         """
-        transport = self.protection.transport
-        if isinstance(transport, Paillier):
-            transport = replace(transport, mode="reveal")
+        transport = self.protection.transport.opened()
         lanes = {"update": (self.protection, size)} if kind == "train" else {}
         if kind == "evaluate" or self.metrics:
             lanes["metrics"] = (Protection((), transport), 2 * len(self.names(kind)))
@@ -192,8 +187,7 @@ class Terms:
                 "wait for more (min_train_nodes, min_evaluate_nodes), or lower min_cohort or "
                 "threshold."
             )
-        if self.preparations:
-            check_threshold(self.threshold_of(clients), clients)
+        self.protection.transport.check_threshold(self.threshold_of(clients), clients)
 
     def describe(self) -> str:
         """What both sides must have in common, as text; the threshold is bound by the protocol."""
