@@ -202,7 +202,8 @@ class Node:
             return None
         if data is None and (shared := os.environ.get("TRILEMMA_DATA")) is not None:
             # The nodes of a simulation share one environment, and each has a part of the data.
-            data = f"{shared} {self.config.get('partition-id', self.number)}"
+            part = self.config.get("partition-id")
+            data = shared if part is None else f"{shared} {part}"
         if path is None or data is None:
             raise InvalidInput(
                 "what a node's data take part in is counted in a ledger; name its file as "
