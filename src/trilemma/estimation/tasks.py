@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
-from trilemma.attacks import get
+from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.paper_leakage import paper_leakage
 from trilemma.estimation.picks import Picks, play
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sights import Observer
@@ -32,6 +33,7 @@ from trilemma.protections.specs import parse_protection
 
 __all__ = [
     "AttackTask",
+    "BeliefTask",
     "Bench",
     "CostTask",
     "Diverged",
@@ -107,7 +109,27 @@ class CostTask:
         return f"time {self.rounds} rounds, {self.protection}", 0
 
 
-Task = AttackTask | CostTask | TrainTask
+@dataclass(frozen=True)
+class BeliefTask:
+    """The paper's leakage of games first .. first + count - 1, by beliefs of one attack."""
+
+    stream: str
+    protection: str
+    attack: str
+    adversary: Adversary
+    rounds: int
+    first: int
+    count: int
+    draws: int
+
+    def key(self) -> tuple[str, int]:
+        """The stage and the chunk under which a run keeps the payload."""
+        seen = f"{self.protection} seen by the {self.adversary.value}"
+        what = f"{self.stream}: beliefs of {self.attack} on {seen} over {self.rounds} rounds"
+        return f"{what}, {self.count} games, {self.draws} draws", self.first
+
+
+Task = AttackTask | BeliefTask | CostTask | TrainTask
 
 
 @dataclass(frozen=True)
@@ -127,31 +149,49 @@ class Bench:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
         arenas: dict[int, Arena] = {}
 
+        def arena(rounds: int) -> Arena:
+            if rounds not in arenas:
+                arenas[rounds] = Arena.of(scenario, rounds=rounds, line_up=self.line_up)
+            return arenas[rounds]
+
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
-                if task.rounds not in arenas:
-                    made = Arena.of(scenario, rounds=task.rounds, line_up=self.line_up)
-                    arenas[task.rounds] = made
-                return _write(self._played(arenas[task.rounds], task))
+                return _write(self._played(arena(task.rounds), task))
+            if isinstance(task, BeliefTask):
+                return _write(self._believed(arena(task.rounds), task))
             if isinstance(task, CostTask):
                 return _write(_timed(scenario, task))
             return _write(_trained(scenario, task))
 
         return work
 
-    def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
-        attacks = [get(name) for name in task.attacks]
-        seed = Seeded(self.seed).integer("stream", task.stream)
-        observer = Observer(
+    def _observer(self, arena: Arena, task: AttackTask | BeliefTask, rung: Rung) -> Observer:
+        return Observer(
             arena,
             parse_protection(task.protection),
             task.adversary,
-            max((attack.rung for attack in attacks), key=RUNGS.index),
-            seed,
+            rung,
+            Seeded(self.seed).integer("stream", task.stream),
             steps=self.steps,
+        )
+
+    def _believed(self, arena: Arena, task: BeliefTask) -> dict[str, Any]:
+        attack = get(task.attack)
+        observer = self._observer(arena, task, attack.rung)
+        numbers = range(task.first, task.first + task.count)
+        games = [arena.draw(number, observer.seed) for number in numbers]
+        found = paper_leakage(observer, games, attack, draws=task.draws)
+        return {"client": [game.client for game in games], "leakage": found.tolist()}
+
+    def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
+        attacks = [get(name) for name in task.attacks]
+        rung = max((attack.rung for attack in attacks), key=RUNGS.index)
+        observer = replace(
+            self._observer(arena, task, rung),
             equal_weights=task.equal_weights,
             blind=task.blind,
         )
+        seed = observer.seed
         games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
         views = observer.views(games)
         start = Seeded(seed).integer("attack", task.first)

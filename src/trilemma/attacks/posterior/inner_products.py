@@ -202,6 +202,7 @@ def _factor(inner: torch.Tensor) -> torch.Tensor:
     coordinates and no noise can leave negative eigenvalues of that size.
     """
     ridge = 1e-7 * inner.diagonal(dim1=-2, dim2=-1).mean(-1)
+    factor: torch.Tensor = inner
     for _ in range(5):
         factor, info = torch.linalg.cholesky_ex(inner)
         if not bool(info.any()):
