@@ -6,7 +6,7 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -157,8 +157,8 @@ class Verdict:
     claim rests on the candidates alone; `ladder`, `curves`, `rounds` (leakage against rounds) and
     `beliefs` (the paper's leakage, at what was chosen) are estimates beside it.
     `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
-    `reproduce` is the command that repeats the verdict where no trilemma.toml is, empty from
-    Python.
+    `source` are the settings that make the scenario, `reproduce` is the command that repeats the
+    verdict where no trilemma.toml is; both are empty from Python.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
@@ -187,6 +187,7 @@ class Verdict:
     beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]
     show_records: bool
+    source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
     schema_version: Literal[3] = SCHEMA_VERSION
 
