@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.reporting import examples
 
-from trilemma.work.journal import write_json
+from trilemma.work.files import write_json
 
 FIGURES = ("ladder", "leakage", "costs", "front", "ranking")
 

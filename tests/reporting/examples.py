@@ -9,10 +9,11 @@ from typing import Any
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.claims import Claim
-from trilemma.estimation.costs import Costs, Spent
+from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.federation.deployment import Deployment
+from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.certificate import Certificate
@@ -23,7 +24,14 @@ from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
 from trilemma.tuning.request import KNOWLEDGE, Knows, Request
 from trilemma.tuning.results.candidates import Candidate, Point, Tested
 from trilemma.tuning.results.gallery import Column, Gallery
-from trilemma.tuning.results.verdict import AttackUsed, Beside, Federation, Rung, Verdict
+from trilemma.tuning.results.verdict import (
+    AttackUsed,
+    Beside,
+    Federation,
+    PaperLeakage,
+    Rung,
+    Verdict,
+)
 from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
 
 CLAIM = Claim(rounds=150, candidates=38)
@@ -174,6 +182,8 @@ def verdict(**changes: Any) -> Verdict:
         constants=None,
         promises=(),
         curves=curves(),
+        rounds=(),
+        beliefs=(PaperLeakage("gaussian-posterior", 0.1937, 0.3312, 16, 6),),
         versions={"python": "3.11.7", "trilemma": "0.1.0", "code": "2dfaacd102639389"},
         show_records=True,
         reproduce="trilemma tune --scenario digits --budget 0.3 --seed 0",

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tests.reporting import examples
 
 from trilemma.estimation.claims import Participation
-from trilemma.estimation.leakage import Estimate
 from trilemma.tuning.request import Knows
-from trilemma.tuning.results.verdict import Verdict
+from trilemma.tuning.results.verdict import RoundsPoint, Verdict
 
 
-@dataclass(frozen=True)
-class AfterRounds:
-    """A point of leakage against rounds."""
-
-    knows: Knows
-    participation: Participation
-    rounds: int
-    leakage: Estimate
-    certified: bool = False
-
-
-def after_rounds() -> tuple[AfterRounds, ...]:
+def after_rounds() -> tuple[RoundsPoint, ...]:
     """Two attackers and a proof, after more and more rounds, in no order."""
     counts: dict[tuple[Knows, Participation], tuple[int, ...]] = {
         ("anyone", "secret"): (9, 12, 25, 48),
@@ -31,24 +19,15 @@ def after_rounds() -> tuple[AfterRounds, ...]:
         ("candidates", "known"): (6, 8, 14, 20),
     }
     made = [
-        AfterRounds(knows, told, rounds, examples.leaks(hits, 200), knows == "anyone")
+        RoundsPoint(knows, told, rounds, examples.leaks(hits, 200), knows == "anyone")
         for (knows, told), found in counts.items()
         for rounds, hits in zip((1, 10, 50, 150), found, strict=True)
     ]
     return tuple(reversed(made))
 
 
-@dataclass(frozen=True)
-class OverRounds(Verdict):
-    """A verdict that holds leakage against rounds."""
-
-    rounds: tuple[AfterRounds, ...] = ()
-
-
 def over_rounds() -> Verdict:
     """The example with leakage against rounds and a certificate."""
     base = examples.verdict()
     proved = replace(base.candidates[0], certificate=examples.certificate())
-    fields = {name: getattr(base, name) for name in base.__dataclass_fields__}
-    fields |= {"candidates": (proved, *base.candidates[1:])}
-    return OverRounds(**fields, rounds=after_rounds())
+    return replace(base, candidates=(proved, *base.candidates[1:]), rounds=after_rounds())

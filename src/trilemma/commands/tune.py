@@ -58,7 +58,11 @@ def tune(
             for name in ("verdict.json", "gallery.json", "report.html"):
                 (folder / name).unlink(missing_ok=True)
         again = command_line("tune", federated, request)
-        verdict = replace(_tuned(federated, request, run, workers), reproduce=again)
+        verdict = replace(
+            _tuned(federated, request, run, workers),
+            source={"scenario": federated.scenario, **federated.options()},
+            reproduce=again,
+        )
         verdict.save(folder / "verdict.json")
         from trilemma.reporting.page.page import write_report
 

@@ -160,14 +160,19 @@ class Arena:
     def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
         """Records besides the game's own, on which the law of the others may be fitted.
 
-        The public records and the clients' records outside line-up and `used`, at most `most`.
+        The public records and the clients' records outside line-up and `used`, as many in every
+        game: at most `most`, and no more than are left when batches are twice their usual size.
         """
         draw = Seeded(seed).generator("outsiders", game.number)
+        public = self.scenario.public_records
+        copied = len(self.pool) - len(np.unique(self.kinds))
+        lent = len(game.line_up) + copied
+        lent += 2 * len(self.sizes) * self.scenario.local_training.unit_size
+        count = min(most, len(public) + max(0, len(self.pool) - lent))
         outside = ~np.isin(self.kinds, self.kinds[np.concatenate([game.line_up, used])])
         rows = draw.permutation(np.flatnonzero(outside))
-        public = self.scenario.public_records
-        mine = self.pool[torch.from_numpy(rows[: max(0, most - len(public))])]
-        chosen = torch.from_numpy(draw.permutation(len(public))[:most])
+        chosen = torch.from_numpy(draw.permutation(len(public))[:count])
+        mine = self.pool[torch.from_numpy(rows[: count - len(chosen)])]
         return Records(
             torch.cat([public.inputs[chosen], mine.inputs]),
             torch.cat([public.labels[chosen], mine.labels]),

@@ -12,7 +12,7 @@ from trilemma.reporting.figures.files import draw_figures
 from trilemma.reporting.page.page import write_report
 from trilemma.reporting.sources import Earlier, read_run
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.journal import write_json
+from trilemma.work.files import write_json
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -8,7 +8,13 @@ from tests.reporting import examples
 
 from trilemma.estimation.leakage import Estimate
 from trilemma.observations import Adversary
-from trilemma.reporting.words.answer import answer, earlier_tests, final_tests, not_needed
+from trilemma.reporting.words.answer import (
+    answer,
+    earlier_tests,
+    final_tests,
+    not_needed,
+    paper_leakage,
+)
 from trilemma.tuning.request import Request
 
 
@@ -67,8 +73,10 @@ def test_a_certified_choice_says_at_most() -> None:
 
 def test_a_curious_client_is_named() -> None:
     asked = Request(adversary=Adversary.CLIENT)
-    assert "a curious client is curious" not in answer(examples.verdict(request=asked)).lede
-    assert "from the sums" in answer(examples.verdict(request=asked)).lede
+    assert (
+        "one of them is curious and tries to tell from the sums"
+        in answer(examples.verdict(request=asked)).lede
+    )
 
 
 def test_tests_at_the_strength_found_are_kept_apart_from_those_on_the_way() -> None:
@@ -94,3 +102,11 @@ def test_not_needed_is_said_only_where_the_bare_sum_was_shown_to_do() -> None:
     paillier = base.candidates[1]
     assert not_needed(base, paillier) == "", "a key that hides all is another matter"
     assert not_needed(base, base.candidates[2]) == ""
+
+
+def test_the_papers_leakage_is_said_where_it_was_computed() -> None:
+    assert paper_leakage(examples.verdict()) == (
+        "The paper's leakage, computed from what attackers believe: gaussian-posterior 0.194 "
+        "(most exposed client 0.331)."
+    )
+    assert paper_leakage(examples.verdict(beliefs=())) == ""

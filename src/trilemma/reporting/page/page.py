@@ -39,7 +39,7 @@ from trilemma.reporting.words.numbers import (
 )
 from trilemma.reporting.words.protections import family, phrase, short_spec, strength
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.journal import write_text
+from trilemma.work.files import write_text
 
 if TYPE_CHECKING:
     from trilemma.tuning.fronts.pareto import Front

@@ -10,7 +10,7 @@ from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.pictures import boards
-from trilemma.reporting.page.rounds import RoundsPoint, rounds_series
+from trilemma.reporting.page.rounds import rounds_series
 from trilemma.reporting.page.settings import (
     deployment_rows,
     federation_rows,
@@ -67,7 +67,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "rungs": RUNGS,
         "knows": KNOWS,
         "price": next_rung(verdict),
-        "rounds": rounds_series(rounds_of(verdict)),
+        "rounds": rounds_series(verdict.rounds),
         "certificates": [
             (candidate, line_ups(proof), readings(proof), conditions(proof))
             for candidate, proof in certified(verdict.candidates)
@@ -100,7 +100,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "ladder": None if made is None else _ladder(made, verdict),
         "rounds": {
             "budget": verdict.request.budget,
-            "series": [asdict(each) for each in rounds_series(rounds_of(verdict))],
+            "series": [asdict(each) for each in rounds_series(verdict.rounds)],
         },
     }
 
@@ -137,12 +137,6 @@ def front_data(front: Front) -> dict[str, Any]:
         "ladder": None,
         "rounds": {"budget": None, "series": []},
     }
-
-
-def rounds_of(verdict: Verdict) -> Sequence[RoundsPoint]:
-    """Leakage against rounds, as far as the verdict holds it."""
-    found: Sequence[RoundsPoint] = getattr(verdict, "rounds", ())
-    return found
 
 
 def _metric(verdict: Verdict) -> str:

@@ -36,6 +36,7 @@ __all__ = [
     "final_tests",
     "metric_name",
     "not_needed",
+    "paper_leakage",
     "who",
 ]
 
@@ -130,6 +131,17 @@ def not_needed(verdict: Verdict, candidate: Candidate) -> str:
     return f"Not needed: {family(inside)} is within the budget."
 
 
+def paper_leakage(verdict: Verdict) -> str:
+    """The paper's leakage as the attackers' beliefs give it, in one sentence."""
+    found = [
+        f"{each.attack} {number(each.mean)} (most exposed client {number(each.largest)})"
+        for each in verdict.beliefs
+    ]
+    if not found:
+        return ""
+    return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
+
+
 def _lede(verdict: Verdict) -> str:
     there, asked = verdict.federation, verdict.request
     reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
@@ -206,8 +218,10 @@ def _costs(costs: Costs) -> tuple[Card, ...]:
         "A round costs",
         f"{multiple(shielded.bits / max(plain.bits, 1), 'bits')}, "
         f"{multiple(seconds, 'CPU seconds')}",
-        f"{bits(shielded.bits)} and {number(shielded.seconds)} CPU seconds a client; without "
-        f"protection {bits(plain.bits)} and {number(plain.seconds)}. At "
+        f"{bits(shielded.bits)} and {number(shielded.client_seconds)} CPU seconds a client, "
+        f"{number(shielded.server_seconds)} at the server; without protection "
+        f"{bits(plain.bits)}, {number(plain.client_seconds)} and "
+        f"{number(plain.server_seconds)}. At "
         f"{number(costs.bandwidth / 1e6)} Mbit/s a round takes {times(1 + slower.value)} as long "
         f"[{number(1 + slower.low)}, {number(1 + slower.high)}].",
     )

@@ -13,6 +13,7 @@ from trilemma.reporting.words.answer import (
     final_tests,
     metric_name,
     not_needed,
+    paper_leakage,
 )
 from trilemma.reporting.words.certificate import certified, line_ups, readings
 from trilemma.reporting.words.ladder import RUNGS, ladder, next_rung
@@ -99,6 +100,7 @@ def _show_tests(out: Printer, verdict: Verdict) -> None:
         rows.append((each.attack, f"{each.recovered} of {each.units}", passed, bare))
     out.table(("attack", "right picks", "passed", "unprotected round"), rows, gap=2)
     out.note(earlier_tests(chosen))
+    out.note(paper_leakage(verdict))
 
 
 def _show_ladder(out: Printer, verdict: Verdict) -> None:

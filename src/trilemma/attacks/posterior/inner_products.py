@@ -1,0 +1,213 @@
+"""Inner products of updates: all that a Gaussian posterior needs of them, whatever the model.
+
+A record's update has m coordinates, but a law fitted on P records and asked about N candidates
+lives in their span, so tables of P + N + a few rows carry every quadratic form without loss. The
+rows are made in blocks, so that memory stays bounded for large models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from trilemma.attacks.posterior.units import blocks
+
+__all__ = ["BLOCK", "Forms", "Rows", "Table", "class_table", "outside_variance", "tabulate"]
+
+BLOCK: Final = 2**23  # numbers held at once: updates times coordinates
+
+Rows = Callable[[int, int], torch.Tensor]
+"""Makes the rows start .. stop - 1 of every unit, [B, stop - start, m]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Inner products over m coordinates for B units, float64.
+
+    P population rows a unit, centred on their mean; N candidates, centred on the same; A anchors,
+    the vectors from which residuals are combined. rows [B, P, P], row_anchor [B, P, A],
+    row_candidate [B, P, N], anchor [B, A, A], anchor_candidate [B, A, N], candidate [B, N] (the
+    squared norms), known [B], the number of coordinates.
+    """
+
+    rows: torch.Tensor
+    row_anchor: torch.Tensor
+    row_candidate: torch.Tensor
+    anchor: torch.Tensor
+    anchor_candidate: torch.Tensor
+    candidate: torch.Tensor
+    known: torch.Tensor
+
+    def forms(self, weights: torch.Tensor, remainder: torch.Tensor) -> Forms:
+        """xᵀ Q⁻¹ y for the covariance Q = Σ_p weights_p a_p a_pᵀ + remainder · I, by Woodbury.
+
+        `weights` [B, ..., P] of the rows a_p, `remainder` [B].
+        """
+        middle = weights.ndim - 2
+
+        def lift(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[(slice(None), *[None] * middle)]
+
+        root = weights.sqrt()
+        scale = lift(remainder)
+        inner = lift(self.rows) * root[..., :, None] * root[..., None, :]
+        inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None])
+        factor = _factor(inner)
+        sides = torch.cat([lift(self.row_anchor), lift(self.row_candidate)], -1)
+        solved = torch.linalg.solve_triangular(factor, root[..., None] * sides, upper=False)
+        anchors = self.row_anchor.shape[-1]
+        by_anchor, by_candidate = solved[..., :anchors], solved[..., anchors:]
+        turned = by_anchor.transpose(-2, -1)
+        logs = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return Forms(
+            (lift(self.anchor) - turned @ by_anchor) / scale[..., None, None],
+            (lift(self.anchor_candidate) - turned @ by_candidate) / scale[..., None, None],
+            (lift(self.candidate) - by_candidate.square().sum(-2)) / scale[..., None],
+            logs + (lift(self.known) - weights.shape[-1]) * scale.log(),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """Quadratic forms of anchors and candidates under Q⁻¹, and log det Q.
+
+    anchor [..., A, A], anchor_candidate [..., A, N], candidate [..., N], log_det [...].
+    """
+
+    anchor: torch.Tensor
+    anchor_candidate: torch.Tensor
+    candidate: torch.Tensor
+    log_det: torch.Tensor
+
+    def of_residuals(self, mix: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        """rᵀ Q⁻¹ r [..., N] of r_j = Σ_a mix_aj · anchor_a - share_j · candidate_j.
+
+        mix [..., A, N], share [..., N].
+        """
+        own = (mix * (self.anchor @ mix)).sum(-2)
+        cross = (mix * self.anchor_candidate).sum(-2)
+        return own - 2 * share * cross + share**2 * self.candidate
+
+    def widened(self, mix: torch.Tensor, variance: torch.Tensor) -> Forms:
+        """The forms under Q + variance · d dᵀ, d = Σ_a mix_a · anchor_a, by Sherman-Morrison.
+
+        mix [..., A], variance [...].
+        """
+        column = mix[..., None]
+        by_anchor = self.anchor @ column  # [..., A, 1]
+        by_candidate = self.anchor_candidate.transpose(-2, -1) @ column  # [..., N, 1]
+        size = (column * by_anchor).sum((-2, -1))
+        shrink = (variance / (1 + variance * size))[..., None, None]
+        return Forms(
+            self.anchor - shrink * by_anchor @ by_anchor.transpose(-2, -1),
+            self.anchor_candidate - shrink * by_anchor @ by_candidate.transpose(-2, -1),
+            self.candidate - shrink[..., 0] * by_candidate[..., 0].square(),
+            self.log_det + torch.log1p(variance * size),
+        )
+
+
+def tabulate(
+    population: tuple[Rows, int],
+    candidates: tuple[Rows, int],
+    anchors: torch.Tensor,
+    known: torch.Tensor,
+) -> Table:
+    """The table of (rows, how many) of population and candidates and of anchors [B, A, m]."""
+    units, count, size = anchors.shape
+    step = BLOCK // (units * size)
+    (make, people), (guess, offered) = population, candidates
+    new = anchors.new_zeros
+    rows = new(units, people, people, dtype=torch.float64)
+    row_anchor = new(units, people, count, dtype=torch.float64)
+    row_candidate = new(units, people, offered, dtype=torch.float64)
+    anchor_candidate = new(units, count, offered, dtype=torch.float64)
+    candidate = new(units, offered, dtype=torch.float64)
+    columns = anchors.transpose(1, 2)
+    for first, (start, stop) in enumerate(blocks(people, step)):
+        held = make(start, stop)
+        rows[:, start:stop, start:stop] = held @ held.transpose(1, 2)
+        row_anchor[:, start:stop] = held @ columns
+        for other, end in blocks(people, step):
+            if other > start:
+                rows[:, start:stop, other:end] = held @ make(other, end).transpose(1, 2)
+                rows[:, other:end, start:stop] = rows[:, start:stop, other:end].transpose(1, 2)
+        for other, end in blocks(offered, step):
+            tried = guess(other, end)
+            row_candidate[:, start:stop, other:end] = held @ tried.transpose(1, 2)
+            if first == 0:
+                anchor_candidate[:, :, other:end] = anchors @ tried.transpose(1, 2)
+                candidate[:, other:end] = (tried * tried).sum(2, dtype=torch.float64)
+    between = (anchors @ columns).double()
+    return Table(
+        rows, row_anchor, row_candidate, between, anchor_candidate, candidate, known.double()
+    )
+
+
+def class_table(table: Table, member: torch.Tensor) -> Table:
+    """The table with the C class means (of the centred rows) as further anchors.
+
+    The rows are centred on the means of their classes; `member` [B, P, C] is one where a row
+    belongs to a class.
+    """
+    mean = member / member.sum(1, keepdim=True).clamp(min=1)  # [B, P, C]
+    turned = mean.transpose(1, 2)
+    to_rows = turned @ table.rows  # class means with rows, [B, C, P]
+    to_means = to_rows @ mean
+    to_anchors = turned @ table.row_anchor
+    to_candidates = turned @ table.row_candidate
+    own = member @ to_rows  # the mean of the row's class, with rows
+    rows = table.rows - own - own.transpose(1, 2) + member @ to_means @ member.transpose(1, 2)
+    row_anchor = table.row_anchor - member @ to_anchors
+    return Table(
+        rows,
+        torch.cat([row_anchor, to_rows.transpose(1, 2) - member @ to_means], 2),
+        table.row_candidate - member @ to_candidates,
+        torch.cat(
+            [
+                torch.cat([table.anchor, to_anchors.transpose(1, 2)], 2),
+                torch.cat([to_anchors, to_means], 2),
+            ],
+            1,
+        ),
+        torch.cat([table.anchor_candidate, to_candidates], 1),
+        table.candidate,
+        table.known,
+    )
+
+
+def outside_variance(table: Table) -> torch.Tensor:
+    """Variance [B] a coordinate of an update outside the span of the population's rows.
+
+    Each row is measured against the span of all the others, at 1 / (G⁻¹)_ii of their inner
+    products G: it is what an update that took no part has outside. Zero where nothing is outside.
+    """
+    size = table.rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float64).tiny)
+    # Centred rows add up to zero; their mean is put back as a direction of its own.
+    inner = table.rows / size[:, None, None] + 10.0
+    ridge = 1e-9
+    inner.diagonal(dim1=1, dim2=2).add_(ridge)
+    inverse = torch.cholesky_inverse(_factor(inner))
+    outside = (1 / inverse.diagonal(dim1=1, dim2=2) - ridge).clamp(min=0).mean(1) * size
+    free = table.known - table.rows.shape[1] + 2
+    return torch.where(free > 0, outside / free.clamp(min=1), 0.0)
+
+
+def _factor(inner: torch.Tensor) -> torch.Tensor:
+    """The Cholesky factor [..., P, P]; a diagonal is raised where rounding left it indefinite.
+
+    Rows of single precision know their inner products to about 1e-7, so that more rows than
+    coordinates and no noise can leave negative eigenvalues of that size.
+    """
+    ridge = 1e-7 * inner.diagonal(dim1=-2, dim2=-1).mean(-1)
+    factor: torch.Tensor = inner
+    for _ in range(5):
+        factor, info = torch.linalg.cholesky_ex(inner)
+        if not bool(info.any()):
+            break
+        ridge = 10 * ridge
+        raised = torch.where(info > 0, ridge, 0.0)[..., None]
+        inner = inner + torch.diag_embed(raised.expand(*raised.shape[:-1], inner.shape[-1]))
+    return factor
