@@ -15,6 +15,7 @@ from trilemma.federation.timing import RoundCosts, Spent, round_costs
 from trilemma.federation.training import start_weights
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
+from trilemma.protections.rounds import run_round
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
@@ -75,13 +76,12 @@ class Clock:
 
 def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    run = Protection.run_round
 
-    def noted(self: Protection, updates: Any, *more: Any, **settings: Any) -> Any:
-        order.append(self.describe())
-        return run(self, updates, *more, **settings)
+    def noted(protection: Protection, *more: Any, **settings: Any) -> Any:
+        order.append(protection.describe())
+        return run_round(protection, *more, **settings)
 
-    monkeypatch.setattr(Protection, "run_round", noted)
+    monkeypatch.setattr(timing, "run_round", noted)
     monkeypatch.setattr(timing, "work_seconds", Clock())
     costs = round_costs(federation(FEDSGD), Protection((Compression(0.5),)), rounds=4)
     assert len(costs.within) == 4

@@ -9,7 +9,7 @@ import torch
 from torch.func import vmap
 
 from trilemma.attacks.base import Reconstructions, Rung, View
-from trilemma.attacks.gradient_matching import Units, explained_update
+from trilemma.attacks.matching import Units, explained_update
 from trilemma.errors import InvalidInput
 
 __all__ = ["Pool"]

@@ -12,12 +12,13 @@ from dataclasses import astuple, dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from trilemma.entropy import Seeded
+from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated
-from trilemma.federation.training import new_secret, start_weights
+from trilemma.federation.training import start_weights
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
 from trilemma.protections.transports.wire import SERVER
 from trilemma.work.clock import work_seconds
 
@@ -130,7 +131,7 @@ def round_costs(
     cohorts = Cohorts(federated, clients_per_round or everyone, seed)
     weights, entropy = start_weights(federated, None), Seeded(seed)
     arms = {"without": Protection(), "within": protection}
-    secrets = {"without": None, "within": new_secret(protection.transport)}
+    secrets = {"without": None, "within": protection.transport.new_secret(System())}
     pairs: list[dict[str, Spent]] = []
     for number in range(rounds + 1):
         clients = cohorts.sample(number)
@@ -141,8 +142,8 @@ def round_costs(
         info = RoundInfo.new(clients, entropy, run="costs", number=number, threshold=threshold)
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
-            result = arms[name].run_round(
-                updates, counts, info, entropy=entropy, secret=secrets[name]
+            result = run_round(
+                arms[name], updates, counts, info, entropy=entropy, secret=secrets[name]
             )
             pair[name] = _spent(result, clients, local)
         pairs.append(pair)

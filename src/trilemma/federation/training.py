@@ -7,7 +7,7 @@ and noise are repeatable, while keys and masks of a transport come from the syst
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -16,12 +16,11 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated
 from trilemma.federation.scoring import Metric, Score
-from trilemma.federation.twins import twin_of
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo, Transport
-from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
 
-__all__ = ["History", "Round", "new_secret", "start_weights", "train"]
+__all__ = ["History", "Round", "start_weights", "train"]
 
 _NO_PROTECTION: Final = Protection()
 
@@ -99,17 +98,18 @@ def train(
     current = start_weights(federated, weights)
     cohorts, entropy = Cohorts(federated, per_round, seed), Seeded(seed)
     score = Score(federated, metric)
-    twin = None if real_rounds is None else twin_of(protection)
-    if secret is None and (twin is None or real_rounds):
-        secret = new_secret(protection.transport)
+    twin = replace(protection, transport=protection.transport.twin())
+    real_rounds = rounds if real_rounds is None or twin == protection else real_rounds
+    if secret is None and real_rounds:
+        secret = protection.transport.new_secret(System())
     history: list[Round] = []
     for number in range(rounds):
         clients = cohorts.sample(number)
         updates = cohorts.updates(current, number, clients)
         counts = [cohorts.sizes[client] if weighted else 1 for client in clients]
         info = RoundInfo.new(clients, entropy, run="train", number=number, threshold=threshold)
-        runner = protection if twin is None or number < (real_rounds or 0) else twin
-        result = runner.run_round(updates, counts, info, entropy=entropy, secret=secret)
+        runner = protection if number < real_rounds else twin
+        result = run_round(runner, updates, counts, info, entropy=entropy, secret=secret)
         current = current - step * result.mean
         if not torch.isfinite(current).all():
             raise InvalidInput(
@@ -130,15 +130,6 @@ def train(
         None if found is None else found.scores,
         tuple(each.scores for each in own),
     )
-
-
-def new_secret(transport: Transport) -> Any:
-    """A fresh key for the clients of a transport that needs one, else None."""
-    if not isinstance(transport, Paillier):
-        return None
-    from trilemma.crypto.paillier import PrivateKey
-
-    return PrivateKey.generate(System(), bits=transport.bits, insecure=transport.insecure)
 
 
 def _check(

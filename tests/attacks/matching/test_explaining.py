@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks.gradient_matching import Candidates, Units, squared_distance
+from trilemma.attacks.matching import Candidates, Units, explained_update, squared_distance
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
@@ -108,3 +108,37 @@ def test_soft_labels_of_any_loss_are_weighted_sums_over_classes() -> None:
         client_update(task, weights, inputs, one_hot, LocalTraining(batch=4)),
         atol=1e-6,
     )
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        LocalTraining(batch=2),
+        LocalTraining(batch=2, record_clip=0.3),
+        LocalTraining("fedavg", lr=0.5, steps=2, batch=2),
+    ],
+    ids=["gradients", "clipped-records", "local-steps"],
+)
+@pytest.mark.parametrize("clip", [None, 0.4])
+@pytest.mark.parametrize("rows", [False, True])
+def test_sums_over_clients_are_a_loop_over_clients(
+    problems: Maker, training: LocalTraining, clip: float | None, rows: bool
+) -> None:
+    made = problems(1, training=training, clients=3)
+    view = made.views[0]
+    shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    if rows:
+        shares = shares[:, None] * torch.linspace(0, 2, 2410, dtype=torch.float64)
+    total = torch.zeros_like(view.weights)
+    for client in range(3):
+        own = slice(2 * client, 2 * client + 2)
+        update = client_update(
+            view.task, view.weights, made.inputs[0, own], made.labels[0, own], training
+        )
+        if clip is not None:
+            update = update * min(1.0, clip / float(update.norm()))
+        total = total + shares[client] * update
+    found = explained_update(
+        view.task, view.weights, made.inputs[0], made.labels[0], training, shares, clip
+    )
+    assert torch.allclose(found, total, rtol=1e-9, atol=1e-12)

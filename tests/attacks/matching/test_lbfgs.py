@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import minimize, rosen
 
-from trilemma.attacks.lbfgs import Minima, minimise
+from trilemma.attacks.matching import Minima, minimise
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
