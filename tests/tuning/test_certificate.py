@@ -20,7 +20,8 @@ from trilemma.federation.training import Round
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.choosing.families import Setting
-from trilemma.work.replay import Ask, Task
+from trilemma.work.executors import Task
+from trilemma.work.replay import Ask
 
 SETTING = Setting(
     parameters=50,
