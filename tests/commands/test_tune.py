@@ -27,7 +27,7 @@ from trilemma.commands.settings import Settings, command_line, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.protections.protection import Protection
 from trilemma.tuning.results.verdict import Verdict, verdict_schema
-from trilemma.work.journal import list_runs
+from trilemma.work.listing import list_runs
 from trilemma.work.log import RunLog
 
 ROOT = Path(__file__).parents[2]

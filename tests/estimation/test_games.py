@@ -131,6 +131,7 @@ def test_exact_copies_stay_out_of_the_line_up_and_of_its_batches() -> None:
     game = arena.draw(0, 0)
     assert len(set(arena.kinds[game.line_up])) == 29
     batches = arena.batches(game, np.random.default_rng(0), holds=True)
+    assert batches.slot is not None
     others = np.delete(batches.rows[0], batches.slot)
     assert not set(arena.kinds[others]) & set(arena.kinds[game.line_up])
 

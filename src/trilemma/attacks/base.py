@@ -53,7 +53,10 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All that an attacker has of one unit: the public task and weights [m], and what it read."""
+    """All that an attacker has of one unit: the public task and weights [m], and what it read.
+
+    `round` is its number in the training.
+    """
 
     task: Task
     weights: torch.Tensor
@@ -61,6 +64,7 @@ class View:
     local_training: LocalTraining
     input_spec: InputSpec
     knowledge: Knowledge = Knowledge()
+    round: int = 0
 
     def __post_init__(self) -> None:
         size = self.task.layout.size

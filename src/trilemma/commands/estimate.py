@@ -60,7 +60,7 @@ def estimate(
     """
     from trilemma.estimation.constants import constants_of, literal_constants
     from trilemma.estimation.recoveries import measure
-    from trilemma.reporting.recoveries import show_constants
+    from trilemma.reporting.words.recoveries import show_constants
 
     options = {
         "folder": data,

@@ -111,7 +111,7 @@ class Prepared:
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON document into the run folder."""
-        from trilemma.work.journal import write_json
+        from trilemma.work.files import write_json
 
         write_json(self.folder / name, document)
 
@@ -122,7 +122,7 @@ def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iter
     from trilemma.work.journal import Run
 
     try:
-        with Run(folder, settings, fresh=fresh) as run:
+        with Run.open(folder, settings, fresh=fresh) as run:
             yield run
     except KeyboardInterrupt:
         print(

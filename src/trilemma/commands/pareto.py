@@ -104,13 +104,13 @@ def pareto(
             report=save,
         )
         front = save(front)
-        from trilemma.reporting.page import write_report
+        from trilemma.reporting.page.page import write_report
 
-        page = write_report(folder)
+        page = write_report(front, folder)
     if as_json:
         print(json.dumps(front.as_json(), allow_nan=False, indent=2))
     else:
-        from trilemma.reporting.front import show_front
+        from trilemma.reporting.words.front import show_front
 
         show_front(front)
         print(f"\nfront: {folder / 'pareto.json'}\nreport: {page}")

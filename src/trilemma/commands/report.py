@@ -22,9 +22,11 @@ def report(
     """
     import webbrowser
 
-    from trilemma.reporting.page import write_report
+    from trilemma.reporting.page.page import write_report
+    from trilemma.reporting.sources import read_run
 
-    target = write_report(run)
+    found = read_run(run)
+    target = write_report(found.result, found.folder)
     print(f"report: {target}")
     if show and not webbrowser.open(target.resolve().as_uri()):
         print("no browser found here: open the file yourself")

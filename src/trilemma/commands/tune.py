@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SettingsArgument", "tune"]
 
 SettingsArgument = Annotated[
-    Path | None, typer.Argument(help="Settings; trilemma.toml is read where it is there.")
+    Path | None, typer.Argument(help="A file of settings [trilemma.toml, if it exists].")
 ]
 
 
@@ -58,15 +58,19 @@ def tune(
             for name in ("verdict.json", "gallery.json", "report.html"):
                 (folder / name).unlink(missing_ok=True)
         again = command_line("tune", federated, request)
-        verdict = replace(_tuned(federated, request, run, workers), reproduce=again)
+        verdict = replace(
+            _tuned(federated, request, run, workers),
+            source={"scenario": federated.scenario, **federated.options()},
+            reproduce=again,
+        )
         verdict.save(folder / "verdict.json")
-        from trilemma.reporting.page import write_report
+        from trilemma.reporting.page.page import write_report
 
-        page = write_report(folder)
+        page = write_report(verdict, folder)
     if as_json:
         print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))
     else:
-        from trilemma.reporting.verdict import show_verdict
+        from trilemma.reporting.words.verdict import show_verdict
 
         show_verdict(verdict)
         print(f"\nverdict: {folder / 'verdict.json'}\nreport: {page}")

@@ -219,6 +219,7 @@ class Observer:
             scenario.local_training,
             scenario.input_spec,
             knowledge,
+            round,
         )
 
     def _knowledge(self, game: Game, batches: Batches, order: NDArray[np.int64]) -> Knowledge:

@@ -13,6 +13,7 @@ from trilemma.tuning.choosing.advice import advice, headline, limits
 from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
 from trilemma.tuning.choosing.pricing import ranked
 from trilemma.tuning.choosing.procedures import procedures, procedures_beside
+from trilemma.tuning.choosing.shown import beliefs_procedure, rounds_procedure
 from trilemma.tuning.fronts.curves import curve_procedures
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.plan import Plan
@@ -20,11 +21,19 @@ from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.gallery import GALLERY, gallery_procedure
 from trilemma.tuning.results.provenance import versions
-from trilemma.tuning.results.verdict import AttackUsed, Beside, Rung, Verdict
+from trilemma.tuning.results.verdict import (
+    AttackUsed,
+    Beside,
+    PaperLeakage,
+    RoundsPoint,
+    Rung,
+    Verdict,
+)
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
     from trilemma.estimation.units import Source
+    from trilemma.tuning.choosing.procedures import Procedure
     from trilemma.tuning.fronts.points import Evaluated
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
@@ -64,13 +73,21 @@ def tune(
         ladder = ladder_procedures(plan) if estimated else {}
         wanted = plan.request.strengths and estimated
         curves = curve_procedures(meter, candidates) if wanted else {}
-        after = done(beside | ladder | curves)
+        shown: dict[str, Procedure] = {}
+        if chosen is not None and measured:
+            shown = {
+                "rounds": rounds_procedure(plan, chosen),
+                "beliefs": beliefs_procedure(plan, chosen),
+            }
+        after = done(beside | ladder | curves | shown)
         rungs = tested_rungs(plan, {each.name: each for each in candidates}) if measured else ()
         verdict = _verdict(
             *(plan, found, candidates, chosen),
             beside=tuple(after[name] for name in beside),
             ladder=(*rungs, *(after[name] for name in ladder)),
             curves=tuple(after[name] for name in curves),
+            rounds=after.get("rounds", ()),
+            beliefs=after.get("beliefs", ()),
         )
         if run is not None and plan.scenario.show_records and chosen is not None:
             pictures = done({"gallery": gallery_procedure(plan, chosen)})
@@ -88,6 +105,8 @@ def _verdict(
     beside: tuple[Beside, ...],
     ladder: tuple[Rung, ...],
     curves: tuple[Evaluated, ...],
+    rounds: tuple[RoundsPoint, ...],
+    beliefs: tuple[PaperLeakage, ...],
 ) -> Verdict:
     """Everything in one value."""
     constants, made = found.get("promises", (None, ()))
@@ -130,6 +149,8 @@ def _verdict(
         constants=constants,
         promises=made,
         curves=curves,
+        rounds=rounds,
+        beliefs=beliefs,
         versions=versions(),
         show_records=plan.scenario.show_records,
     )

@@ -75,7 +75,7 @@ def test_what_is_not_needed_has_no_grid() -> None:
 
 
 def tuned(folder: Path, source: Any = shown, effort: Effort = QUICK, **how: Any) -> Verdict:
-    with Run(folder, {}) as run:
+    with Run.open(folder, {}) as run:
         return tune(
             source,
             Problem(0.6, efficiency_weight=0.0),

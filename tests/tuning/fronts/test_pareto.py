@@ -215,7 +215,7 @@ def test_what_a_front_holds(front: Front) -> None:
 
 
 def test_optuna_picks_points_against_a_curious_client(tmp_path: Path) -> None:
-    with Run(tmp_path, {}) as run:
+    with Run.open(tmp_path, {}) as run:
         found = measure_front(
             small,
             mechanisms=["randomization", "secret-sharing"],

@@ -55,7 +55,7 @@ class Table:
         scale = lift(remainder)
         inner = lift(self.rows) * root[..., :, None] * root[..., None, :]
         inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None])
-        factor, _ = torch.linalg.cholesky_ex(inner)
+        factor = _factor(inner)
         sides = torch.cat([lift(self.row_anchor), lift(self.row_candidate)], -1)
         solved = torch.linalg.solve_triangular(factor, root[..., None] * sides, upper=False)
         anchors = self.row_anchor.shape[-1]
@@ -189,8 +189,25 @@ def outside_variance(table: Table) -> torch.Tensor:
     inner = table.rows / size[:, None, None] + 10.0
     ridge = 1e-9
     inner.diagonal(dim1=1, dim2=2).add_(ridge)
-    factor, _ = torch.linalg.cholesky_ex(inner)
-    inverse = torch.cholesky_inverse(factor)
+    inverse = torch.cholesky_inverse(_factor(inner))
     outside = (1 / inverse.diagonal(dim1=1, dim2=2) - ridge).clamp(min=0).mean(1) * size
     free = table.known - table.rows.shape[1] + 2
     return torch.where(free > 0, outside / free.clamp(min=1), 0.0)
+
+
+def _factor(inner: torch.Tensor) -> torch.Tensor:
+    """The Cholesky factor [..., P, P]; a diagonal is raised where rounding left it indefinite.
+
+    Rows of single precision know their inner products to about 1e-7, so that more rows than
+    coordinates and no noise can leave negative eigenvalues of that size.
+    """
+    ridge = 1e-7 * inner.diagonal(dim1=-2, dim2=-1).mean(-1)
+    factor: torch.Tensor = inner
+    for _ in range(5):
+        factor, info = torch.linalg.cholesky_ex(inner)
+        if not bool(info.any()):
+            break
+        ridge = 10 * ridge
+        raised = torch.where(info > 0, ridge, 0.0)[..., None]
+        inner = inner + torch.diag_embed(raised.expand(*raised.shape[:-1], inner.shape[-1]))
+    return factor

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.costs import Costs, check_bandwidth, compare, paired_estimate
+from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
-from trilemma.estimation.tasks import TrainTask, read_training
+from trilemma.estimation.tasks import CostTask, TrainTask, read_costs, read_training
 
 if TYPE_CHECKING:
     from trilemma.estimation.recipes import Recipe
-    from trilemma.federation.training import History
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.candidates import Candidate
@@ -47,50 +46,44 @@ class Pricing:
         recipe: Recipe | None = None,
         without: Recipe | None = None,
     ) -> tuple[Costs, Estimate]:
-        """Costs at the protection, and η_u·ε_u + η_e·ε_e over the paired seeds.
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e.
 
         The protected trainings follow `recipe`, those without protection `without` (None: the
         federation's own).
         """
         arms = (("none", without), (protection.describe(), recipe))
-        payloads = ask(
-            [TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds]
-        )
+        trainings = [
+            TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
+        ]
+        timing = CostTask(protection.describe(), fewest_rounds(self.confidence), recipe)
+        *payloads, timed = ask([*trainings, timing])
         histories = [read_training(payload) for payload in payloads]
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
         found = compare(
             protection.describe(),
             plain,
             shielded,
+            read_costs(timed),
             bandwidth=self.bandwidth,
             confidence=self.confidence,
             bounds=paper_bounds(protection, self.profile),
         )
-        return found, self._objective(plain, shielded, found)
+        return found, self._objective(found)
 
-    def _objective(
-        self, plain: Sequence[History], shielded: Sequence[History], costs: Costs
-    ) -> Estimate:
-        """Seed by seed; the efficiency of a round, which has no seed, enters by its estimate."""
-        reduction = costs.efficiency_reduction
+    def _objective(self, costs: Costs) -> Estimate:
+        """Of the estimates and of their ends: at most as certain as either of the two."""
         each_client = any(
             isinstance(weight, tuple)
             for weight in (self.problem.utility_weight, self.problem.efficiency_weight)
         )
-        values = []
-        for before, after in zip(plain, shielded, strict=True):
-            losses = [before.metric - after.metric]
-            if each_client:
-                pairs = zip(before.client_metrics, after.client_metrics, strict=True)
-                losses = [a - b for a, b in pairs]
-            values.append(self.problem.objective(losses, [reduction.value] * len(losses)))
-        found = paired_estimate(values, self.confidence)
-        clients = len(plain[0].client_metrics) if each_client else 1
-        slack = [
-            self.problem.objective([0.0] * clients, [end - reduction.value] * clients)
-            for end in (reduction.low, reduction.high)
-        ]
-        return Estimate(found.value, found.low + slack[0], found.high + slack[1])
+        losses = costs.client_utility_loss if each_client else (costs.utility_loss,)
+
+        def objective(end: Literal["value", "low", "high"]) -> float:
+            lost: list[float] = [getattr(each, end) for each in losses]
+            slower: float = getattr(costs.efficiency_reduction, end)
+            return self.problem.objective(lost, [slower] * len(lost))
+
+        return Estimate(objective("value"), objective("low"), objective("high"))
 
 
 def breached_cap(problem: Problem, costs: Costs) -> str:

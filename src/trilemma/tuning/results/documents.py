@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
-from trilemma.work.journal import write_json
+from trilemma.work.files import write_json
 
 __all__ = ["Document"]
 

@@ -6,13 +6,13 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.claims import Claim, Participation
 from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
@@ -31,6 +31,8 @@ __all__ = [
     "AttackUsed",
     "Beside",
     "Federation",
+    "PaperLeakage",
+    "RoundsPoint",
     "Rung",
     "Verdict",
     "verdict_schema",
@@ -95,6 +97,31 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class RoundsPoint:
+    """What leaks to an attacker after so many rounds of a training, with a pointwise interval."""
+
+    knows: Knows
+    participation: Participation
+    rounds: int
+    leakage: Estimate
+    certified: bool = False
+
+
+@dataclass(frozen=True)
+class PaperLeakage:
+    """The paper's leakage, computed from an attack's beliefs: mean over clients, and the largest.
+
+    `games` line-ups with their records fixed, `draws` observations of each.
+    """
+
+    attack: str
+    mean: float
+    largest: float
+    games: int
+    draws: int
+
+
+@dataclass(frozen=True)
 class Federation:
     """What was tuned; `data_hash` is keyed, and its key stays in the run folder."""
 
@@ -127,10 +154,11 @@ class Verdict:
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
     `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
-    claim rests on the candidates alone; `ladder` and `curves` are estimates beside it.
+    claim rests on the candidates alone; `ladder`, `curves`, `rounds` (leakage against rounds) and
+    `beliefs` (the paper's leakage, at what was chosen) are estimates beside it.
     `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
-    `reproduce` is the command that repeats the verdict where no trilemma.toml is, empty from
-    Python.
+    `source` are the settings that make the scenario, `reproduce` is the command that repeats the
+    verdict where no trilemma.toml is; both are empty from Python.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
@@ -155,8 +183,11 @@ class Verdict:
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]
     curves: tuple[Evaluated, ...]
+    rounds: tuple[RoundsPoint, ...]
+    beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]
     show_records: bool
+    source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
     schema_version: Literal[3] = SCHEMA_VERSION
 
