@@ -23,6 +23,8 @@ Judge = Literal["test", "choosing", "reporting"]
 class Recipe:
     """Local training, server step and weights of a training, and the records that judge it.
 
+    The step is constant, or falls linearly to zero with `server_decay`.
+
     `judge` is the test set, or one of two disjoint sets: one on which settings are chosen, and
     one that took no part in the choice (`judged_records`). `threshold` is that of the rounds
     (None: two thirds of the clients, plus one).
@@ -30,6 +32,7 @@ class Recipe:
 
     local_training: LocalTraining
     server_lr: float
+    server_decay: bool
     equal_weights: bool
     judge: Judge = "test"
     threshold: int | None = None
@@ -40,6 +43,7 @@ class Recipe:
             scenario,
             local_training=self.local_training,
             server_lr=self.server_lr,
+            server_decay=self.server_decay,
             test=judged_records(scenario, self.judge),
             public=scenario.public_records,
         )
@@ -48,9 +52,10 @@ class Recipe:
         """Everything that tells this recipe from others, as text."""
         weights = "equal weights" if self.equal_weights else "weights by records"
         least = "" if self.threshold is None else f", threshold {self.threshold}"
+        falls = " falling to zero" if self.server_decay else ""
         return (
-            f"{self.local_training}, server step {self.server_lr!r}, {weights}{least}, judged on "
-            f"the {self.judge} records"
+            f"{self.local_training}, server step {self.server_lr!r}{falls}, {weights}{least}, "
+            f"judged on the {self.judge} records"
         )
 
 

@@ -281,9 +281,7 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
 def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
-        found = round_costs(
-            scenario, protection, rounds=task.rounds, **_rounds_of(recipe)
-        )
+        found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
     except InvalidInput as error:
         if protection == Protection():
             raise
@@ -310,6 +308,7 @@ def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
             server_lr=scenario.server_lr,
+            server_decay=scenario.server_decay,
             evaluate_every=task.rounds,
             real_rounds=0,
             **_rounds_of(recipe),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import proved_rounds
 from trilemma.tuning.certificate.wording import proved_headline
 from trilemma.tuning.choosing.advice import advice, headline, limits
 from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
@@ -74,7 +75,9 @@ def tune(
         wanted = plan.request.strengths and estimated
         curves = curve_procedures(meter, candidates) if wanted else {}
         shown: dict[str, Procedure] = {}
-        if chosen is not None and measured:
+        if chosen is not None and chosen.certificate is not None:
+            shown = {"rounds": proved_rounds(plan, chosen)}
+        elif chosen is not None and measured:
             shown = {
                 "rounds": rounds_procedure(plan, chosen),
                 "beliefs": beliefs_procedure(plan, chosen),

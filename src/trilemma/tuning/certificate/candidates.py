@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.bounds.certificate import epsilon, true_positive_rate
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.recipes import judged_records
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.certificate import Certificate
 from trilemma.tuning.certificate.conditions import certified_families, check_scenario
 from trilemma.tuning.certificate.proof import Proof
-from trilemma.tuning.certificate.searching import best_clip, best_step
+from trilemma.tuning.certificate.searching import best_clip, best_unprotected
 from trilemma.tuning.choosing.candidates import priced
 from trilemma.tuning.choosing.families import FAMILIES, SYMBOLS
 from trilemma.tuning.results.candidates import Candidate
@@ -19,6 +20,7 @@ from trilemma.tuning.results.candidates import Candidate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trilemma.estimation.recipes import Recipe
     from trilemma.tuning.certificate.searching import Chosen
     from trilemma.tuning.plan import Plan
     from trilemma.work.replay import Ask
@@ -55,7 +57,7 @@ def _procedure(plan: Plan, name: str) -> Procedure:
 def _certified(ask: Ask, plan: Plan, name: str, proof: Proof) -> Candidate:
     rounds = plan.pricing.rounds
     chosen = best_clip(ask, proof, plan.scenario, rounds)
-    unprotected = best_step(ask, plan.scenario, rounds)
+    unprotected = best_unprotected(ask, plan.scenario, rounds)
     certificate = _certificate(plan, proof, chosen, unprotected)
     protection = proof.protection(chosen.clip)
     candidate = Candidate(
@@ -72,12 +74,12 @@ def _certified(ask: Ask, plan: Plan, name: str, proof: Proof) -> Candidate:
         certificate=certificate,
         deployment=proof.deployment(chosen.clip, rounds),
     )
-    own = Recipe(plan.scenario.local_training, unprotected, False, "reporting")
+    own = replace(unprotected, judge="reporting")
     within = proof.recipe(chosen.clip, chosen.server_lr, "reporting")
     return priced(candidate, ask, protection, plan.pricing, recipe=within, without=own)
 
 
-def _certificate(plan: Plan, proof: Proof, chosen: Chosen, unprotected: float) -> Certificate:
+def _certificate(plan: Plan, proof: Proof, chosen: Chosen, unprotected: Recipe) -> Certificate:
     sizes = sorted({*_SHOWN, plan.claim.candidates, *filter(None, [plan.request.line_up])})
     leakage, worst = proof.leakage()
     return Certificate(
@@ -102,7 +104,9 @@ def _certificate(plan: Plan, proof: Proof, chosen: Chosen, unprotected: float) -
         known={size: proof.success(size, "known") for size in sizes},
         line_up=proof.line_up,
         remainder=proof.remainder,
-        unprotected_lr=unprotected,
+        server_decay=True,
+        unprotected_lr=unprotected.server_lr,
+        unprotected_decay=unprotected.server_decay,
         chosen_on=len(judged_records(plan.scenario, "choosing")),
         reported_on=len(judged_records(plan.scenario, "reporting")),
     )
@@ -118,6 +122,6 @@ def _statement(proof: Certificate, *, same_set: bool) -> str:
         f"training of {proof.rounds} rounds: nobody picks the right one of {size:,} more often "
         f"than at a rate of {proof.success[size]:.3g}, and the leakage is at most "
         f"{proof.leakage:.3g} {where}. Clip {proof.record_clip:.3g} and server step "
-        f"{proof.server_lr:.3g} were chosen on {proof.chosen_on} records of {whose} (the "
-        f"unprotected training's step likewise); the accuracy is that on {others}."
+        f"{proof.server_lr:.3g}, falling to zero, were chosen on {proof.chosen_on} records of "
+        f"{whose} (the unprotected training's step likewise); the accuracy is that on {others}."
     )

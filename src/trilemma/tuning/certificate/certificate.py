@@ -25,9 +25,10 @@ class Certificate:
     differential privacy. `sampling_rate` is the probability that a round holds a record;
     `person` records may belong to one person.
 
-    Clip and server step were chosen on `chosen_on` public records by trainings with these
-    clients' records, the step `unprotected_lr` of the unprotected training likewise; utility is
-    reported on `reported_on` records that took no part.
+    Clip and server step (the first one, if it falls to zero with `server_decay`) were chosen on
+    `chosen_on` public records by trainings with these clients' records, the step
+    `unprotected_lr` of the unprotected training likewise; utility is reported on `reported_on`
+    records that took no part.
     """
 
     level: Literal["record", "client"]
@@ -51,7 +52,9 @@ class Certificate:
     known: dict[int, float] | None = None
     line_up: int | None = None
     remainder: float = 0.0
+    server_decay: bool = False
     unprotected_lr: float | None = None
+    unprotected_decay: bool = False
     chosen_on: int = 0
     reported_on: int = 0
 

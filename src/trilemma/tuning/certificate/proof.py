@@ -195,7 +195,14 @@ class Proof:
         """How a training of this proof is run at a clip norm and a server step."""
         own = self.local_training
         clipped = own if self.clips_updates else replace(own, record_clip=clip)
-        return Recipe(clipped, server_lr, True, judge, self.threshold)
+        return Recipe(
+            clipped,
+            server_lr,
+            server_decay=True,  # noise of the last rounds stays in the model
+            equal_weights=True,
+            judge=judge,
+            threshold=self.threshold,
+        )
 
     def deployment(self, clip: float, rounds: int) -> Deployment:
         """What a federation has to keep to, so that the proof is about it."""
@@ -236,14 +243,26 @@ def _trained(
     poisson = replace(own, sampling="poisson", records=None)
     q = 1.0 if known_round else own.batch / min(sizes)
     who: Participation = "known" if q == 1 else participation
-    asked = {"candidates": line_up, "remainder": remainder}
     if own.algorithm == "fedsgd":
         z = noise_multiplier_for(
-            budget, rounds=rounds, q=q, participation=who, records_of_person=person, **asked
+            budget,
+            rounds=rounds,
+            q=q,
+            participation=who,
+            candidates=line_up,
+            records_of_person=person,
+            remainder=remainder,
         )
         return "record", Training(rounds, q, z, who, person), poisson
     ratio = noise_ratio_for(
-        budget, rounds, q=q, steps=own.steps, participation=who, records_of_person=person, **asked
+        budget,
+        rounds,
+        q=q,
+        steps=own.steps,
+        participation=who,
+        candidates=line_up,
+        records_of_person=person,
+        remainder=remainder,
     )
     whole = client_level(ratio, rounds)
     held = (

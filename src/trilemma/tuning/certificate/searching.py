@@ -2,7 +2,8 @@
 
 Noise that is clipped to C moves the model by step · C a round, and what matters first is that
 product: it is climbed by factors of 2, then the clip norm is tried at it, then it is climbed by
-√2. The unprotected training's own step is climbed likewise.
+√2. The unprotected training's own step is climbed likewise. Under noise the step falls to zero;
+without, it does where that trains better.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.certificate.proof import Proof
     from trilemma.work.replay import Ask
 
-__all__ = ["Chosen", "best_clip", "best_step", "climb", "usual_norm"]
+__all__ = ["Chosen", "best_clip", "best_unprotected", "climb", "usual_norm"]
 
 _SEEDS: Final = (1000, 1001, 1002)  # none that utility is reported for
 _SHARES: Final = (0.03, 0.1, 0.3, 1.0)  # of the usual norm, to clip to
@@ -92,17 +93,27 @@ def best_clip(ask: Ask, proof: Proof, scenario: Scenario, rounds: int) -> Chosen
     return Chosen(clip, move / clip)
 
 
-def best_step(ask: Ask, scenario: Scenario, rounds: int) -> float:
-    """The server step with which the unprotected federation trains best."""
+def best_unprotected(ask: Ask, scenario: Scenario, rounds: int) -> Recipe:
+    """The federation's own training at its best server step, constant or falling."""
 
-    def scores(steps: Sequence[float]) -> list[Score]:
-        own = [Recipe(scenario.local_training, step, False, "choosing") for step in steps]
-        return _scores(
-            ask, [[TrainTask("none", seed, rounds, each) for seed in _SEEDS] for each in own]
-        )
+    def recipe(step: float, decay: bool) -> Recipe:
+        return Recipe(scenario.local_training, step, decay, False, "choosing")
 
-    step = climb(scores, _usual_step(scenario), 2.0)
-    return climb(scores, step, math.sqrt(2), farthest=1)
+    def at(decay: bool) -> Callable[[Sequence[float]], list[Score]]:
+        def scores(steps: Sequence[float]) -> list[Score]:
+            own = [recipe(step, decay) for step in steps]
+            return _scores(
+                ask, [[TrainTask("none", seed, rounds, each) for seed in _SEEDS] for each in own]
+            )
+
+        return scores
+
+    found = []
+    for decay in (False, True):
+        step = climb(at(decay), _usual_step(scenario), 2.0)
+        step = climb(at(decay), step, math.sqrt(2), farthest=1)
+        found.append((at(decay)([step])[0], recipe(step, decay)))
+    return max(found, key=lambda each: each[0])[1]
 
 
 def climb(

@@ -37,31 +37,31 @@ def proved_headline(proof: Certificate | None, request: Request) -> str:
 
 def proved_limits(proof: Certificate, transport: str) -> tuple[str, ...]:
     """What the proof rests on and does not cover, in sentences."""
-    sentences = ["Every single message may be seen, and the server may send any model."]
+    seen = "Every single message may be seen, and the server may send any model."
     if proof.survivors > 1:
         helped = "none of them helps the attacker"
         if proof.helpers:
             helped = f"besides them {proof.helpers} may help the attacker"
-        sentences = [
+        seen = (
             f"Only sums are seen, which rests on {transport} and a server that runs it as "
             f"prescribed; the noise of {proof.survivors} honest clients is counted in each, and "
             f"{helped}."
-        ]
+        )
+    sentences = [seen]
     if proof.rounds == 1:
         sentences += ["One round: whoever combines the updates of several rounds learns more."]
     hidden = "one record" if proof.person == 1 else f"{proof.person} records"
     if proof.level == "client":
         hidden = "all records of a client, and so those"
-    sentences += [
-        *KEPT,
-        f"It hides {hidden} of a person, where all candidates are equally likely beforehand.",
-    ]
-    sentences += [
+    private = (
         f"In the words of differential privacy ε is {proof.epsilon:.3g} at δ = {proof.delta:g}, "
         f"and a membership test that is wrong for 1 % of the others finds at most "
         f"{100 * proof.true_positive_rate:.2g} % of the members."
-    ]
+    )
     return (
         *sentences,
+        *KEPT,
+        f"It hides {hidden} of a person, where all candidates are equally likely beforehand.",
+        private,
         "The trainings that chose clip and step used the clients' records: they are not covered.",
     )
