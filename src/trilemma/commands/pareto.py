@@ -93,6 +93,7 @@ def pareto(
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
     from trilemma.commands.settings import Settings, command_line, read_settings
+    from trilemma.work.files import sqlite_url
     from trilemma.work.progress import Ticker
 
     chosen = read_settings(settings, context.params)
@@ -126,7 +127,7 @@ def pareto(
             evaluations=evaluations,
             units=units,
             sampler=sampler,
-            storage=storage or f"sqlite:///{folder.resolve() / _STUDY}",
+            storage=storage or sqlite_url(folder / _STUDY),
             study=named.name,
             shared=storage is not None,
             workers=workers,

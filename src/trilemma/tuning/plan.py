@@ -11,6 +11,7 @@ from trilemma.beliefs.belief import largest_success_rate
 from trilemma.errors import InvalidInput
 from trilemma.estimation.constants import Guess, choose_criterion
 from trilemma.estimation.costs import BANDWIDTH
+from trilemma.estimation.identity import data_hash, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import Suite, binding_suite
@@ -19,7 +20,6 @@ from trilemma.observations import Adversary
 from trilemma.tuning.calibrating.gauge import Gauge, streams
 from trilemma.tuning.choosing.families import Family, Setting, families
 from trilemma.tuning.choosing.pricing import Pricing
-from trilemma.tuning.results.provenance import data_hash, require_same_data
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
@@ -115,9 +115,9 @@ class Plan:
             raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
         spent = effort or Effort()
         scenario = source if isinstance(source, Scenario) else source()
+        if run is not None:
+            require_scenario(run, scenario)
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
-        if run is not None and data_key is not None:
-            require_same_data(run, tag)
         with one_thread():  # sums must not change their order with the number of cores
             guess = choose_criterion(scenario, criterion, seed=seed, confidence=confidence)
             setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
