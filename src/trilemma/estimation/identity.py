@@ -37,6 +37,10 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "loss": fingerprint(scenario.loss, key=key),
         "local training": repr(scenario.local_training),
         "server_lr": repr(scenario.server_lr),
+        "rounds": repr(scenario.rounds),
+        "distance": "mean squared"
+        if scenario.distance is None
+        else fingerprint(scenario.distance, key=key),
         "criterion": repr(scenario.criterion),
         "classes": repr(scenario.classes),
         # Not the function alone: one that keeps what it finds starts at the model's own weights.
@@ -58,7 +62,7 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.
     """
-    records = (*scenario.records, scenario.test_records)
+    records = (*scenario.records, scenario.test_records, scenario.public_records)
     return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
 
 
