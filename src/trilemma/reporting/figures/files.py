@@ -14,7 +14,6 @@ from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds import draw_rounds
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.rounds import rounds_series
-from trilemma.reporting.page.sections import rounds_of
 from trilemma.reporting.sources import Earlier, read_run
 from trilemma.reporting.words.answer import metric_name
 from trilemma.reporting.words.ladder import ladder
@@ -68,7 +67,7 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
 def _verdict(verdict: Verdict) -> Drawings:
     budget = verdict.request.budget
     drawn: dict[str, Callable[[], Figure]] = {}
-    steps, series = ladder(verdict), rounds_series(rounds_of(verdict))
+    steps, series = ladder(verdict), rounds_series(verdict.rounds)
     if steps is not None:
         drawn["ladder"] = lambda: draw_ladder(steps)
     if series:

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from trilemma.reporting.words.ladder import RUNGS
 from trilemma.tuning.request import KNOWLEDGE
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.request import Knows
+    from trilemma.tuning.results.verdict import RoundsPoint
 
-__all__ = ["RoundsPoint", "Series", "rounds_series"]
-
-
-class RoundsPoint(Protocol):
-    """What leaks to an attacker after so many rounds."""
-
-    @property
-    def knows(self) -> Knows: ...
-
-    @property
-    def participation(self) -> str: ...
-
-    @property
-    def rounds(self) -> int: ...
-
-    @property
-    def leakage(self) -> Estimate: ...
-
-    @property
-    def certified(self) -> bool: ...
+__all__ = ["Series", "rounds_series"]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.pictures import boards
-from trilemma.reporting.page.rounds import RoundsPoint, rounds_series
+from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.page.settings import (
+    deployment_rows,
+    federation_rows,
+    request_rows,
+    verdict_rows,
+)
 from trilemma.reporting.words.answer import (
     answer,
     earlier_tests,
@@ -18,16 +25,9 @@ from trilemma.reporting.words.answer import (
     not_needed,
 )
 from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
-from trilemma.reporting.words.glossary import GLOSSARY
 from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
 from trilemma.reporting.words.numbers import hundred, interval, metric, slower
 from trilemma.reporting.words.protections import family, phrase
-from trilemma.reporting.words.settings import (
-    deployment_rows,
-    federation_rows,
-    request_rows,
-    verdict_rows,
-)
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "rungs": RUNGS,
         "knows": KNOWS,
         "price": next_rung(verdict),
-        "rounds": rounds_series(rounds_of(verdict)),
+        "rounds": rounds_series(verdict.rounds),
         "certificates": [
             (candidate, line_ups(proof), readings(proof), conditions(proof))
             for candidate, proof in certified(verdict.candidates)
@@ -100,7 +100,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "ladder": None if made is None else _ladder(made, verdict),
         "rounds": {
             "budget": verdict.request.budget,
-            "series": [asdict(each) for each in rounds_series(rounds_of(verdict))],
+            "series": [asdict(each) for each in rounds_series(verdict.rounds)],
         },
     }
 
@@ -139,12 +139,6 @@ def front_data(front: Front) -> dict[str, Any]:
     }
 
 
-def rounds_of(verdict: Verdict) -> Sequence[RoundsPoint]:
-    """Leakage against rounds, as far as the verdict holds it."""
-    found: Sequence[RoundsPoint] = getattr(verdict, "rounds", ())
-    return found
-
-
 def _metric(verdict: Verdict) -> str:
     return metric_name(
         each.costs.protected_metric for each in verdict.candidates if each.costs is not None
@@ -173,7 +167,7 @@ def _ladder(made: Ladder, verdict: Verdict) -> dict[str, Any]:
     """The steps that a chart can show: those whose metric is known."""
     costs = [each.costs for each in verdict.candidates if each.costs is not None]
     return {
-        "rungs": [RUNGS[each] for each in made.rungs],
+        "rungs": made.rungs,
         "families": [family(each) for each in made.families],
         "unprotected": costs[0].unprotected_metric if costs else None,
         "steps": [

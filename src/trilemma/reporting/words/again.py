@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.table import Table
+from trilemma.reporting.words.ladder import RUNGS
+from trilemma.reporting.words.numbers import hundred
+from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
     from trilemma.tuning.again import Attacked
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["show_again", "summary"]
 
-_ODD = 0.05
+_ODD: Final = 0.05  # shared by the attacks of the claim
 
 
 def summary(verdict: Verdict, found: Sequence[Attacked]) -> str:
@@ -24,8 +25,8 @@ def summary(verdict: Verdict, found: Sequence[Attacked]) -> str:
     if broken:
         names = ", ".join(each.attack for each in broken)
         return (
-            f"The claim is contradicted: {names} picked the right record significantly more "
-            f"often than {verdict.largest_success_rate:.3g}; do not deploy it, and tune again."
+            f"The claim is contradicted: {names} picked right in significantly more than "
+            f"{hundred(verdict.largest_success_rate)} games; do not deploy it, and tune again."
         )
     beyond = [
         each
@@ -36,26 +37,25 @@ def summary(verdict: Verdict, found: Sequence[Attacked]) -> str:
         names = ", ".join(each.attack for each in beyond)
         return (
             f"No attack of the claim contradicts it. Attackers that know more than it claims "
-            f"({names}) pick right more often than {verdict.largest_success_rate:.3g}."
+            f"({names}) pick right in more than {hundred(verdict.largest_success_rate)} games."
         )
     return "No attack contradicts the claim, nor do those that know more than it claims."
 
 
 def show_again(verdict: Verdict, found: Sequence[Attacked]) -> None:
     """Print the headline, one line an attack, and what follows."""
-    console = Console(width=80, highlight=False)
-    console.print(verdict.headline)
-    table = Table(box=None, pad_edge=False)
-    for name in ("knows", "attack", "right picks", "rate", "the claim"):
-        table.add_column(name, justify="right" if name in ("right picks", "rate") else "left")
-    for each in found:
-        rate = each.success
-        table.add_row(
-            each.rung,
+    out = Printer()
+    out.text(verdict.headline, bold=True)
+    out.title("Attacked again, by fresh games")
+    rows = [
+        (
+            RUNGS[each.rung],
             each.attack,
             f"{each.recovered} of {each.units}",
-            f"{rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}]",
+            f"{each.success.value:.2f} [{each.success.low:.2f}, {each.success.high:.2f}]",
             "covers it" if each.claimed else "does not",
         )
-    console.print(table)
-    console.print(summary(verdict, found))
+        for each in found
+    ]
+    out.table(("knows", "attack", "right picks", "rate", "the claim"), rows)
+    out.note(summary(verdict, found))

@@ -36,6 +36,7 @@ __all__ = [
     "final_tests",
     "metric_name",
     "not_needed",
+    "paper_leakage",
     "who",
 ]
 
@@ -82,7 +83,7 @@ def answer(verdict: Verdict) -> Answer:
     shown = chosen.basis != "surrogate"
     return Answer(
         headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
-        use=f"Use {phrase(chosen.protection)}.",
+        use=f"{'Use' if shown else 'The paper would use'} {phrase(chosen.protection)}.",
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
@@ -130,13 +131,25 @@ def not_needed(verdict: Verdict, candidate: Candidate) -> str:
     return f"Not needed: {family(inside)} is within the budget."
 
 
+def paper_leakage(verdict: Verdict) -> str:
+    """The paper's leakage as the attackers' beliefs give it, in one sentence."""
+    found = [
+        f"{each.attack} {number(each.mean)} (most exposed client {number(each.largest)})"
+        for each in verdict.beliefs
+    ]
+    if not found:
+        return ""
+    return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
+
+
 def _lede(verdict: Verdict) -> str:
     there, asked = verdict.federation, verdict.request
     reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
+    curious = "the server" if asked.adversary is Adversary.SERVER else "one of them"
     told = (
         f"{count(there.clients, 'client')} train a model of "
-        f"{count(there.parameters, 'parameter')} together; {who(asked)} is curious and tries to "
-        f"tell {reads} which record was used. "
+        f"{count(there.parameters, 'parameter')} together; {curious} is curious and tries to tell "
+        f"{reads} which record was used. "
     )
     if verdict.basis == "surrogate":
         return (
@@ -165,17 +178,17 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     allowed = hundred(verdict.largest_success_rate)
     found = chosen.success
     figure = f"leakage {interval(chosen.leakage)}"
-    rates = f"Allowed: {allowed}"
+    limits = ""
     if found is not None:
         figure = f"picked right in {hundred(found.value)} games"
-        rates = f"[{number(100 * found.low)}, {number(100 * found.high)}]; allowed are {allowed}"
+        limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
     worst = chosen.worst_client
     most = "" if worst is None else f" The client that leaks most: {interval(worst)}."
     return Card(
         title,
         figure,
-        f"{rates}, and a blind guess gets {hundred(verdict.claim.kappa)}. As leakage: "
-        f"{interval(chosen.leakage)}, {budget}. {_unprotected(verdict)}{most}",
+        f"{limits}Allowed: {allowed}; a blind guess: {hundred(verdict.claim.kappa)}. As leakage: "
+        f"{interval(chosen.leakage)}, {budget}.{most} {_unprotected(verdict)}",
     )
 
 
@@ -205,8 +218,10 @@ def _costs(costs: Costs) -> tuple[Card, ...]:
         "A round costs",
         f"{multiple(shielded.bits / max(plain.bits, 1), 'bits')}, "
         f"{multiple(seconds, 'CPU seconds')}",
-        f"{bits(shielded.bits)} and {number(shielded.seconds)} CPU seconds a client; without "
-        f"protection {bits(plain.bits)} and {number(plain.seconds)}. At "
+        f"{bits(shielded.bits)} and {number(shielded.client_seconds)} CPU seconds a client, "
+        f"{number(shielded.server_seconds)} at the server; without protection "
+        f"{bits(plain.bits)}, {number(plain.client_seconds)} and "
+        f"{number(plain.server_seconds)}. At "
         f"{number(costs.bandwidth / 1e6)} Mbit/s a round takes {times(1 + slower.value)} as long "
         f"[{number(1 + slower.low)}, {number(1 + slower.high)}].",
     )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Final
-
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from trilemma.reporting.words.answer import metric_name, who
 from trilemma.reporting.words.ladder import RUNGS
 from trilemma.reporting.words.numbers import change, count, number, slower
 from trilemma.reporting.words.protections import family, phrase, strength
+from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
     from trilemma.tuning.fronts.pareto import Front
@@ -21,33 +16,29 @@ if TYPE_CHECKING:
 
 __all__ = ["front_setting", "show_front"]
 
-_WIDTH: Final = 80
-
 
 def show_front(front: Front) -> None:
     """The front from the least leakage up, its knee and its volume, and what is not covered."""
-    console = Console(highlight=False, soft_wrap=False, file=sys.stdout)
-    console.width = min(console.width, _WIDTH)
-    there = front.federation
-    console.print(
-        Text(
-            f"{there.scenario}: {count(there.clients, 'client')}, "
-            f"{count(there.records_per_update, 'record')} an update; {front_setting(front)}; "
-            f"{front.evaluations} of {front.wanted} evaluations ({front.sampler}), seed "
-            f"{front.request.seed}"
-        )
+    out, there = Printer(), front.federation
+    out.text(
+        f"{there.scenario}: {count(there.clients, 'client')}, "
+        f"{count(there.records_per_update, 'record')} an update; {front_setting(front)}; "
+        f"{front.evaluations} of {front.wanted} evaluations ({front.sampler}), seed "
+        f"{front.request.seed}"
     )
-    title = f"\nFront: {len(front.front)} of {len(front.points)} points"
-    console.print(Text(title, style="bold"))
-    console.print(_table(front))
-    console.print(Text("\nReading", style="bold"))
+    out.title(f"Front: {len(front.front)} of {len(front.points)} points")
+    shown = metric_name(each.metric for each in front.points)
+    best = [(front.points[place], place) for place in front.front]
+    best.sort(key=lambda pair: pair[0].objectives or ())
+    out.table(
+        ("", "family", "strength", "leakage", shown[:8], "round"),
+        [("*" if place == front.knee else "", *_cells(each)) for each, place in best],
+    )
+    out.title("Reading")
     for line in _reading(front):
-        console.print(Padding(Text(line), (0, 2)))
-    console.print(Text("\nNot covered", style="bold"))
-    for sentence in front.limits:
-        bullet = Table.grid()
-        bullet.add_row("  - ", Text(sentence))
-        console.print(bullet)
+        out.note(line)
+    out.title("Not covered")
+    out.bullets(front.limits)
 
 
 def front_setting(front: Front) -> str:
@@ -60,17 +51,6 @@ def front_setting(front: Front) -> str:
     )
 
 
-def _table(front: Front) -> Table:
-    shown = metric_name(each.metric for each in front.points)
-    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for column in ("", "family", "strength", "leakage", shown[:8], "round"):
-        table.add_column(column, no_wrap=True)
-    best = [(front.points[place], place) for place in front.front]
-    for each, place in sorted(best, key=lambda pair: pair[0].objectives or ()):
-        table.add_row("*" if place == front.knee else "", *_cells(each))
-    return table
-
-
 def _cells(each: Evaluated) -> tuple[str, ...]:
     leak = "key"
     if each.leakage is not None:
@@ -78,7 +58,7 @@ def _cells(each: Evaluated) -> tuple[str, ...]:
     loss, reduction = each.utility_loss, each.efficiency_reduction
     return (
         family(each.mechanism),
-        "–" if each.mechanism == "none" else strength(each.mechanism, each.parameter),
+        "–" if each.mechanism == "none" else short(strength(each.mechanism, each.parameter)),
         leak,
         "–" if loss is None else change(-loss.value),
         "–" if reduction is None else slower(reduction.value),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.reporting.words.answer import metric_name
 from trilemma.reporting.words.numbers import metric, number, slower
-from trilemma.reporting.words.protections import family, strength
+from trilemma.reporting.words.protections import family, strength, tuned
 from trilemma.tuning.choosing.families import FAMILIES
 from trilemma.tuning.request import KNOWLEDGE
 
@@ -104,7 +104,7 @@ def ladder(verdict: Verdict) -> Ladder | None:
     found = {(each.knows, each.family): each for each in verdict.ladder}
     candidates = {each.name: each for each in verdict.candidates}
     names = {each.family for each in verdict.ladder}
-    families = (*(n for n in FAMILIES if n in names), *sorted(names - FAMILIES.keys()))
+    families = (*(n for n in FAMILIES if n in names), *sorted(names - set(FAMILIES)))
     steps = []
     for knows in KNOWLEDGE:
         for name in families:
@@ -112,7 +112,7 @@ def ladder(verdict: Verdict) -> Ladder | None:
             if rung is None:
                 steps.append(_missing(knows, name, candidate))
             else:
-                steps.append(_step(rung, candidate, verdict))
+                steps.append(_step(rung, verdict))
     shown = metric_name(each.metric for each in verdict.ladder)
     return Ladder(KNOWLEDGE, families, tuple(steps), shown)
 
@@ -170,7 +170,7 @@ def _cheapest(made: Ladder, knows: Knows) -> Step | None:
     return max(able, key=lambda each: each.metric or 0.0, default=None)
 
 
-def _step(rung: Rung, candidate: Candidate | None, verdict: Verdict) -> Step:
+def _step(rung: Rung, verdict: Verdict) -> Step:
     made = Step(
         rung.knows,
         rung.family,
@@ -183,21 +183,23 @@ def _step(rung: Rung, candidate: Candidate | None, verdict: Verdict) -> Step:
         rung.note,
     )
     if rung.leakage is None and rung.metric is not None:
-        return replace(made, mark="key")
+        return replace(made, mark="key", note="")
     if rung.knows != verdict.request.knows:
         return _estimated(made, rung, verdict.request.budget)
     if rung.tested:
-        return replace(made, mark="proved" if _proved(candidate) else "tested")
+        return replace(made, mark="proved" if rung.knows == "anyone" else "tested", note="")
     if rung.leakage is None:
-        return replace(made, mark="fails", strength="none is enough")
-    return replace(made, mark="one round" if made.once else "beyond a cap")
+        return replace(made, mark="fails", strength="none found")
+    if made.once:
+        return replace(made, mark="one round", note="")
+    return replace(made, mark="beyond a cap")
 
 
 def _estimated(made: Step, rung: Rung, budget: float) -> Step:
     """A strength is chosen so as to meet the budget; what has none meets it or does not."""
     if rung.leakage is None:
         return replace(made, mark="none", strength="–")
-    fixed = FAMILIES.get(rung.family, ("variance", ""))[0] is None
+    fixed = not tuned(rung.family)
     least = rung.leakage.value if fixed else rung.leakage.low
     if least <= budget:
         return made
@@ -205,24 +207,21 @@ def _estimated(made: Step, rung: Rung, budget: float) -> Step:
     return replace(made, mark="fails", note=f"{note} {made.note}".strip())
 
 
-def _proved(candidate: Candidate | None) -> bool:
-    return candidate is not None and candidate.certificate is not None
-
-
 def _missing(knows: Knows, name: str, candidate: Candidate | None) -> Step:
     blank = Step(knows, name, "none", "–", None, None, None)
     if knows != "anyone":
         return replace(blank, note="It was not measured on this rung.")
     if candidate is not None and candidate.basis == "cryptographic":
-        return replace(blank, mark="key", note=candidate.statement)
+        return replace(blank, mark="key", note="No proof can say more than the key does.")
     if candidate is None or candidate.certificate is None:
         noisy = "randomization" in name
         return replace(blank, note=_NOT_ASKED if noisy else _NO_PROOF)
-    proof = candidate.certificate
+    proof, costs = candidate.certificate, candidate.costs
     return replace(
         blank,
         mark="proved",
         strength=strength(name, proof.variance),
-        metric=None if candidate.costs is None else candidate.costs.protected_metric,
+        metric=None if costs is None else costs.protected_metric,
+        reduction=None if costs is None else costs.efficiency_reduction.value,
         note=f"Leakage at most {number(proof.leakage)} at every N.",
     )

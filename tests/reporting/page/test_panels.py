@@ -6,14 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.reporting import examples
+from tests.reporting import examples, training
 
-from trilemma.beliefs.intervals import Interval
-from trilemma.protections.dp import dp_figure
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.reporting.panels import Axis, bare_panels, verdict_panels
-from trilemma.tuning.certificate.certify import Certificate
-from trilemma.tuning.results.verdict import Candidate
+from trilemma.reporting.page.panels import Axis, bare_panels, verdict_panels
 
 
 def test_points_lie_where_their_strength_is() -> None:
@@ -47,39 +42,25 @@ def test_ticks_are_round_and_run_from_weak_to_strong(
 
 
 def test_the_marks_of_a_verdict() -> None:
-    panels = {panel.mechanism: panel for panel in verdict_panels(examples.verdict())}
+    base = replace(examples.verdict(), promises=examples.surrogate().promises)
+    panels = {panel.mechanism: panel for panel in verdict_panels(base)}
     noise = panels["randomization"]
-    kinds = [mark.kind for mark in noise.marks]
-    assert kinds == ["surrogate", "surrogate", "verdict"]
+    assert [mark.kind for mark in noise.marks] == ["surrogate", "surrogate", "tested"]
     assert all(mark.x < 0 for mark in noise.marks[:2]), "γ* is far weaker than all measured"
-    assert noise.marks[2].x == pytest.approx((math.log10(0.000127020816) + 6) / 4)
-    assert [x for x, _ in noise.predicted] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    inside = panels["randomization+secret-sharing"]
+    assert [mark.kind for mark in inside.marks] == ["verdict"]
+    assert inside.marks[0].x == pytest.approx((math.log10(examples.VALUE) + 5) / 4)
     assert [mark.kind for mark in panels["bounded-masks"].marks] == ["surrogate"]
-    assert [mark.kind for mark in panels["compression"].marks] == ["surrogate", "tested"]
+    kinds = [mark.kind for mark in panels["compression"].marks]
+    assert kinds == ["surrogate"], "what was tested for one round only claims nothing"
 
 
 def test_a_certificate_stands_on_the_curve_of_its_noise() -> None:
-    base = examples.verdict()
-    certificate = Certificate(
-        protection="randomization:variance=0.01,clip=0.5",
-        release="local",
-        kappa=Interval(0.0, 0.01),
-        kappa_confidence=0.95,
-        clip=0.5,
-        clip_rule="median",
-        noise=0.1,
-        rounds=1,
-        success=0.1,
-        leakage=0.3,
-        privacy=dp_figure(Randomization(0.01, 0.5), delta=1e-5),
-    )
-    made = Candidate("certified", "certified", True, True, "", certificate=certificate)
-    verdict = replace(base, candidates=(*base.candidates, made))
     found = [
         (panel.mechanism, mark.x)
-        for panel in verdict_panels(verdict)
+        for panel in verdict_panels(training.over_rounds())
         for mark in panel.marks
         if mark.kind == "certificate"
     ]
-    assert [name for name, _ in found] == ["randomization"]
-    assert found[0][1] == pytest.approx(1.0)
+    assert [name for name, _ in found] == ["randomization+secret-sharing"]
+    assert found[0][1] == pytest.approx((math.log10(0.000832) + 5) / 4)

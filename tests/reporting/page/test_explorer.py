@@ -10,8 +10,9 @@ from itertools import groupby
 import pytest
 from tests.reporting import examples
 
+from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.estimation.leakage import Estimate
-from trilemma.reporting.explorer import Explorer, Preference
+from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.problem import Problem
 
@@ -46,7 +47,7 @@ def by_hand(
     return {
         name: (place, objective)
         for name, (_, place, objective) in best.items()
-        if name != "bounded-masks"
+        if name not in ("bounded-masks", "compression")
         and points[place].utility_loss.value <= caps[0]  # type: ignore[union-attr]
         and points[place].efficiency_reduction.value <= caps[1]  # type: ignore[union-attr]
     }
@@ -81,7 +82,7 @@ def test_the_rule_is_the_best_of_all_choices(
     seed: int, want: Preference, caps: tuple[float, float]
 ) -> None:
     points = spoiled(seed)
-    found = Explorer(points, START, None, *caps).recommend(want)
+    found = Explorer(points, examples.CLAIM, START, None, *caps).recommend(want)
     expected = by_hand(points, want, caps)
     assert {points[each.place].mechanism: each.place for each in found.options} == {
         name: place for name, (place, _) in expected.items()
@@ -97,7 +98,7 @@ def test_the_rule_is_the_best_of_all_choices(
 
 def test_the_random_settings_meet_every_case() -> None:
     found = [
-        Explorer(spoiled(seed), START, None, *caps).recommend(want).options
+        Explorer(spoiled(seed), examples.CLAIM, START, None, *caps).recommend(want).options
         for seed, want, caps in settings()
     ]
     assert {len(options) for options in found} >= {0, 1, 3}
@@ -113,22 +114,40 @@ def test_a_bump_on_the_strong_side_is_not_passed() -> None:
         )  # fmt: skip
 
     points = tuple(point(n / 4, high) for n, high in enumerate((0.9, 0.2, 0.4, 0.2, 0.1)))
-    explorer = Explorer(points, START)
+    explorer = Explorer(points, examples.CLAIM, START)
     assert [each.place for each in explorer.recommend(Preference(0.3, 1, 1)).options] == [3]
     assert [each.place for each in explorer.recommend(Preference(0.45, 1, 1)).options] == [1]
     assert explorer.recommend(Preference(0.05, 1, 1)).options == ()
 
 
 def test_only_the_own_setting_is_the_verdicts() -> None:
-    explorer = Explorer(examples.curves(), START, verdict=START)
+    explorer = Explorer(examples.curves(), examples.CLAIM, START, verdict=START)
     assert explorer.recommend(START).own
     assert not explorer.recommend(replace(START, budget=0.32)).own
-    assert not Explorer(examples.curves(), START).recommend(START).own
+    assert not Explorer(examples.curves(), examples.CLAIM, START).recommend(START).own
 
 
 def test_the_sliders_can_halt_at_the_start() -> None:
     own = Preference.of(Problem(0.1234, (1.0, 2.0, 3.0), 0.015))
     assert own == Preference(0.1234, 2.0, 0.015)
-    for name, stops in Explorer((), own).stops.items():
+    for name, stops in Explorer((), examples.CLAIM, own).stops.items():
         assert getattr(own, name) in stops
         assert [key for key, _ in groupby(stops)] == stops == sorted(stops)
+
+
+def test_compression_is_recommended_for_one_round_only() -> None:
+    """What thins is measured for one round, so that no training may rest on it."""
+    points = examples.curves(units=300)
+    want = Preference(0.5, 0.0, 1.0)
+    for rounds, expected in ((1, "compression"), (150, "randomization")):
+        claim = replace(examples.CLAIM, rounds=rounds)
+        best = Explorer(points, claim, START).recommend(want).options[0]
+        assert points[best.place].mechanism == expected
+
+
+@pytest.mark.parametrize(("candidates", "rate"), [(20, 0.308), (38, 0.258), (100, 0.212)])
+def test_what_a_budget_allows_depends_on_the_line_up(candidates: int, rate: float) -> None:
+    claim = replace(examples.CLAIM, candidates=candidates)
+    found = Explorer((), claim, START).recommend(START).allowed
+    assert found == pytest.approx(rate, abs=5e-4)
+    assert START.budget - 2e-3 <= bernoulli_leakage(found, 1 / candidates) <= START.budget + 1e-9

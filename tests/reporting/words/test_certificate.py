@@ -1,0 +1,50 @@
+"""Certificates in words, against their own numbers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.reporting import examples, training
+
+from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
+
+
+def test_every_length_of_the_line_up_has_its_rate() -> None:
+    proof = examples.certificate(success={100: 0.142, 2: 0.806, 1000: 0.0493})
+    assert line_ups(proof) == (
+        ("2", "81 of 100", "50 of 100"),
+        ("100", "14 of 100", "1 of 100"),
+        ("1,000", "4.9 of 100", "0.1 of 100"),
+    )
+
+
+def test_the_readings_hold_the_numbers() -> None:
+    supremum, privacy, membership = readings(examples.certificate())
+    assert "0.299" in supremum
+    assert "N = 7" in supremum
+    assert "ε = 10.4 at δ = 1e-5" in privacy
+    assert "1 % of those" in membership
+    assert "14.2 %" in membership
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "each record's gradient is clipped to norm 0.5"),
+        ({"level": "client"}, "the whole update of a client is clipped to norm 0.5"),
+        ({"helpers": 0}, "no client helps the attacker"),
+        ({"helpers": 2}, "2 clients may help the attacker"),
+        ({"participation": "known"}, "the attacker is told which rounds held the record"),
+        ({"participation": "secret"}, "nobody is told when"),
+        ({"person": 3}, "up to 3 records of a person"),
+    ],
+)
+def test_the_conditions_are_spelt_out(changes: dict[str, object], words: str) -> None:
+    text = "; ".join(how for _, how in conditions(examples.certificate(**changes)))
+    assert words in text
+
+
+def test_only_candidates_with_a_certificate_are_shown() -> None:
+    assert certified(examples.verdict().candidates) == ()
+    (found,) = certified(training.over_rounds().candidates)
+    assert found[0].name == "randomization+secret-sharing"
+    assert found[1] == examples.certificate()
