@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,8 +19,9 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.work.replay import Ask
 
-__all__ = ["Simulated", "simulate"]
+__all__ = ["Simulated", "asking", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Simulated(Bench):
     A pick from a message is right with probability 1/(1 + v/m) under noise of variance v, `middle`
     m by attack; from a bare sum at the rate `summed`, and never more often under noise; of what is
     thinned to less than a tenth never. `lost` is the metric that a protection costs, by the word
-    that its text begins with; one among `diverging` cannot be trained, and one among `refused`
-    cannot be run at all.
+    that its text begins with; one among `diverging` cannot be trained.
     """
 
     middle: Mapping[str, float] = field(default_factory=dict)
@@ -73,7 +73,8 @@ class Simulated(Bench):
     def _played(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
         numbers = range(task.first, task.first + task.count)
         stream = Seeded(self.seed).child("stream", task.stream)
-        client = [int(stream.generator("client", n).integers(len(scenario.records))) for n in numbers]
+        clients = len(scenario.records)
+        client = [int(stream.generator("client", n).integers(clients)) for n in numbers]
         protection = parse_protection(task.protection)
 
         def right(attack: str, share: float = 1.0) -> list[bool]:
@@ -125,3 +126,15 @@ def simulate(monkeypatch: pytest.MonkeyPatch, **laws: object) -> None:
     """Let every tuning of this test be simulated, by these laws."""
     for module in ("plan", "again"):
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))
+
+
+def asking(bench: Bench, done: list[Task] | None = None) -> Ask:
+    """Answers at once; `done` takes the tasks."""
+    work = bench()
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        if done is not None:
+            done.extend(tasks)
+        return [work(task) for task in tasks]
+
+    return ask
