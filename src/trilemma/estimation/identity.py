@@ -16,7 +16,10 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.work.fingerprints import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trilemma.estimation.scenario import Scenario
+    from trilemma.records.records import Records
     from trilemma.work.journal import Run
 
 __all__ = ["code_hash", "data_hash", "require_scenario", "scenario_identity"]
@@ -29,8 +32,7 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
     there. Library versions are not compared, but written into the run's log.
     """
     weights = fresh_weights(scenario, [0])
-    initialise = scenario.initialise
-    redrawn = "reset_parameters" if initialise is None else fingerprint(initialise, key=key)
+    redrawn = _of(scenario.initialise, "reset_parameters", key)
     return {
         "code": _code(),
         "model": fingerprint(scenario.model, key=key),
@@ -43,6 +45,11 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "initialise": f"{redrawn}, first weights {_digest(key, weights)[:16]}",
         "device": scenario.device,
         "show_records": repr(scenario.show_records),
+        "rounds": repr(scenario.rounds),
+        "distance": _of(scenario.distance, "mean squared difference", key),
+        "public records": (
+            "the test set" if scenario.public is None else _records(key, scenario.public_records)
+        ),
         "data": data_hash(scenario, key),
     }
 
@@ -58,8 +65,7 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.
     """
-    records = (*scenario.records, scenario.test_records)
-    return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
+    return _records(key, *scenario.records, scenario.test_records)
 
 
 @cache
@@ -81,6 +87,14 @@ def _code() -> str:
         ours = "(not installed)"
     python = ".".join(platform.python_version_tuple()[:2])
     return f"trilemma {ours} {code_hash()}, Python {python}"
+
+
+def _of(function: Callable[..., object] | None, usual: str, key: bytes) -> str:
+    return usual if function is None else fingerprint(function, key=key)
+
+
+def _records(key: bytes, *records: Records) -> str:
+    return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
 
 
 def _digest(key: bytes, *tensors: torch.Tensor) -> str:
