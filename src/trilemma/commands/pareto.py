@@ -28,7 +28,7 @@ _STUDY: Final = "study.sqlite"
 # A front has no budget and no weights, and claims nothing.
 _NOT_ASKED: Final = (
     "budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost",
-    "strengths", "helpers", "person", "threshold", "participation",
+    "strengths", "ladder", "helpers", "person", "threshold", "participation",
 )  # fmt: skip
 
 

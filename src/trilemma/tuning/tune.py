@@ -68,7 +68,7 @@ def tune(
         candidates = ranked([each for each in found.values() if isinstance(each, Candidate)])
         chosen = next((each for each in candidates if each.rank == 1), None)
         beside = procedures_beside(plan, chosen)
-        ladder = ladder_procedures(plan) if measured else {}
+        ladder = ladder_procedures(plan) if measured and plan.request.ladder else {}
         wanted = plan.request.strengths and measured
         curves = curve_procedures(meter, candidates) if wanted else {}
         shown: dict[str, Procedure] = {}
