@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer"]
 
-_POPULATION: Final = 600  # records on which the law of the others is fitted, unless more are asked
+_POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from trilemma.attacks import Rung
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.claims import Claim
 from trilemma.estimation.games import Arena
+from trilemma.estimation.identity import data_hash, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import Suite, leading, suite_of
@@ -21,7 +22,6 @@ from trilemma.tuning.choosing.families import Family, families
 from trilemma.tuning.choosing.pricing import Pricing
 from trilemma.tuning.choosing.setting import Setting
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.provenance import data_hash, require_same_data
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
@@ -60,9 +60,9 @@ class Plan:
     ) -> Plan:
         """Look at the federation: its claim, its updates, the families that it can run."""
         scenario = source if isinstance(source, Scenario) else source()
+        if run is not None:
+            require_scenario(run, scenario)
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
-        if run is not None and data_key is not None:
-            require_same_data(run, tag)
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
         claim = Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.choosing.families import FAMILIES
 
 if TYPE_CHECKING:
     from trilemma.estimation.claims import Claim
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]
 
-_MASKS: Final = frozenset(name for name, (knob, _) in FAMILIES.items() if knob == "bound")
+_MASKS: Final = frozenset({"bounded-masks"})
 _BUDGETS: Final = tuple(step / 50 for step in range(1, 50))
 _WEIGHTS: Final = (
     0.0,

@@ -7,9 +7,8 @@ from typing import Final
 
 from trilemma.protections.specs import parse_protection
 from trilemma.reporting.words.numbers import number
-from trilemma.tuning.choosing.families import FAMILIES
 
-__all__ = ["family", "phrase", "short_spec", "strength"]
+__all__ = ["family", "phrase", "short_spec", "strength", "tuned"]
 
 _FAMILIES: Final = {
     "none": "no protection",
@@ -23,7 +22,11 @@ _FAMILIES: Final = {
     "bounded-masks": "bounded masks",
     "compression+secret-sharing": "compression inside secret sharing",
 }
-_STRENGTHS: Final = {"variance": "variance {}", "keep": "{} kept", "bound": "bound {}"}
+_STRENGTHS: Final = {
+    "randomization": "variance {}",
+    "compression": "{} % kept",
+    "bounded-masks": "bound {}",
+}
 _FRACTION: Final = re.compile(r"(?<==)-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")
 
 
@@ -45,13 +48,23 @@ def strength(name: str, parameter: float | None) -> str:
     ... None), strength("randomization+secret-sharing", None)
     ('variance 0.00127', '8 % kept', 'nothing to tune', 'none needed')
     """
-    knob = FAMILIES.get(name.removeprefix("surrogate "), ("variance", ""))[0]
-    if knob is None:
+    plain = name.removeprefix("surrogate ")
+    if not tuned(plain):
         return "nothing to tune"
     if parameter is None:
         return "none needed"
-    shown = f"{number(100 * parameter)} %" if knob == "keep" else number(parameter)
-    return _STRENGTHS[knob].format(shown)
+    mechanism = plain.rsplit("+", 1)[-1] if plain == "compression+randomization" else plain
+    form = _STRENGTHS.get(mechanism.split("+")[0], "strength {}")
+    return form.format(number(100 * parameter if "%" in form else parameter))
+
+
+def tuned(name: str) -> bool:
+    """Whether a family has a strength; a carrier alone has none.
+
+    >>> tuned("randomization+paillier"), tuned("paillier")
+    (True, False)
+    """
+    return name not in ("none", "secret-sharing", "paillier")
 
 
 def short_spec(spec: str) -> str:

@@ -148,7 +148,7 @@ class Gauge:
     def measure(self, family: Family) -> Measured:
         """The weakest strength of a family at which every attack of the rung passes."""
         rounds = self.rounds if family.whole_training else 1
-        if family.knob is None:
+        if family.mechanism is None:
             return self._single(family, rounds)
         return self._searched(family, rounds)
 
@@ -326,10 +326,12 @@ class Gauge:
 
 def stream_of(family: Family) -> str:
     """Families that look alike to the adversary share their games."""
-    thinned = "thinned " if family.thins and family.knob != "keep" else ""
-    own = family.thins and family.seen == "sum" and family.transport == "plain"
+    if family.mechanism is None:
+        return f"none of the {family.seen}"
+    thinned = "thinned " if family.thins and not family.mechanism.thins else ""
+    own = family.thins and family.seen == "sum" and family.carrier == "plain"
     places = " of own places" if own else ""
-    return f"{thinned}{family.knob or 'none'} of the {family.seen}{places}"
+    return f"{thinned}{family.mechanism.name} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:

@@ -73,7 +73,7 @@ def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
         rounds = gauge.rounds if family.whole_training else 1
         if family.seen == "nothing":
             x, counts = UNPROTECTED, None
-        elif family.knob is None:
+        elif family.mechanism is None:
             shown = family.attacked(UNPROTECTED, plan.request.adversary)
             stream = f"none of the {family.seen}, {rung}"
             x, counts = (
