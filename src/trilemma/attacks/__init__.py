@@ -11,6 +11,7 @@ from trilemma.attacks.base import RUNGS, Attack, Knowledge, Reconstructions, Run
 from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
+from trilemma.attacks.map_prior import MAP
 from trilemma.attacks.posterior import ExactPosterior, GaussianPosterior
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.naming import load_object
@@ -19,6 +20,7 @@ __all__ = [
     "ATTACKS",
     "DLG",
     "IDLG",
+    "MAP",
     "Analytic",
     "Attack",
     "ExactPosterior",
@@ -39,6 +41,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "gaussian-posterior": GaussianPosterior,
     "idlg": IDLG,
     "inverting-gradients": InvertingGradients,
+    "map": MAP,
 }
 
 

@@ -16,10 +16,9 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.work.fingerprints import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from trilemma.estimation.scenario import Scenario
-    from trilemma.records.records import Records
     from trilemma.work.journal import Run
 
 __all__ = ["code_hash", "data_hash", "require_own", "require_scenario", "scenario_identity"]
@@ -32,24 +31,24 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
     there. Library versions are not compared, but written into the run's log.
     """
     weights = fresh_weights(scenario, [0])
-    redrawn = _of(scenario.initialise, "reset_parameters", key)
+    initialise = scenario.initialise
+    redrawn = "reset_parameters" if initialise is None else fingerprint(initialise, key=key)
     return {
         "code": _code(),
         "model": fingerprint(scenario.model, key=key),
         "loss": fingerprint(scenario.loss, key=key),
         "local training": repr(scenario.local_training),
         "server_lr": repr(scenario.server_lr),
+        "rounds": repr(scenario.rounds),
+        "distance": "mean squared"
+        if scenario.distance is None
+        else fingerprint(scenario.distance, key=key),
         "criterion": repr(scenario.criterion),
         "classes": repr(scenario.classes),
         # Not the function alone: one that keeps what it finds starts at the model's own weights.
         "initialise": f"{redrawn}, first weights {_digest(key, weights)[:16]}",
         "device": scenario.device,
         "show_records": repr(scenario.show_records),
-        "rounds": repr(scenario.rounds),
-        "distance": _of(scenario.distance, "mean squared difference", key),
-        "public records": (
-            "the test set" if scenario.public is None else _records(key, scenario.public_records)
-        ),
         "data": data_hash(scenario, key),
     }
 
@@ -71,7 +70,8 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.
     """
-    return _records(key, *scenario.records, scenario.test_records)
+    records = (*scenario.records, scenario.test_records, scenario.public_records)
+    return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
 
 
 @cache
@@ -93,14 +93,6 @@ def _code() -> str:
         ours = "(not installed)"
     python = ".".join(platform.python_version_tuple()[:2])
     return f"trilemma {ours} {code_hash()}, Python {python}"
-
-
-def _of(function: Callable[..., object] | None, usual: str, key: bytes) -> str:
-    return usual if function is None else fingerprint(function, key=key)
-
-
-def _records(key: bytes, *records: Records) -> str:
-    return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
 
 
 def _digest(key: bytes, *tensors: torch.Tensor) -> str:

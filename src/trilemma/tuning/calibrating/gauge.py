@@ -48,7 +48,7 @@ _CEILING: Final = 0.1  # a search needs something to fall from
 _SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
 _ATTEMPTS: Final = 3
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
-_ESTIMATE: Final = 48  # games that estimate the strength of another rung
+_ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,8 @@ class Gauge:
             return self._single(family, rounds)
         return self._searched(family, rounds)
 
-    def estimate(self, family: Family) -> tuple[float, Counts]:
+    def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
         """Where the leading attack is expected to reach p_max, by few games; no test."""
-        rounds = self.rounds if family.whole_training else 1
         stream = f"{stream_of(family)}, {self.suite.rung}"
         log: _Log = []
         attack = self._units(family, self.suite.lead, stream, rounds, log)
