@@ -6,11 +6,11 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trilemma.attacks import Rung
+from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.claims import Claim
 from trilemma.estimation.games import Arena
-from trilemma.estimation.identity import data_hash, require_scenario
+from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import Suite, leading, suite_of
@@ -72,6 +72,10 @@ class Plan:
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks)
             profile = update_profile(scenario, seed=request.seed)
+        chosen = families(setting, claim, p_max, request.adversary, request.families)
+        if run is not None:
+            mechanisms = {each.name: each.mechanism for each in chosen}
+            require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
         return cls(
             source=source,
             scenario=scenario,
@@ -80,7 +84,7 @@ class Plan:
             p_max=p_max,
             setting=setting,
             suite=suite,
-            families=families(setting, claim, p_max, request.adversary, request.families),
+            families=chosen,
             pricing=Pricing(
                 request.problem,
                 profile,
