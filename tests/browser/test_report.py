@@ -140,11 +140,13 @@ def test_records_are_hidden_unless_the_scenario_shows_them(
     hidden.close()
 
 
-def test_it_prints(browser: Browser, report: Path) -> None:
+def test_it_prints_within_a_sheet(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report, scheme="dark")
     pdf = watched.page.pdf(format="A4")
     assert 4 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") <= 14
+    watched.page.set_viewport_size({"width": 718, "height": 1000})  # A4 without its margins
     watched.page.emulate_media(media="print")
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= 718
     assert watched.page.locator("#sliders").is_hidden()
     assert (
         watched.page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -28,7 +28,7 @@ _STUDY: Final = "study.sqlite"
 # A front has no budget and no weights, and claims nothing.
 _NOT_ASKED: Final = (
     "budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost",
-    "strengths", "helpers", "person", "threshold", "participation",
+    "strengths", "ladder", "helpers", "person", "threshold", "participation",
 )  # fmt: skip
 
 
@@ -74,6 +74,7 @@ def pareto(
     named = run_folder("pareto", federated.scenario, described)
     folder = out or named
     again = command_line("pareto", federated, request, searched)
+    from trilemma.work.files import sqlite_url
     from trilemma.work.progress import Ticker
 
     with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
@@ -94,7 +95,7 @@ def pareto(
             evaluations=searched.evaluations,
             units=searched.units,
             sampler=searched.sampler,
-            storage=storage or f"sqlite:///{folder.resolve() / _STUDY}",
+            storage=storage or sqlite_url(folder / _STUDY),
             study=named.name,
             shared=storage is not None,
             run=run,

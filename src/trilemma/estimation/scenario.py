@@ -74,7 +74,7 @@ class Scenario:
         records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
         test = Records.of(self.test, "the test set")
         public = test if self.public is None else Records.of(self.public, "the public records")
-        spec = _input_spec((*records, public, test))
+        spec = _input_spec(records, (public, test))
         if self.rounds < 1:
             raise InvalidInput(
                 f"rounds (of the federation's training) must be at least 1, got {self.rounds}."
@@ -158,12 +158,12 @@ def _check_device(device: str) -> None:
         )
 
 
-def _input_spec(records: Sequence[Records]) -> InputSpec:
-    shapes = {tuple(r.inputs.shape[1:]) for r in records}
+def _input_spec(clients: Sequence[Records], others: Sequence[Records]) -> InputSpec:
+    shapes = {tuple(r.inputs.shape[1:]) for r in (*clients, *others)}
     if len(shapes) > 1:
         raise InvalidInput(f"all inputs must have one shape, got {sorted(shapes)}.")
-    low = min(r.inputs.min().item() for r in records[:-1])
-    high = max(r.inputs.max().item() for r in records[:-1])
+    low = min(client.inputs.min().item() for client in clients)
+    high = max(client.inputs.max().item() for client in clients)
     if low == high:
         raise InvalidInput(
             f"every input value of the clients is {low}, so there is nothing to recover."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer"]
 
-_POPULATION: Final = 600  # records on which the law of the others is fitted, unless more are asked
+_POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +164,11 @@ class Observer:
         everyone = vmap(vmap(part, in_dims=(None, 0, 0, 0)))
         return everyone(weights, inputs, labels, present.to(scenario.device))
 
+    @cached_property
+    def _public(self) -> Records:
+        """The public records on the device, once: attacks learn from them for all views."""
+        return self.arena.scenario.public_records.to(self.arena.scenario.device)
+
     def _round_info(self, game: Game, clients: int, round: int) -> tuple[Seeded, RoundInfo]:
         draws = Seeded(self.seed).child("draw", game.number, round)
         return draws, RoundInfo(
@@ -244,7 +250,7 @@ class Observer:
         device = scenario.device
         if level == 0:
             return Knowledge()
-        public = scenario.public_records.to(device)
+        public = self._public
         if level == 1:
             return Knowledge(public)
         line_up = pool[torch.from_numpy(game.line_up)].to(device)

@@ -207,8 +207,8 @@ class Bench:
         return {"client": [game.client for game in games], "leakage": found.tolist()}
 
     def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
-        attacks = [get(name) for name in task.attacks]
-        rung = max((attack.rung for attack in attacks), key=RUNGS.index)
+        attacks = {name: get(name) for name in task.attacks}
+        rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
         equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
             self._observer(arena, task, rung),
@@ -221,13 +221,13 @@ class Bench:
         views = observer.views(games)
         start = Seeded(seed).integer("attack", task.first)
         found = {
-            attack.name: play(
+            name: play(
                 *(observer, games, views, attack),
                 restarts=self.restarts,
                 seed=start,
                 checkpoints=task.checkpoints,
             )
-            for attack in attacks
+            for name, attack in attacks.items()
         }
         counts: dict[str, Any] = {
             "client": [game.client for game in games],

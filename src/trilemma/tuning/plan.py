@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trilemma.attacks import Rung
+from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.claims import Claim
 from trilemma.estimation.games import Arena
+from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import Suite, leading, suite_of
@@ -23,7 +24,6 @@ from trilemma.tuning.choosing.families import Family, families
 from trilemma.tuning.choosing.pricing import Pricing
 from trilemma.tuning.choosing.setting import Setting
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.provenance import data_hash, require_same_data
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
@@ -62,9 +62,9 @@ class Plan:
     ) -> Plan:
         """Look at the federation: its claim, its updates, the families that it can run."""
         scenario = source if isinstance(source, Scenario) else source()
+        if run is not None:
+            require_scenario(run, scenario)
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
-        if run is not None and data_key is not None:
-            require_same_data(run, tag)
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
@@ -77,6 +77,10 @@ class Plan:
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks)
             profile = update_profile(scenario, seed=request.seed)
+        chosen = families(setting, claim, p_max, request.adversary, names)
+        if run is not None:
+            mechanisms = {each.name: each.mechanism for each in chosen}
+            require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
         return cls(
             source=source,
             scenario=scenario,
@@ -85,7 +89,7 @@ class Plan:
             p_max=p_max,
             setting=setting,
             suite=suite,
-            families=families(setting, claim, p_max, request.adversary, names),
+            families=chosen,
             pricing=Pricing(
                 request.problem,
                 profile,

@@ -71,7 +71,7 @@ def tune(
         candidates = ranked([each for each in found.values() if isinstance(each, Candidate)])
         chosen = next((each for each in candidates if each.rank == 1), None)
         beside = procedures_beside(plan, chosen)
-        ladder = ladder_procedures(plan) if estimated else {}
+        ladder = ladder_procedures(plan) if estimated and plan.request.ladder else {}
         wanted = plan.request.strengths and estimated
         curves = curve_procedures(meter, candidates) if wanted else {}
         shown: dict[str, Procedure] = {}

@@ -180,7 +180,7 @@ def test_families_that_look_alike_share_their_games() -> None:
 
 
 def test_an_estimate_lies_near_the_crossing() -> None:
-    x, counts = gauge(lambda a, v: falling(1e-3)(v)).estimate(family())
+    x, counts = gauge(lambda a, v: falling(1e-3)(v)).estimate(family(), 1)
     variance = family().parameter(x)
     assert variance is not None
     assert 3e-4 < variance < 1e-2

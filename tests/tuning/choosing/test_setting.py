@@ -34,7 +34,7 @@ def test_more_rounds_and_a_larger_spread_ask_for_more_noise() -> None:
 
 def test_a_setting_is_measured_on_the_scenario() -> None:
     made = Setting.of(small(), seed=0, steps=2)
-    assert (made.clients, made.records, made.unit_size) == (2, (20, 20), 1)
+    assert (made.clients, made.records, made.unit_size) == (2, (80, 80), 1)
     assert made.parameters == 6 * 8 + 8 + 8 * 3 + 3
     assert made.spread > 0
     assert made.largest > 0

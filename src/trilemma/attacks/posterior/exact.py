@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactPosterior"]
 
-_BLOCK: Final = 2**22  # numbers held at once: updates times coordinates
+_HELD: Final = 2**21  # numbers held at once, updates times coordinates: more fit no cache
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ExactPosterior:
         noises = [v.observation.noise for v in views]
         scores = []
         held = view.task.layout.size * (line_ups.count + view.records)
-        for start, stop in blocks(len(units), _BLOCK // held):
+        for start, stop in blocks(len(units), _HELD // held):
             gaps = _Gaps(
                 units,
                 slice(start, stop),
@@ -105,7 +105,7 @@ class _Gaps:
         # a substituted candidate brings its whole batch along
         held = view.task.layout.size * len(self.slots)
         squared, largest = [], []
-        for start, stop in blocks(line_ups.count, _BLOCK // held):
+        for start, stop in blocks(line_ups.count, _HELD // held):
             gap = gap_of(line_ups.rows(start, stop))
             squared.append((gap * gap).sum(2, dtype=torch.float64))
             largest.append(gap.abs().amax(2).double())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trilemma.reporting.figures.style import blank, legend, style
 from trilemma.reporting.words.ladder import RUNGS
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trilemma.reporting.words.ladder import Ladder
 
 __all__ = ["draw_ladder"]
+
+_SURE: Final = ("tested", "proved", "key")
 
 
 def draw_ladder(ladder: Ladder) -> Figure:
@@ -35,7 +37,7 @@ def draw_ladder(ladder: Ladder) -> Figure:
             [x for x, _, _ in own], [y for _, y, _ in own], color=colour, linewidth=0.8, alpha=0.6
         )
         for sure in (True, False):
-            there = [(x, y) for x, y, mark in own if (mark != "estimate") == sure]
+            there = [(x, y) for x, y, mark in own if (mark in _SURE) == sure]
             axes.scatter(
                 [x for x, _ in there], [y for _, y in there], marker=marker, s=36,
                 edgecolors=colour, facecolors=colour if sure else "white", zorder=3,
@@ -44,7 +46,7 @@ def draw_ladder(ladder: Ladder) -> Figure:
     axes.set_xticks(range(len(ladder.rungs)), [RUNGS[each] for each in ladder.rungs])
     axes.set(
         xlim=(-0.5, len(ladder.rungs) - 0.5),
-        xlabel="what the attacker knows (filled: tested or proved, open: estimate)",
+        xlabel="what the attacker knows (filled: tested, proved or by a key; open: estimate)",
         ylabel=ladder.metric,
     )
     axes.grid(alpha=0.3)

@@ -18,7 +18,7 @@ STYLES: Final = (
     ("#0072B2", "s"), ("#D55E00", "^"), ("#009E73", "D"), ("#CC79A7", "v"), ("#E69F00", "P"),
     ("#56B4E9", "<"), ("#000000", "X"), ("#7F7F7F", ">"), ("#8C564B", "p"),
 )  # fmt: skip
-_STYLE: Final = dict(zip(FAMILIES, STYLES, strict=True)) | {"none": ("#000000", "o")}
+_STYLE: Final = dict(zip(FAMILIES, STYLES, strict=False)) | {"none": ("#000000", "o")}
 
 
 def style(family: str) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.choosing.families import FAMILIES
 
 if TYPE_CHECKING:
     from trilemma.estimation.claims import Claim
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]
 
-_MASKS: Final = frozenset(name for name, (knob, _) in FAMILIES.items() if knob == "bound")
+_MASKS: Final = frozenset({"bounded-masks"})
 _BUDGETS: Final = tuple(step / 50 for step in range(1, 50))
 _WEIGHTS: Final = (
     0.0,
@@ -67,7 +66,10 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Explorer:
-    """Measured points, the claim they are about, caps, and the verdict's own preference."""
+    """Measured points, the claim they are about, caps, and the verdict's own preference.
+
+    `once` are the families that were measured for one round, where the claim is on a training.
+    """
 
     points: tuple[Evaluated, ...]
     claim: Claim
@@ -75,6 +77,7 @@ class Explorer:
     verdict: Preference | None = None
     max_utility_loss: float | None = None
     max_cost: float | None = None
+    once: frozenset[str] = frozenset()
 
     @property
     def stops(self) -> dict[str, list[float]]:
@@ -89,12 +92,9 @@ class Explorer:
     def barred(self) -> frozenset[str]:
         """Families that are never recommended.
 
-        No federation should run bounded masks, and what thins is measured for one round, which
-        says nothing of a whole training.
+        No federation should run bounded masks, and one round says nothing of a training.
         """
-        names = {each.mechanism for each in self.points}
-        once = {name for name in names if self.claim.rounds > 1 and "compression" in name}
-        return _MASKS | once
+        return _MASKS | self.once
 
     def allowed(self, budget: float) -> float:
         """The largest rate of right picks within a budget, for the claim's N."""

@@ -51,6 +51,23 @@ def verdict_explorer(verdict: Verdict) -> Explorer:
         verdict=own,
         max_utility_loss=problem.max_utility_loss,
         max_cost=problem.max_cost,
+        once=frozenset(
+            each.name for each in verdict.candidates if each.rounds < verdict.claim.rounds
+        ),
+    )
+
+
+def front_explorer(front: Front) -> Explorer:
+    """The explorer of a front, which starts at the default weights; what thins is barred.
+
+    It is measured for one round, where the claim is on a training.
+    """
+    thinned = {each.mechanism for each in front.points if "compression" in each.mechanism}
+    return Explorer(
+        front.points,
+        front.claim,
+        start=Preference.of(Problem()),
+        once=frozenset(thinned if front.claim.rounds > 1 else ()),
     )
 
 
@@ -109,7 +126,7 @@ def front_context(front: Front) -> dict[str, Any]:
     """What the templates of a front lay out."""
     return {
         "front": front,
-        "explorer": Explorer(front.points, front.claim, start=Preference.of(Problem())),
+        "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
         "metric_name": metric_name(each.metric for each in front.points),
         "asked": request_rows(
@@ -126,7 +143,7 @@ def front_context(front: Front) -> dict[str, Any]:
 
 
 def front_data(front: Front) -> dict[str, Any]:
-    """What the scripts of a front's page draw; the sliders start at the default weights."""
+    """What the scripts of a front's page draw and compute with."""
     context = front_context(front)
     return {
         "document": front.as_json(),

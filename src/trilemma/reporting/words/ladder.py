@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.reporting.words.answer import metric_name
 from trilemma.reporting.words.numbers import metric, number, slower
-from trilemma.reporting.words.protections import family, strength
+from trilemma.reporting.words.protections import family, strength, tuned
 from trilemma.tuning.choosing.families import FAMILIES
 from trilemma.tuning.request import KNOWLEDGE
 
@@ -104,7 +104,7 @@ def ladder(verdict: Verdict) -> Ladder | None:
     found = {(each.knows, each.family): each for each in verdict.ladder}
     candidates = {each.name: each for each in verdict.candidates}
     names = {each.family for each in verdict.ladder}
-    families = (*(n for n in FAMILIES if n in names), *sorted(names - FAMILIES.keys()))
+    families = (*(n for n in FAMILIES if n in names), *sorted(names - set(FAMILIES)))
     steps = []
     for knows in KNOWLEDGE:
         for name in families:
@@ -199,7 +199,7 @@ def _estimated(made: Step, rung: Rung, budget: float) -> Step:
     """A strength is chosen so as to meet the budget; what has none meets it or does not."""
     if rung.leakage is None:
         return replace(made, mark="none", strength="–")
-    fixed = FAMILIES.get(rung.family, ("variance", ""))[0] is None
+    fixed = not tuned(rung.family)
     least = rung.leakage.value if fixed else rung.leakage.low
     if least <= budget:
         return made

@@ -48,7 +48,7 @@ _CEILING: Final = 0.1  # a search needs something to fall from
 _SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
 _ATTEMPTS: Final = 3
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
-_ESTIMATE: Final = 48  # games that estimate the strength of another rung
+_ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,12 @@ class Gauge:
     def measure(self, family: Family) -> Measured:
         """The weakest strength of a family at which every attack of the rung passes."""
         rounds = self.rounds if family.whole_training else 1
-        if family.knob is None:
+        if family.mechanism is None:
             return self._single(family, rounds)
         return self._searched(family, rounds)
 
-    def estimate(self, family: Family) -> tuple[float, Counts]:
+    def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
         """Where the leading attack is expected to reach p_max, by few games; no test."""
-        rounds = self.rounds if family.whole_training else 1
         stream = f"{stream_of(family)}, {self.suite.rung}"
         log: _Log = []
         attack = self._units(family, self.suite.lead, stream, rounds, log)
@@ -326,10 +325,12 @@ class Gauge:
 
 def stream_of(family: Family) -> str:
     """Families that look alike to the adversary share their games."""
-    thinned = "thinned " if family.thins and family.knob != "keep" else ""
-    own = family.thins and family.seen == "sum" and family.transport == "plain"
+    if family.mechanism is None:
+        return f"none of the {family.seen}"
+    thinned = "thinned " if family.thins and not family.mechanism.thins else ""
+    own = family.thins and family.seen == "sum" and family.carrier == "plain"
     places = " of own places" if own else ""
-    return f"{thinned}{family.knob or 'none'} of the {family.seen}{places}"
+    return f"{thinned}{family.mechanism.name} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:

@@ -10,11 +10,10 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.recipes import judged_records
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.certificate import Certificate
-from trilemma.tuning.certificate.conditions import certified_families, check_scenario
+from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import best_clip, best_unprotected
 from trilemma.tuning.choosing.candidates import priced
-from trilemma.tuning.choosing.families import FAMILIES, SYMBOLS
 from trilemma.tuning.results.candidates import Candidate
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.recipes import Recipe
     from trilemma.tuning.certificate.searching import Chosen
+    from trilemma.tuning.choosing.families import Family
     from trilemma.tuning.plan import Plan
     from trilemma.work.replay import Ask
 
@@ -38,37 +38,35 @@ _HELPED: Final = (
 
 
 def certified_procedures(plan: Plan) -> dict[str, Procedure]:
-    """A certified candidate for each family that can be proved, by its name."""
-    names = certified_families(plan.request.families, plan.setting.clients)
-    return {name: _procedure(plan, name) for name in names}
+    """A certified candidate for each family of the plan, by its name."""
+    return {family.name: _procedure(plan, family) for family in plan.families}
 
 
-def _procedure(plan: Plan, name: str) -> Procedure:
-    transport = FAMILIES[name][1]
+def _procedure(plan: Plan, family: Family) -> Procedure:
     helped = plan.request.helpers > 0 and plan.request.adversary is Adversary.SERVER
-    if transport == "paillier" and helped:
-        opened = Candidate(name, "certified", False, True, _HELPED)
+    if family.carrier == "paillier" and helped:
+        opened = Candidate(family.name, "certified", False, True, _HELPED)
         return lambda _: opened
-    proof = Proof.of(plan, transport)
+    proof = Proof.of(plan, family.carrier)
     check_scenario(plan.scenario, by_record=proof.local_training.by_record)
-    return lambda ask: _certified(ask, plan, name, proof)
+    return lambda ask: _certified(ask, plan, family, proof)
 
 
-def _certified(ask: Ask, plan: Plan, name: str, proof: Proof) -> Candidate:
+def _certified(ask: Ask, plan: Plan, family: Family, proof: Proof) -> Candidate:
     rounds = plan.pricing.rounds
     chosen = best_clip(ask, proof, plan.scenario, rounds)
     unprotected = best_unprotected(ask, plan.scenario, rounds)
     certificate = _certificate(plan, proof, chosen, unprotected)
     protection = proof.protection(chosen.clip)
     candidate = Candidate(
-        name=name,
+        name=family.name,
         basis="certified",
         feasible=certificate.leakage <= plan.request.budget,
         deployable=True,
         statement=_statement(certificate, same_set=plan.scenario.public is None),
         rounds=certificate.rounds,
         protection=protection.describe(),
-        symbol=SYMBOLS["variance"],
+        symbol=family.symbol,
         parameter=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,

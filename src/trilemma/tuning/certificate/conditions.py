@@ -1,8 +1,8 @@
 """What a federation must be like for a proof to hold; each condition was needed by a proof.
 
-Checked here is what a scenario shows: its model, its loss, its families. A client's optimiser is
-not among it, as `LocalTraining` has none with a memory: its steps start at the server's weights
-and are plain SGD. What only whoever deploys can keep stands in `KEPT`.
+Checked here is what a scenario shows: its model and its loss. A client's optimiser is not among
+it, as `LocalTraining` has none with a memory: its steps start at the server's weights and are
+plain SGD. What only whoever deploys can keep stands in `KEPT`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.choosing.families import FAMILIES
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
@@ -42,8 +41,6 @@ def certified_families(names: Sequence[str] | None, clients: int) -> tuple[str, 
     if names is None:
         return CERTIFIED if clients > 1 else CERTIFIED[:1]
     for name in names:
-        if name not in FAMILIES:
-            continue  # its error lists them all
         if name not in CERTIFIED:
             raise InvalidInput(
                 f"nothing can be proved of {name}: {_why_not(name)}; choose from "

@@ -28,7 +28,9 @@ from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.tuning.choosing.families import carrier
+from trilemma.protections.transports.base import LEAST_NOISE
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
@@ -169,7 +171,9 @@ class Proof:
         noise = self._noise(clip)
         if self.transport == "plain":
             return Protection((noise,))
-        transport = carrier(self.transport, self._reach(clip, noise), self.clients, noise.scale)
+        kind = SecretSharing if self.transport == "secret-sharing" else Paillier
+        reach, least = self._reach(clip, noise), noise.scale * LEAST_NOISE / _FINEST
+        transport = kind.fitted(reach, self.clients, least)
         check_grid(transport.step_size(), noise.scale)
         return Protection((noise,), transport)
 

@@ -11,7 +11,6 @@ from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.estimation.tasks import Diverged
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
-from trilemma.tuning.choosing.families import SYMBOLS
 from trilemma.tuning.choosing.pricing import Pricing, breached_cap
 from trilemma.tuning.results.candidates import Candidate, Point, Tested
 
@@ -48,7 +47,7 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         deployable=family.deployable,
         statement=_statement(family, found),
         rounds=rounds,
-        symbol=SYMBOLS.get(family.knob or ""),
+        symbol=family.symbol,
         units=calibration.units + sum(each.units for each in found.checks),
         points=tuple(
             Point(family.parameter(p.x), p.units, p.successes, p.stage, p.passed)
@@ -168,10 +167,10 @@ def _statement(family: Family, found: Measured) -> str:
         parts = [found.note, calibration.reason]
     else:
         at = "The bare sum of all clients"
-        if calibration.x == UNPROTECTED and family.knob is not None:
+        if calibration.x == UNPROTECTED and family.mechanism is not None:
             at = "No protection at all"
-        elif family.knob is not None:
-            at = f"{SYMBOLS[family.knob]} {family.parameter(calibration.x):.3g}".capitalize()
+        elif family.mechanism is not None:
+            at = f"{family.symbol} {family.parameter(calibration.x):.3g}".capitalize()
         tests = [each for each in found.checks if each.x == calibration.x and each.passed]
         counts = ", ".join(f"{each.attack} {each.successes} of {each.units}" for each in tests)
         shown = (

@@ -1,7 +1,8 @@
 """The ladder: what each family would need on every rung, the chosen one tested, others estimated.
 
 An estimate is where the leading attack of a rung is expected to reach p_max, from a few games; it
-proves nothing, and shows what the next rung would cost.
+proves nothing, and shows what the next rung would cost. Rungs whose attacks reconstruct are
+estimated for one round.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ladder_procedures", "tested_rungs"]
 
 _SEEDS: Final = 2
+_WHOLE: Final = ("candidates", "rest")  # the others reconstruct, which takes far longer
 _BARE_UNITS: Final = 16
 
 
@@ -70,10 +72,11 @@ def ladder_procedures(plan: Plan) -> dict[str, Procedure]:
 def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
     def measure(ask: Ask) -> Rung:
         gauge = plan.gauge(ask, rung=rung)
-        rounds = gauge.rounds if family.whole_training else 1
+        whole = family.whole_training and rung in _WHOLE
+        rounds = gauge.rounds if whole else 1
         if family.seen == "nothing":
             x, counts = UNPROTECTED, None
-        elif family.knob is None:
+        elif family.mechanism is None:
             shown = family.attacked(UNPROTECTED, plan.request.adversary)
             stream = f"none of the {family.seen}, {rung}"
             x, counts = (
@@ -83,7 +86,7 @@ def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
                 ),
             )
         else:
-            x, counts = gauge.estimate(family)
+            x, counts = gauge.estimate(family, rounds)
         leakage = None
         if counts is not None:
             leakage = client_leakage(

@@ -37,7 +37,7 @@ def curve_procedures(meter: Meter, candidates: Sequence[Candidate]) -> dict[str,
             continue
         if family.seen == "nothing":
             wanted[name] = meter.point(family, 0.0)
-        elif family.knob is None or family.name not in _SHOWN:
+        elif family.mechanism is None or family.name not in _SHOWN:
             if candidate.costs is not None:
                 wanted[name] = _tested(meter, family, candidate)
         else:

@@ -14,7 +14,6 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.choosing.candidates import KEY_STATEMENT
-from trilemma.tuning.choosing.families import SYMBOLS
 from trilemma.tuning.fronts.points import Evaluated
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Meter:
 
     def point(self, family: Family, strength: float) -> Callable[[Ask], Evaluated]:
         """At a strength in [0, 1] of the family's domain, which is a log₁₀ scale."""
-        x = family.at(strength) if family.knob else UNPROTECTED
+        x = family.at(strength) if family.mechanism else UNPROTECTED
 
         def measure(ask: Ask) -> Evaluated:
             blank = _blank(family, x, strength)
@@ -95,7 +94,7 @@ class Meter:
     def sights(self, family: Family, x: float) -> list[Sight]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""
         seen: list[Sight] = [(family.seen, family.attacked(x, self.plan.request.adversary))]
-        if family.knob == "bound" and self.plan.setting.clients > 1:
+        if not family.deployable and self.plan.setting.clients > 1:
             seen.append(("sum", Protection(transport=SecretSharing())))
         return seen
 
@@ -146,8 +145,8 @@ class Meter:
 def _blank(family: Family, x: float, strength: float) -> Evaluated:
     return Evaluated(
         mechanism=family.name,
-        strength=strength if family.knob else None,
-        symbol=SYMBOLS.get(family.knob or ""),
+        strength=strength if family.mechanism else None,
+        symbol=family.symbol,
         parameter=family.parameter(x),
         note="" if family.deployable else "Not to be deployed: use secret-sharing.",
     )
