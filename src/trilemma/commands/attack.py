@@ -54,6 +54,7 @@ def attack(
 
     Example: trilemma attack --batch 1 --protection randomization:variance=1e-3 --out runs/noise
     """
+    from trilemma.errors import printable
     from trilemma.estimation.constants import constants_of
     from trilemma.estimation.recoveries import measure
     from trilemma.protections.specs import parse_protection
@@ -119,8 +120,8 @@ def attack(
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        print(_verdict(works, prepared.scenario.show_records, str(picture)))
-    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+        print(_verdict(works, prepared.scenario.show_records, printable(picture)))
+    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
 
 
 def _verdict(works: bool, shown: bool, picture: str) -> str:

@@ -93,6 +93,7 @@ def pareto(
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
     from trilemma.commands.settings import Settings, command_line, read_settings
+    from trilemma.errors import printable
     from trilemma.work.files import sqlite_url
     from trilemma.work.progress import Ticker
 
@@ -145,4 +146,4 @@ def pareto(
         from trilemma.reporting.front import show_front
 
         show_front(front)
-        print(f"\nfront: {folder / 'pareto.json'}\nreport: {page}")
+        print(f"\nfront: {printable(folder / 'pareto.json')}\nreport: {printable(page)}")

@@ -22,9 +22,10 @@ def report(
     """
     import webbrowser
 
+    from trilemma.errors import printable
     from trilemma.reporting.page import write_report
 
     target = write_report(run)
-    print(f"report: {target}")
+    print(f"report: {printable(target)}")
     if show and not webbrowser.open(target.resolve().as_uri()):
         print("no browser found here: open the file yourself")

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trilemma.errors import printable
 from trilemma.reporting.wording import change, count, slower
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def show_front(front: Front) -> None:
     who = "the server" if front.adversary.value == "server" else "a curious client"
     console.print(
         Text(
-            f"{there.scenario}: {count(there.clients, 'client')}, "
+            f"{printable(there.scenario)}: {count(there.clients, 'client')}, "
             f"{count(there.records_per_update, 'record')} an update; {who} attacks with "
             f"{', '.join(front.attacks)}; {front.evaluations} of {front.wanted} evaluations "
             f"({front.sampler}), seed {front.seed}"

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trilemma.errors import printable
 from trilemma.reporting.wording import change, count, slower
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def show_verdict(verdict: Verdict) -> None:
 def _headline(verdict: Verdict) -> str:
     there = verdict.federation
     return (
-        f"{there.scenario}: {count(there.clients, 'client')}, "
+        f"{printable(there.scenario)}: {count(there.clients, 'client')}, "
         f"{count(there.records_per_update, 'record')} an update "
         f"({verdict.local_training.algorithm}), {there.parameters} parameters; budget "
         f"{verdict.problem.budget:g}, confidence {verdict.confidence:g}, seed {verdict.seed}"
