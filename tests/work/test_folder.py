@@ -57,7 +57,7 @@ def _come_and_go(path: Path, times: int) -> None:
 
 
 def test_no_two_hold_a_folder_that_comes_and_goes(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     crowd = [context.Process(target=_come_and_go, args=(tmp_path / "run", 150)) for _ in range(3)]
     for each in crowd:
         each.start()
