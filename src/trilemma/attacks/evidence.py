@@ -118,7 +118,7 @@ def _unravel(flat: torch.Tensor, classes: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def _first_order_gain(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
-    """About the gain in score by moving a record of group k from class a to b, [A, G, C, C].
+    """About how much the score gains by moving a record of group k from class a to b, [A, G, C, C].
 
     Exact in the change of the mean, of first order in that of the covariance.
     """

@@ -50,6 +50,7 @@ class MAP:
     )
     starts: int = 1
     history: int = 20
+    precision: str = "double"
     slots: int = 64
 
     @property
@@ -64,9 +65,9 @@ class MAP:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
-        units = Units.of(views, "double")
+        units = Units.of(views, self.precision)
         view = units.view
-        prior = Prior.of(public, view)
+        prior = Prior.of(public, view, units.weights.dtype)
         labels = torch.zeros(
             len(units), view.records, dtype=torch.long, device=view.weights.device
         )
@@ -183,10 +184,10 @@ def _bound(
     def bind(chosen: torch.Tensor) -> Evaluate:
         rows = tuple(tensor[chosen] for tensor in data)
         by_class = Sorted.of(rows[-1], prior.classes)
+        run = traced(key, task, evaluation, (units.weights.new_zeros(len(chosen), *shape), *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             numbers = prior.records(z.reshape(-1, *shape), by_class)
-            run = traced(key, task, evaluation, (numbers, *rows))
             gradient, loss = run(numbers, *rows)
             slope = prior.pulled_back(gradient, by_class).reshape(z.shape)
             return loss + 0.5 * (z * z).sum(1), slope + z
