@@ -11,7 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
-from trilemma.attacks.matching import Minima, Units, explained_update, minimise, traced
+from trilemma.attacks.matching import Minima, Precision, Units, explained_update, minimise, traced
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
@@ -50,7 +50,7 @@ class MAP:
     )
     starts: int = 1
     history: int = 20
-    precision: str = "double"
+    precision: Precision = "double"
     slots: int = 64
 
     @property
@@ -176,7 +176,7 @@ def _bound(
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
     evaluation = vmap(grad_and_value(misfit))
-    key = ("map", view.input_spec, training, clip)
+    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
     if task.classes is None:  # then the trace holds the targets' scale
         key = (*key, prior)
     data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
