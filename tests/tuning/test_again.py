@@ -106,7 +106,7 @@ def test_the_same_scenario_only(
 def test_what_cannot_be_attacked_is_one_sentence(verdict: Verdict) -> None:
     with pytest.raises(InvalidInput, match="chose no protection"):
         attack_again(small, replace(verdict, protection=None), units=4, seed=0)
-    with pytest.raises(InvalidInput, match="units .* at least 1, got 0"):
+    with pytest.raises(InvalidInput, match=r"units .* at least 1, got 0"):
         attack_again(small, verdict, units=0, seed=0)
     key = replace(verdict, protection=parse_protection("paillier:mode=blind"))
     with pytest.raises(InvalidInput, match="rests on its key"):
