@@ -23,6 +23,9 @@ from trilemma.work.replay import Ask
 
 __all__ = ["Simulated", "asking", "simulate"]
 
+# The leading attack of each rung is the strongest of it.
+_MIDDLE = {"map": 1e-4, "gaussian-posterior": 1e-3, "exact-posterior": 1e-2}
+
 
 @dataclass(frozen=True)
 class Simulated(Bench):
@@ -34,8 +37,8 @@ class Simulated(Bench):
     that its text begins with; one among `diverging` cannot be trained.
     """
 
-    middle: Mapping[str, float] = field(default_factory=dict)
-    usual: float = 1e-3
+    middle: Mapping[str, float] = field(default_factory=lambda: dict(_MIDDLE))
+    usual: float = 1e-5
     summed: float = 0.02
     lost: Mapping[str, float] = field(default_factory=dict)
     diverging: tuple[str, ...] = ()
