@@ -65,6 +65,7 @@ class Step:
     reduction: float | None
     once: bool = False
     note: str = ""
+    parameter: float | None = None
 
     @property
     def marked(self) -> str:
@@ -138,10 +139,11 @@ def next_rung(verdict: Verdict) -> str:
         elif steps[0].mark == "key":
             return f"Against {_attacker(knows)} it rests on the key as well."
         for step in steps:
+            said = f"One rung up, against {_attacker(knows)}"
+            if step.family == own.family and not _stronger(step, own):
+                return f"{said}: by an estimate, {own.strength} is enough there too."
             than = f"instead of {own.strength} and {metric(own.metric, made.metric)}"
-            same = step.strength == own.strength and step.family == own.family
-            than = "the same as now" if same else than
-            return f"One rung up, against {_attacker(knows)}: {_price(step, made)}, {than}."
+            return f"{said}: {_price(step, made)}, {than}."
         if any(each.mark != "none" for each in made.on(knows)):
             return f"One rung up, against {_attacker(knows)}, nothing that was tried is enough."
     return ""
@@ -155,6 +157,15 @@ def _attacker(knows: Knows) -> str:
         "rest": "an attacker that knows every other record",
         "anyone": "anyone",
     }[knows]
+
+
+def _stronger(step: Step, own: Step) -> bool:
+    """Whether more is needed; of what thins, less is more."""
+    if step.parameter is None or own.parameter is None:
+        return step.parameter is not None
+    if "% kept" in step.strength:
+        return step.parameter < own.parameter
+    return step.parameter > own.parameter
 
 
 def _price(step: Step, made: Ladder) -> str:
@@ -181,6 +192,7 @@ def _step(rung: Rung, verdict: Verdict) -> Step:
         rung.efficiency_reduction,
         rung.rounds < verdict.claim.rounds,
         rung.note,
+        rung.strength,
     )
     if rung.leakage is None and rung.metric is not None:
         return replace(made, mark="key", note="")
@@ -221,6 +233,7 @@ def _missing(knows: Knows, name: str, candidate: Candidate | None) -> Step:
         blank,
         mark="proved",
         strength=strength(name, proof.variance),
+        parameter=proof.variance,
         metric=None if costs is None else costs.protected_metric,
         reduction=None if costs is None else costs.efficiency_reduction.value,
         note=f"Leakage at most {number(proof.leakage)} at every N.",
