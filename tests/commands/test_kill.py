@@ -115,6 +115,29 @@ def test_twenty_kills_with_two_workers(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, kills=20, chunks=70, workers=2)
 
 
+def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """Its worker processes, by what they were started with."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finish(start(calm, 32 * 8, 2))
+    process = start(rough, 32 * 8, 2)
+    for wanted in (1, 3):
+        while len(committed(rough)) < wanted and process.poll() is None:
+            time.sleep(0.002)
+        os.kill(workers_of(process)[-1], signal.SIGKILL)
+    finish(process)
+    assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
+
+
 @pytest.mark.slow
 def test_ctrl_c_with_two_workers_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
     process = start(tmp_path / "run", 32 * 70, 2, start_new_session=True)

@@ -151,6 +151,62 @@ def test_a_run_is_not_resumed_by_other_code(
     assert "the scenario's code " in capsys.readouterr().err
 
 
+OWN_CODE = f"""{MODULE}
+
+from dataclasses import dataclass
+
+from tests.protections.foreign import Shift
+from trilemma.attacks import Analytic
+
+
+@dataclass(frozen=True)
+class Mine(Analytic):
+    effort: int = 3
+
+    @property
+    def name(self):
+        return "mine"
+
+
+class Noise(Shift):
+    name = "noise"
+
+    def reach(self, largest):
+        return largest + 8 * self.by
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("effort: int = 3", "effort: int = 4", "the code of my_federation:Mine "),
+        ("+ 8 * self.by", "+ 9 * self.by", "the code of my_federation:Noise "),
+    ],
+)
+def test_a_run_is_not_resumed_by_other_code_of_the_users_own(
+    old: str,
+    new: str,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(self: Run, stage: str, chunk: int, payload: bytes) -> None:
+        commit(self, stage, chunk, payload)
+        raise KeyboardInterrupt
+
+    commit, asked = Run.commit, ("--families", "my_federation:Noise")
+    line = (*COMMANDS["tune"], *asked, "--attacks", "my_federation:Mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Run, "commit", stop)
+    assert trilemma(line, OWN_CODE, monkeypatch) == 130
+    assert OWN_CODE.count(old) == 1
+    assert trilemma(line, OWN_CODE.replace(old, new), monkeypatch) == 2
+    assert words in capsys.readouterr().err
+    remark = OWN_CODE.replace(old, f"{old}  # as ever")
+    assert trilemma(line, remark, monkeypatch) == 130, "a remark changes nothing"
+
+
 @pytest.mark.parametrize("command", ["estimate", "attack"])
 def test_what_changes_no_number_does_not_stop_a_run(
     command: str,
@@ -173,7 +229,7 @@ def test_what_changes_no_number_does_not_stop_a_run(
         ("estimate", ("--workers", "0")),
         ("estimate", ("--scenario", "my_federation:none")),
         ("attack", ("--workers", "0")),
-        ("tune", ("--mechanisms", "noise")),
+        ("tune", ("--families", "noise")),
         ("tune", ("--scenario", "my_federation:none")),
         ("tune", ("--workers", "0")),
         ("pareto", ("--attacks", "dgl")),
@@ -210,3 +266,16 @@ def test_a_run_may_be_called_anything(
     assert trilemma((*COMMANDS["pareto"], "--out", name), MODULE, monkeypatch) == 130
     assert [path.name for path in (tmp_path / name).iterdir()] == ["study.sqlite"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "my_federation.py"])
+
+
+def test_a_path_and_a_name_that_are_no_text_are_printed(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = MODULE.replace("server_lr=0.1,", "server_lr=0.1, name='\\x1b[2Jmine',")
+    words = (*COMMANDS["attack"], "--out", "run\udcff\x1b[31m")
+    assert trilemma(words, named, monkeypatch) == 0
+    out, err = capfdbinary.readouterr()
+    assert b"\x1b" not in out + err
+    assert rb"\x1b[2Jmine" in out
+    assert rb"run\udcff\x1b[31m" in err

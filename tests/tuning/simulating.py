@@ -55,9 +55,7 @@ class Simulated(Bench):
                 assert isinstance(each.keep, float)
                 kept = each.keep
         alone = 1 / (1 + noise / self.middle.get(attack, self.usual)) if kept > 0.1 else 0.0
-        in_sum = (
-            adversary is Adversary.CLIENT or protection.transport.server_reads != "messages"
-        )
+        in_sum = adversary is Adversary.CLIENT or protection.transport.server_reads != "messages"
         return min(alone, self.summed) if in_sum else alone
 
     def _answer(self, task: Task, scenario: Scenario) -> dict[str, object]:

@@ -64,7 +64,11 @@ def test_the_least_objective_is_chosen(verdict: Verdict) -> None:
 
 
 def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None:
-    assert (verdict.claim.rounds, verdict.claim.candidates, verdict.claim.inserted) == (8, 21, False)
+    assert (verdict.claim.rounds, verdict.claim.candidates, verdict.claim.inserted) == (
+        8,
+        21,
+        False,
+    )
     assert verdict.largest_success_rate == largest_mean_success_rate(0.3, 1 / 21)
     said = verdict.headline
     assert said.startswith("A server that has a list of 21 candidates")

@@ -11,7 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
-from trilemma.attacks.matching import Minima, Units, explained_update, minimise, traced
+from trilemma.attacks.matching import Minima, Precision, Units, explained_update, minimise, traced
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
@@ -50,6 +50,7 @@ class MAP:
     )
     starts: int = 1
     history: int = 20
+    precision: Precision = "double"
     slots: int = 64
 
     @property
@@ -64,9 +65,9 @@ class MAP:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
-        units = Units.of(views, "double")
+        units = Units.of(views, self.precision)
         view = units.view
-        prior = Prior.of(public, view)
+        prior = Prior.of(public, view, units.weights.dtype)
         labels = torch.zeros(
             len(units), view.records, dtype=torch.long, device=view.weights.device
         )
@@ -175,7 +176,7 @@ def _bound(
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
     evaluation = vmap(grad_and_value(misfit))
-    key = ("map", view.input_spec, training, clip)
+    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
     if task.classes is None:  # then the trace holds the targets' scale
         key = (*key, prior)
     data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
@@ -183,10 +184,10 @@ def _bound(
     def bind(chosen: torch.Tensor) -> Evaluate:
         rows = tuple(tensor[chosen] for tensor in data)
         by_class = Sorted.of(rows[-1], prior.classes)
+        run = traced(key, task, evaluation, (units.weights.new_zeros(len(chosen), *shape), *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             numbers = prior.records(z.reshape(-1, *shape), by_class)
-            run = traced(key, task, evaluation, (numbers, *rows))
             gradient, loss = run(numbers, *rows)
             slope = prior.pulled_back(gradient, by_class).reshape(z.shape)
             return loss + 0.5 * (z * z).sum(1), slope + z

@@ -68,7 +68,7 @@ class Prior:
     scale: torch.Tensor
 
     @classmethod
-    def of(cls, public: Records, view: View) -> Prior:
+    def of(cls, public: Records, view: View, precision: torch.dtype = torch.float64) -> Prior:
         """N(m_c, (1 - a) S_c + a S + 10⁻³ I): S_c of class c, S within all, a = shrinkage(n_c)."""
         spec, classes = view.input_spec, view.task.classes
         like = torch.empty(0, dtype=torch.float64, device=view.weights.device)
@@ -94,7 +94,14 @@ class Prior:
             made.append((1 - borrowed) * each + borrowed * within)
         covariance = torch.stack(made)
         covariance.diagonal(dim1=1, dim2=2).add_(_FLOOR)
-        return cls(mean, torch.linalg.cholesky(covariance), basis, rest, shift, scale)
+        return cls(
+            mean.to(precision),
+            torch.linalg.cholesky(covariance).to(precision),
+            basis,
+            rest,
+            shift,
+            scale,
+        )
 
     @property
     def classes(self) -> int:
@@ -134,7 +141,7 @@ def _means(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Class means [C, d] (that of all for a class without records), and each row's distance."""
     mean = unit.mean(0).repeat(classes, 1)
-    for label in labels.unique().tolist():
+    for label in sorted(set(labels.tolist())):
         mean[label] = unit[labels == label].mean(0)
     return mean, unit - mean[labels]
 

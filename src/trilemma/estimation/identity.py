@@ -16,10 +16,12 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.work.fingerprints import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trilemma.estimation.scenario import Scenario
     from trilemma.work.journal import Run
 
-__all__ = ["code_hash", "data_hash", "require_scenario", "scenario_identity"]
+__all__ = ["code_hash", "data_hash", "require_own", "require_scenario", "scenario_identity"]
 
 
 def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
@@ -54,6 +56,12 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
 def require_scenario(run: Run, scenario: Scenario) -> None:
     """Refuse to resume a run whose chunks were made of another scenario, or by other code."""
     run.require(scenario_identity(scenario, run.key("data")), whose="the scenario's")
+
+
+def require_own(run: Run, objects: Mapping[str, object]) -> None:
+    """Refuse to resume a run by other code of the user's own: what is named module:object."""
+    own = {name: fingerprint(each) for name, each in objects.items() if ":" in name}
+    run.require(own, whose="the code of")
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:

@@ -100,6 +100,6 @@ def _document(file: Path) -> dict[str, Any] | None:
         document = json.loads(file.read_text(), parse_float=number, parse_constant=number)
     except InvalidInput:
         raise
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -11,6 +11,7 @@ from scipy.stats import binom
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
+from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import suite_of
@@ -76,6 +77,8 @@ def attack_again(
             "verdict of a run with --adversary client."
         )
     scenario = source if isinstance(source, Scenario) else source()
+    if run is not None:
+        require_scenario(run, scenario)
     asked, spec = verdict.request, verdict.protection.describe()
     bench = Bench(source, asked.line_up, restarts or asked.restarts, asked.steps, seed)
     claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)

@@ -141,7 +141,11 @@ def promised(*promises: Promise) -> Candidate:
 
 def test_the_papers_choice_is_that_of_least_objective() -> None:
     found = promised(promise("randomization", 0.2), promise("compression", 0.1))
-    assert (found.name, found.basis, found.feasible) == ("surrogate compression", "surrogate", True)
+    assert (found.name, found.basis, found.feasible) == (
+        "surrogate compression",
+        "surrogate",
+        True,
+    )
     assert "no guarantee: it promises a leakage of 0.3" in found.statement
     assert "3 of 12 games" in found.statement
     assert found.costs is not None
@@ -157,9 +161,9 @@ def test_what_no_federation_should_run_is_not_the_papers_choice() -> None:
     printed = promise("randomization", 0.01, form="printed")
     unrun = promise("paillier", 0.01, protection=None, measured=None)
     blank = promise("compression", None)
-    assert promised(masks, printed, unrun, promise("compression", 0.5)).name.endswith("compression")
+    assert promised(masks, printed, unrun, promise("compression", 0.5)).name.endswith(
+        "compression"
+    )
     none = promised(masks, printed, unrun, blank)
     assert (none.feasible, none.costs) == (False, None)
     assert none.statement.startswith("No optimum of the paper's closed forms can be run")
-
-
