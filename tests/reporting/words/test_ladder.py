@@ -117,6 +117,8 @@ def test_at_the_top_there_is_no_next_rung() -> None:
     top = replace(base, request=Request(knows="anyone"), ladder=proved)
     assert next_rung(top) == ""
     assert made(top).at("anyone", "randomization").mark == "proved"
+    alone = replace(top, ladder=tuple(each for each in proved if each.knows == "anyone"))
+    assert made(alone).rungs == ("anyone",), "rungs that nobody measured are left out"
 
 
 def test_a_certificate_beside_a_measurement_fills_the_top_rung() -> None:

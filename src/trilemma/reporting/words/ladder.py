@@ -99,15 +99,17 @@ class Ladder:
 
 
 def ladder(verdict: Verdict) -> Ladder | None:
-    """The verdict's ladder without a gap, or None where it holds none."""
+    """The verdict's ladder without a gap on any rung that it has, or None where it has none."""
     if not verdict.ladder:
         return None
     found = {(each.knows, each.family): each for each in verdict.ladder}
     candidates = {each.name: each for each in verdict.candidates}
     names = {each.family for each in verdict.ladder}
     families = (*(n for n in FAMILIES if n in names), *sorted(names - set(FAMILIES)))
+    measured = {each.knows for each in verdict.ladder}
+    rungs = tuple(each for each in KNOWLEDGE if each in measured or each == "anyone")
     steps = []
-    for knows in KNOWLEDGE:
+    for knows in rungs:
         for name in families:
             rung, candidate = found.get((knows, name)), candidates.get(name)
             if rung is None:
@@ -115,7 +117,7 @@ def ladder(verdict: Verdict) -> Ladder | None:
             else:
                 steps.append(_step(rung, verdict))
     shown = metric_name(each.metric for each in verdict.ladder)
-    return Ladder(KNOWLEDGE, families, tuple(steps), shown)
+    return Ladder(rungs, families, tuple(steps), shown)
 
 
 def next_rung(verdict: Verdict) -> str:
@@ -125,14 +127,14 @@ def next_rung(verdict: Verdict) -> str:
         return ""
     here = KNOWLEDGE.index(verdict.request.knows)
     if chosen is None:
-        for knows in reversed(KNOWLEDGE[:here]):
+        for knows in reversed([each for each in made.rungs if KNOWLEDGE.index(each) < here]):
             if best := _cheapest(made, knows):
                 return f"Lower on the ladder, against {_attacker(knows)}: {_price(best, made)}."
         return ""
     if chosen.name not in made.families:
         return ""
     own = made.at(verdict.request.knows, chosen.name)
-    for knows in KNOWLEDGE[here + 1 :]:
+    for knows in (each for each in made.rungs if KNOWLEDGE.index(each) > here):
         steps = [made.at(knows, chosen.name)]
         if not steps[0].holds:
             steps = [each for each in (_cheapest(made, knows),) if each is not None]
