@@ -11,6 +11,7 @@ from trilemma.attacks.base import Attack, Knowledge, Reconstructions, Rung, View
 from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
+from trilemma.attacks.map_prior import MAP
 from trilemma.attacks.pool import Pool
 from trilemma.errors import InvalidInput, UnknownName
 
@@ -18,6 +19,7 @@ __all__ = [
     "ATTACKS",
     "DLG",
     "IDLG",
+    "MAP",
     "Analytic",
     "Attack",
     "InvertingGradients",
@@ -35,6 +37,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "dlg": DLG,
     "idlg": IDLG,
     "inverting-gradients": InvertingGradients,
+    "map": MAP,
     "pool": Pool,
 }
 
@@ -45,7 +48,7 @@ def get(name: str, **effort: Any) -> Attack:
     The pool attack knows a pool, so it has no default: get("pool", pool=(inputs, labels)).
 
     >>> get("dlg", iterations=500)
-    DLG(iterations=500, masked_iterations=1000, history=60, slots=64, tolerance=1e-08, ...)
+    DLG(iterations=500, masked_iterations=3000, history=60, slots=64, tolerance=1e-08, ...)
     """
     if name not in ATTACKS:
         raise UnknownName("attack", name, ATTACKS)

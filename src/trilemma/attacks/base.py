@@ -24,6 +24,7 @@ __all__ = [
     "Rung",
     "View",
     "common_view",
+    "public_records",
 ]
 
 Rung = Literal["nothing", "public", "candidates", "rest"]
@@ -129,3 +130,23 @@ def common_view(views: Sequence[View]) -> View:
                 "and number of clients; attack the others in a call of their own."
             )
     return first
+
+
+def public_records(views: Sequence[View], attack: str) -> Records:
+    """The public records that all views of one call share; `attack` is named where there are none."""
+    public = views[0].knowledge.public
+    if public is None or len(public) < 2:
+        raise InvalidInput(
+            f"the attack {attack!r} learns from public records; give each view's knowledge at "
+            f"least two, or attack with 'dlg', which needs none."
+        )
+    for view in views[1:]:
+        other = view.knowledge.public
+        if other is not public and (
+            other is None or other.inputs is not public.inputs or other.labels is not public.labels
+        ):
+            raise InvalidInput(
+                "the views of one call must share their public records; attack the others in a "
+                "call of their own."
+            )
+    return public
