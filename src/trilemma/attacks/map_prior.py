@@ -170,7 +170,7 @@ def _bound(
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
     evaluation = vmap(grad_and_value(misfit))
-    key = ("map", view.input_spec, training, clip)
+    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
     if task.classes is None:  # then the trace holds the targets' scale
         key = (*key, prior)
     data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
