@@ -100,8 +100,8 @@ class Prior:
     def to(self, dtype: torch.dtype) -> Prior:
         """The same in another precision."""
         basis = None if self.basis is None else self.basis.to(dtype)
-        tensors = (each.to(dtype) for each in (self.mean, self.factor))
-        return Prior(*tensors, basis, self.rest, self.shift.to(dtype), self.scale.to(dtype))
+        mean, factor = self.mean.to(dtype), self.factor.to(dtype)
+        return Prior(mean, factor, basis, self.rest, self.shift.to(dtype), self.scale.to(dtype))
 
     @property
     def classes(self) -> int:
