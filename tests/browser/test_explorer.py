@@ -13,9 +13,9 @@ from tests.reporting import examples
 
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.page import write_report
+from trilemma.reporting.page.sections import front_explorer, verdict_explorer
 from trilemma.reporting.words.numbers import hundred, number
 from trilemma.reporting.words.protections import family
-from trilemma.tuning.problem import Problem
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def agree(watched: Watched, explorer: Explorer) -> set[int]:
 
 def test_the_sliders_say_what_python_says(browser: Browser, report: Path) -> None:
     verdict = examples.verdict()
-    own = Preference.of(verdict.request.problem)
     watched = Watched(browser, report)
-    assert len(agree(watched, Explorer(verdict.curves, verdict.claim, own, own))) >= 3
+    assert len(agree(watched, verdict_explorer(verdict))) >= 3
     watched.close()
 
 
@@ -78,17 +77,14 @@ def test_they_agree_under_caps_and_odd_budgets_too(browser: Browser, tmp_path: P
     verdict = examples.verdict(
         request=request, claim=claim, curves=examples.curves(units=300, seed=4)
     )
-    own = Preference.of(request.problem)
     watched = Watched(browser, write_report(verdict, tmp_path))
-    assert len(agree(watched, Explorer(verdict.curves, claim, own, own, 0.05, 2.0))) >= 3
+    assert len(agree(watched, verdict_explorer(verdict))) >= 3
     watched.close()
 
 
 def test_they_agree_on_a_front(browser: Browser, front: Path) -> None:
     watched = Watched(browser, front)
-    start = Preference.of(Problem())
-    found = agree(watched, Explorer(examples.front().points, examples.CLAIM, start))
-    assert len(found) >= 3
+    assert len(agree(watched, front_explorer(examples.front()))) >= 3
     watched.close()
 
 

@@ -148,6 +148,29 @@ def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
     assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
 
 
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Its worker processes, by what they were started with."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finished(estimate(calm, 8, 2))
+    process = start(*estimate(rough, 8, 2))
+    for chunks in (1, 3):
+        wait(process, lambda chunks=chunks: committed(rough) >= chunks)  # type: ignore[misc]
+        os.kill(workers_of(process)[-1], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
+
+
 def test_ctrl_c_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start(*SIMULATED, "--out", str(folder), "--workers", "2", simulated=True)

@@ -266,3 +266,16 @@ def test_a_run_may_be_called_anything(
     assert trilemma((*COMMANDS["pareto"], "--out", name), MODULE, monkeypatch) == 130
     assert [path.name for path in (tmp_path / name).iterdir()] == ["study.sqlite"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "my_federation.py"])
+
+
+def test_a_path_and_a_name_that_are_no_text_are_printed(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = MODULE.replace("server_lr=0.1,", "server_lr=0.1, name='\\x1b[2Jmine',")
+    words = (*COMMANDS["attack"], "--out", "run\udcff\x1b[31m")
+    assert trilemma(words, named, monkeypatch) == 0
+    out, err = capfdbinary.readouterr()
+    assert b"\x1b" not in out + err
+    assert rb"\x1b[2Jmine" in out
+    assert rb"run\udcff\x1b[31m" in err

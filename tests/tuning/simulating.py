@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ class Simulated(Bench):
 
     def _answer(self, task: Task, scenario: Scenario) -> dict[str, object]:
         if isinstance(task, AttackTask):
-            return self._played(task, scenario)
+            return self._won(task, scenario)
         if isinstance(task, BeliefTask):
             clients = [n % len(scenario.records) for n in range(task.count)]
             return {"client": clients, "leakage": [0.1 + 0.1 * k for k in clients]}
@@ -71,7 +72,7 @@ class Simulated(Bench):
             return {"diverged": f"{task.protection} diverged."}
         return self._timed(task) if isinstance(task, CostTask) else self._trained(task, scenario)
 
-    def _played(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
+    def _won(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
         numbers = range(task.first, task.first + task.count)
         stream = Seeded(self.seed).child("stream", task.stream)
         clients = len(scenario.records)
@@ -123,7 +124,7 @@ class Simulated(Bench):
         return {**RoundCosts((bare,) * task.rounds, (within,) * task.rounds).as_json()}
 
 
-def simulate(monkeypatch: pytest.MonkeyPatch, **laws: object) -> None:
+def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
     """Let every tuning of this test be simulated, by these laws."""
     for module in ("plan", "again"):
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -44,26 +44,26 @@ def test_who_keeps_nothing_leaves_only_what_was_there(tmp_path: Path) -> None:
     assert names(tmp_path / "a") == ["lock"]
 
 
-def _come_and_go(path: Path, times: int) -> None:
-    for _ in range(times):
-        try:
-            held = hold(path)
-        except RunInUse:
-            continue
-        # Were the lock not exclusive, another process would take the marker away, or find it.
-        (path / "marker").touch(exist_ok=False)
-        (path / "marker").unlink()
-        held.leave(keep=False)
+def test_a_lock_that_its_last_holder_removes_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening the file and locking it, who held it removes it, and the folder too."""
+    path, real, calls = tmp_path / "run", fcntl.flock, []
 
+    def flock(file: object, how: int) -> None:
+        calls.append(how)
+        if len(calls) == 1:
+            (path / "lock").unlink()
+            path.rmdir()
+        real(file, how)  # type: ignore[arg-type]
 
-def test_no_two_hold_a_folder_that_comes_and_goes(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    crowd = [context.Process(target=_come_and_go, args=(tmp_path / "run", 150)) for _ in range(3)]
-    for each in crowd:
-        each.start()
-    for each in crowd:
-        each.join()
-    assert [each.exitcode for each in crowd] == [0, 0, 0]
+    monkeypatch.setattr("fcntl.flock", flock)
+    held = hold(path)
+    assert len(calls) == 2
+    with pytest.raises(RunInUse):
+        hold(path)
+    held.leave(keep=False)
+    assert names(tmp_path) == []
 
 
 def test_a_key_stays_in_its_folder_and_is_for_its_owner_only(

@@ -41,15 +41,10 @@ class MAP:
     """
 
     iterations: int = 150
-    message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 300))
-    sum_levels: tuple[tuple[float, int], ...] = (
-        (1e-1, 300),
-        (1e-2, 500),
-        (1e-3, 800),
-        (1e-4, 1500),
-    )
+    message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
+    sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 1000))
     starts: int = 1
-    history: int = 20
+    history: int = 40
     slots: int = 64
 
     @property
@@ -64,14 +59,14 @@ class MAP:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
-        units = Units.of(views, "double")
+        units = Units.of(views, "single")  # s² is never so small that double would tell more
         view = units.view
-        prior = Prior.of(public, view)
+        prior = Prior.of(public, view).to(units.weights.dtype)
         labels = torch.zeros(
             len(units), view.records, dtype=torch.long, device=view.weights.device
         )
         if view.task.classes is not None:
-            labels = labels_by_evidence(Units.of(views, "single"), public, seed)
+            labels = labels_by_evidence(units, public, seed)
         with torch.no_grad():
             minima = self._search(units, prior, labels, min(restarts, self.starts), seed)
         return self._reconstructions(units, prior, labels, minima)
@@ -175,7 +170,7 @@ def _bound(
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
     evaluation = vmap(grad_and_value(misfit))
-    key = ("map", view.input_spec, training, clip)
+    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
     if task.classes is None:  # then the trace holds the targets' scale
         key = (*key, prior)
     data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
@@ -183,10 +178,10 @@ def _bound(
     def bind(chosen: torch.Tensor) -> Evaluate:
         rows = tuple(tensor[chosen] for tensor in data)
         by_class = Sorted.of(rows[-1], prior.classes)
+        run = traced(key, task, evaluation, (units.weights.new_zeros(len(chosen), *shape), *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             numbers = prior.records(z.reshape(-1, *shape), by_class)
-            run = traced(key, task, evaluation, (numbers, *rows))
             gradient, loss = run(numbers, *rows)
             slope = prior.pulled_back(gradient, by_class).reshape(z.shape)
             return loss + 0.5 * (z * z).sum(1), slope + z

@@ -8,7 +8,7 @@ differ, no more directions changed the inferred labels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -60,9 +60,9 @@ class Spread:
 
     def split(self, units: int) -> Iterator[Spread]:
         """The same for `units` units at a time."""
-        names = [item.name for item in fields(self) if item.name != "size"]
-        parts = zip(*(torch.split(getattr(self, name), units) for name in names), strict=True)
-        return (Spread(*part, self.size) for part in parts)
+        tensors = (self.mean, self.covariance, self.observed, self.variance)
+        parts = zip(*(torch.split(each, units) for each in tensors), strict=True)
+        return (Spread(m, c, o, v, self.size) for m, c, o, v in parts)
 
     def even(self) -> torch.Tensor:
         """Counts [A, G, C] as equal as can be."""
@@ -268,7 +268,8 @@ def _directions(
     columns = sought.flatten(1, 2).transpose(1, 2)
     found = torch.cholesky_solve(columns, torch.linalg.cholesky(within))
     found = found / found.norm(dim=1, keepdim=True).clamp(min=torch.finfo(found.dtype).tiny)
-    return torch.linalg.qr(found).Q
+    directions: torch.Tensor = torch.linalg.qr(found).Q
+    return directions
 
 
 def _moments(seen: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -86,6 +86,7 @@ def attack(
             as_json=as_json,
         )
         return
+    from trilemma.errors import printable
     from trilemma.estimation.constants import constants_of
     from trilemma.estimation.recoveries import measure
     from trilemma.protections.specs import parse_protection
@@ -152,8 +153,8 @@ def attack(
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        print(_verdict(works, prepared.scenario.show_records, str(picture)))
-    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+        print(_verdict(works, prepared.scenario.show_records, printable(picture)))
+    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
 
 
 def _verdict(works: bool, shown: bool, picture: str) -> str:

@@ -58,6 +58,7 @@ def estimate(
 
     Example: trilemma estimate --scenario digits --clients 4 --units 200 --workers 2
     """
+    from trilemma.errors import printable
     from trilemma.estimation.constants import constants_of, literal_constants
     from trilemma.estimation.recoveries import measure
     from trilemma.reporting.words.recoveries import show_constants
@@ -106,4 +107,4 @@ def estimate(
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_constants(prepared.headline(), found, reading)
-    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)

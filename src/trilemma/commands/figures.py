@@ -23,7 +23,8 @@ def figures(
 
     Example: trilemma figures runs/first --out paper/figures --format svg
     """
+    from trilemma.errors import printable
     from trilemma.reporting.figures.files import draw_figures
 
     for path in draw_figures(run, out, form):
-        print(path)
+        print(printable(path))

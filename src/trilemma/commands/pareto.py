@@ -28,7 +28,7 @@ _STUDY: Final = "study.sqlite"
 # A front has no budget and no weights, and claims nothing.
 _NOT_ASKED: Final = (
     "budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost",
-    "strengths", "helpers", "person", "threshold", "participation",
+    "strengths", "ladder", "helpers", "person", "threshold", "participation",
 )  # fmt: skip
 
 
@@ -63,6 +63,8 @@ def pareto(
 
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
+    from trilemma.errors import printable
+
     federated, request, searched = read_settings(settings, flags, Federated, Request, Searched)
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
@@ -114,4 +116,4 @@ def pareto(
         from trilemma.reporting.words.front import show_front
 
         show_front(front)
-        print(f"\nfront: {folder / 'pareto.json'}\nreport: {page}")
+        print(f"\nfront: {printable(folder / 'pareto.json')}\nreport: {printable(page)}")

@@ -50,7 +50,7 @@ def tune(
     described: dict[str, Any] = {
         "command": "tune",
         **federated.model_dump(mode="json"),
-        **request.model_dump(mode="json", exclude={"strengths"}),
+        **request.model_dump(mode="json", exclude={"strengths", "ladder"}),
     }
     folder = out or run_folder("tune", federated.scenario, described)
     with resumable(folder, described, fresh=fresh) as run:

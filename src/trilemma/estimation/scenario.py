@@ -41,8 +41,8 @@ class Scenario:
     `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
     dB that a blind guess reaches for at most 1 % of the records). `show_records` allows pictures
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
-    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg); no update depends on
-    it, so no attack does.
+    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
+    to zero over the training with `server_decay`.
     """
 
     model: nn.Module
@@ -56,6 +56,7 @@ class Scenario:
     criterion: Criterion | None = None
     show_records: bool = False
     server_lr: float | None = None
+    server_decay: bool = False
     public: Dataset | Records | None = None
     rounds: int = 150
     distance: Distance | None = None

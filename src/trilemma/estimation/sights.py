@@ -19,8 +19,10 @@ from torch.func import vmap
 from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.games import Arena, Batches, Game
 from trilemma.estimation.models import fresh_weights, prepare_models
+from trilemma.federation.training import server_step
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
 from trilemma.protections.observing import observe_updates
@@ -31,6 +33,7 @@ from trilemma.records.records import Records
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trilemma.estimation.claims import Participation
     from trilemma.protections.protection import Protection
 
 __all__ = ["Observer"]
@@ -44,7 +47,8 @@ class Observer:
 
     `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
     the server weighs clients in its mean. `blind` puts a record from outside the line-up where
-    the tagged one should be: a control in which nothing can be found.
+    the tagged one should be: a control in which nothing can be found. Participation is granted,
+    or secret: then all rounds of a training are attacked.
     """
 
     arena: Arena
@@ -56,9 +60,20 @@ class Observer:
     equal_weights: bool = False
     blind: bool = False
     population: int = _POPULATION
+    participation: Participation = "known"
+
+    def __post_init__(self) -> None:
+        if self.participation == "secret" and self.rung != "rest":
+            raise InvalidInput(
+                f"rounds whose participation is secret are attacked by those who know the rest, "
+                f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
+            )
 
     def views(self, games: Sequence[Game]) -> list[list[View]]:
-        """The views of each game: one for each round that holds its record, perhaps none."""
+        """The views of each game: one for each round that holds its record, perhaps none.
+
+        Where participation is secret there is one for every round of a training.
+        """
         return self._one_round(games) if self.arena.claim.rounds == 1 else self._training(games)
 
     @property
@@ -85,7 +100,8 @@ class Observer:
         scenario = self.arena.scenario
         training = scenario.local_training
         default = training.lr if training.algorithm == "fedsgd" else 1.0
-        step = default if scenario.server_lr is None else scenario.server_lr
+        first = default if scenario.server_lr is None else scenario.server_lr
+        rounds, decay = self.arena.claim.rounds, scenario.server_decay
         numbers = [game.number for game in games]
         weights = fresh_weights(scenario, numbers, seed=self.seed)
         draws = [Seeded(self.seed).generator("training", number) for number in numbers]
@@ -94,7 +110,7 @@ class Observer:
             for number in numbers
         ]
         views: list[list[View]] = [[] for _ in games]
-        for round in range(self.arena.claim.rounds):
+        for round in range(rounds):
             made = [
                 self._swapped(self.arena.batches(game, draw, holds=None), game)
                 for game, draw in zip(games, draws, strict=True)
@@ -103,12 +119,13 @@ class Observer:
             means = []
             for place, (game, batches) in enumerate(zip(games, made, strict=True)):
                 mean = None
-                if batches.slot is None:
+                if batches.slot is None and self.participation == "known":
                     mean = self._noisy_mean(updates[place], noise[place])
                 else:
                     view = self._view(game, weights[place], batches, updates[place], round)
                     views[place].append(view)
                 means.append(self._mean(updates[place], game, round) if mean is None else mean)
+            step = server_step(first, round, rounds, decay=decay)
             weights = weights - step * torch.stack(means)
         return views
 
@@ -237,19 +254,27 @@ class Observer:
         if level == 1:
             return Knowledge(public)
         line_up = pool[torch.from_numpy(game.line_up)].to(device)
-        used = batches.rows[order][batches.present[order]]
-        outsiders = self.arena.outsiders(game, used, self.population, self.seed).to(device)
+        secret = self.participation == "secret"
+        outsiders = None
+        if not secret:  # who knows the rest needs no law of it, and one a round is a lot
+            used = batches.rows[order][batches.present[order]]
+            outsiders = self.arena.outsiders(game, used, self.population, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
-        rows, present = batches.rows[order].copy(), batches.present[order]
-        slot = batches.slot or 0
+        rows, present, slot = batches.rows[order], batches.present[order], batches.slot
+        if slot is None:  # a place for the candidates, were one of them in this round
+            slot = rows.shape[1]
+            rows, present = np.pad(rows, ((0, 0), (0, 1))), np.pad(present, ((0, 0), (0, 1)))
+        rows = rows.copy()
         rows[0, slot] = game.line_up[0]  # the slot itself tells nothing
         rest = Records(
             pool.inputs[torch.from_numpy(rows.reshape(-1))],
             pool.labels[torch.from_numpy(rows.reshape(-1))],
         ).to(device)
         there = None if present.all() else torch.from_numpy(present.reshape(-1)).to(device)
-        return Knowledge(public, line_up, outsiders, rest, slot, there)
+        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
+        rate = share if secret else None
+        return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
 
 
 def _added_variance(protection: Protection) -> float | None:

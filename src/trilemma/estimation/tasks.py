@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,10 +18,12 @@ from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.estimation.claims import Participation
 from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.paper_leakage import paper_leakage
 from trilemma.estimation.picks import Picks, play
+from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sights import Observer
 from trilemma.estimation.units import Source
@@ -54,8 +57,10 @@ class AttackTask:
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
-    1 is one round that holds the record. `pictures` of the first games are kept besides, if the
-    scenario shows records; after `checkpoints` rounds the attacks pick besides.
+    1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
+    who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
+    games are kept besides, if the scenario shows records; after `checkpoints` rounds the attacks
+    pick besides.
     """
 
     stream: str
@@ -69,6 +74,8 @@ class AttackTask:
     blind: bool = False
     pictures: int = 0
     checkpoints: tuple[int, ...] = ()
+    recipe: Recipe | None = None
+    participation: Participation = "known"
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
@@ -77,6 +84,8 @@ class AttackTask:
         extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
         shown = f", {self.pictures} shown" if self.pictures else ""
         shown += f", after {self.checkpoints}" if self.checkpoints else ""
+        shown += ", participation secret" * (self.participation == "secret")
+        shown += _described(self.recipe)
         names = "/".join(self.attacks)
         return (
             f"{self.stream}: {names} on {seen} over {over}, {self.count} games{extra}{shown}",
@@ -86,27 +95,35 @@ class AttackTask:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train from a seed under a protection, to measure utility."""
+    """Train from a seed under a protection, to measure utility.
+
+    `recipe` None: the scenario's own way, judged on the test set.
+    """
 
     protection: str
     seed: int
     rounds: int
+    recipe: Recipe | None = None
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
-        return f"train {self.rounds} rounds, {self.protection}", self.seed
+        return f"train {self.rounds} rounds, {self.protection}{_described(self.recipe)}", self.seed
 
 
 @dataclass(frozen=True)
 class CostTask:
-    """Run real rounds with and without a protection, to measure bits and seconds."""
+    """Run real rounds with and without a protection, to measure bits and seconds.
+
+    Those with protection follow the `recipe` (None: the scenario's own).
+    """
 
     protection: str
     rounds: int
+    recipe: Recipe | None = None
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
-        return f"time {self.rounds} rounds, {self.protection}", 0
+        return f"time {self.rounds} rounds, {self.protection}{_described(self.recipe)}", 0
 
 
 @dataclass(frozen=True)
@@ -132,6 +149,10 @@ class BeliefTask:
 Task = AttackTask | BeliefTask | CostTask | TrainTask
 
 
+def _described(recipe: Recipe | None) -> str:
+    return "" if recipe is None else f"; {recipe.describe()}"
+
+
 @dataclass(frozen=True)
 class Bench:
     """Makes a worker's function: task -> payload.
@@ -146,22 +167,24 @@ class Bench:
     seed: int
 
     def __call__(self) -> Callable[[Task], bytes]:
-        scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        arenas: dict[int, Arena] = {}
+        own = self.source if isinstance(self.source, Scenario) else self.source()
 
-        def arena(rounds: int) -> Arena:
-            if rounds not in arenas:
-                arenas[rounds] = Arena.of(scenario, rounds=rounds, line_up=self.line_up)
-            return arenas[rounds]
+        @lru_cache(maxsize=8)
+        def scenario(recipe: Recipe | None) -> Scenario:
+            return own if recipe is None else recipe.applied(own)
+
+        @lru_cache(maxsize=8)
+        def arena(rounds: int, recipe: Recipe | None) -> Arena:
+            return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
         def work(task: Task) -> bytes:
             if isinstance(task, AttackTask):
-                return _write(self._played(arena(task.rounds), task))
+                return _write(self._played(arena(task.rounds, task.recipe), task))
             if isinstance(task, BeliefTask):
-                return _write(self._believed(arena(task.rounds), task))
+                return _write(self._believed(arena(task.rounds, None), task))
             if isinstance(task, CostTask):
-                return _write(_timed(scenario, task))
-            return _write(_trained(scenario, task))
+                return _write(_timed(own, scenario(task.recipe), task))
+            return _write(_trained(scenario(task.recipe), task))
 
         return work
 
@@ -186,10 +209,12 @@ class Bench:
     def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
         attacks = {name: get(name) for name in task.attacks}
         rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
+        equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
             self._observer(arena, task, rung),
-            equal_weights=task.equal_weights,
+            equal_weights=task.equal_weights or equal,
             blind=task.blind,
+            participation=task.participation,
         )
         seed = observer.seed
         games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
@@ -253,19 +278,28 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
     }
 
 
-def _timed(scenario: Scenario, task: CostTask) -> dict[str, Any]:
-    protection = parse_protection(task.protection)
+def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
+    protection, recipe = parse_protection(task.protection), task.recipe
     try:
-        found = round_costs(scenario, protection, rounds=task.rounds)
+        found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
     except InvalidInput as error:
         if protection == Protection():
             raise
         return {"diverged": str(error)}
+    if recipe is not None:  # clipping single records takes longer than their mean
+        plain = round_costs(own, Protection(), rounds=task.rounds)
+        found = RoundCosts(plain.without, found.within)
     return found.as_json()
 
 
+def _rounds_of(recipe: Recipe | None) -> dict[str, Any]:
+    if recipe is None:
+        return {}
+    return {"threshold": recipe.threshold, "weighted": not recipe.equal_weights}
+
+
 def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
-    protection = parse_protection(task.protection)
+    protection, recipe = parse_protection(task.protection), task.recipe
     try:
         history = train(
             scenario,
@@ -274,11 +308,13 @@ def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
             server_lr=scenario.server_lr,
+            server_decay=scenario.server_decay,
             evaluate_every=task.rounds,
             real_rounds=0,
+            **_rounds_of(recipe),
         )
     except InvalidInput as error:
-        if protection == Protection():
+        if protection == Protection() and recipe is None:
             raise
         return {"diverged": str(error)}  # a fact about the protection, not about the input
     return {

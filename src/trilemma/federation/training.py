@@ -20,7 +20,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
 
-__all__ = ["History", "Round", "start_weights", "train"]
+__all__ = ["History", "Round", "server_step", "start_weights", "train"]
 
 _NO_PROTECTION: Final = Protection()
 
@@ -76,6 +76,7 @@ def train(
     threshold: int | None = None,
     weighted: bool = True,
     server_lr: float | None = None,
+    server_decay: bool = False,
     evaluate_every: int = 1,
     metric: Metric | None = None,
     real_rounds: int | None = None,
@@ -84,7 +85,8 @@ def train(
     """Train for `rounds` rounds: w ← w - server_lr · Σ_k n_k u_k / Σ_k n_k, u_k as protected.
 
     `weights` [m] is the start (None: the model's own). n_k is client k's number of records, or 1
-    unless `weighted`. `server_lr` is the local rate for FedSGD and 1 for FedAvg by default.
+    unless `weighted`. `server_lr` is the local rate for FedSGD and 1 for FedAvg by default; with
+    `server_decay` it falls linearly to zero.
     `metric(outputs, labels)` is a number of which more is better (None: accuracy, or minus the
     loss without classes). `real_rounds` is the number of rounds, from the first, that run a
     cryptographic transport; the others run its fixed-point twin, which computes the same numbers
@@ -111,7 +113,7 @@ def train(
         real = number < real_rounds
         runner = protection if real else twin
         result = run_round(runner, updates, counts, info, entropy=entropy, secret=secret)
-        current = current - step * result.mean
+        current = current - server_step(step, number, rounds, decay=server_decay) * result.mean
         if not torch.isfinite(current).all():
             raise InvalidInput(
                 f"the model diverged in round {number}: its weights are no longer finite; lower "
@@ -131,6 +133,15 @@ def train(
         None if found is None else found.scores,
         tuple(each.scores for each in own),
     )
+
+
+def server_step(first: float, number: int, rounds: int, *, decay: bool) -> float:
+    """The server's step in a round: the first one, or falling linearly from it to zero.
+
+    >>> [server_step(8.0, number, 4, decay=True) for number in range(4)]
+    [8.0, 6.0, 4.0, 2.0]
+    """
+    return first * (1 - number / rounds) if decay else first
 
 
 def _check(

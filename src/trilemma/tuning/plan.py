@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from trilemma.estimation.tasks import Bench, Task
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.calibrating.gauge import Gauge, streams
+from trilemma.tuning.certificate.conditions import certified_families
 from trilemma.tuning.choosing.families import Family, families
 from trilemma.tuning.choosing.pricing import Pricing
 from trilemma.tuning.choosing.setting import Setting
@@ -65,14 +67,17 @@ class Plan:
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
-        claim = Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
+        claim = _claim(scenario, request, rounds)
         p_max = largest_mean_success_rate(request.budget, claim.kappa)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
+        names: Sequence[str] | None = request.families
+        if request.knows == "anyone":
+            names = certified_families(names, len(scenario.records))
         with one_thread():  # sums must not change their order with the number of cores
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks)
             profile = update_profile(scenario, seed=request.seed)
-        chosen = families(setting, claim, p_max, request.adversary, request.families)
+        chosen = families(setting, claim, p_max, request.adversary, names)
         if run is not None:
             mechanisms = {each.name: each.mechanism for each in chosen}
             require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
@@ -110,13 +115,24 @@ class Plan:
     def crew(self, workers: int) -> Crew[Task]:
         """Workers that can do every task of this plan."""
         asked = self.request
-        bench = Bench(self.source, asked.line_up, asked.restarts, asked.steps, asked.seed)
+        line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
+        bench = Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed)
         return Crew(bench, workers=workers)
 
     @property
     def single(self) -> bool:
         """Whether the adversary reads single messages where nothing hides them."""
         return self.request.adversary is Adversary.SERVER
+
+
+def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
+    """What is measured; a proof covers line-ups that no data could fill."""
+    if request.knows != "anyone":
+        return Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
+    claim = Arena.of(scenario, rounds=rounds).claim
+    size = min(request.line_up or claim.candidates, claim.candidates)
+    secret = rounds > 1 and request.participation != "known"
+    return replace(claim, candidates=size, participation="secret" if secret else "known")
 
 
 def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:

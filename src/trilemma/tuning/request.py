@@ -88,6 +88,7 @@ class Request(BaseModel):
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
+    ladder: bool = Field(True, description="Whether the other rungs are estimated as well.")
     seed: int = Field(0, description="Same seed, same numbers.")
 
     def __init__(self, **settings: Any) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import proved_rounds
+from trilemma.tuning.certificate.wording import proved_headline
 from trilemma.tuning.choosing.advice import advice, headline, limits
 from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
 from trilemma.tuning.choosing.pricing import ranked
@@ -61,6 +63,7 @@ def tune(
     """
     plan = Plan.of(source, Request.of(request, settings), run=run, data_key=data_key)
     measured = plan.request.basis == "measured"
+    estimated = measured and plan.request.knows != "anyone"  # a proof needs no estimates
     meter = Meter(plan, _CURVE_UNITS, _CURVE_SEEDS)
     with plan.crew(workers) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
@@ -68,11 +71,13 @@ def tune(
         candidates = ranked([each for each in found.values() if isinstance(each, Candidate)])
         chosen = next((each for each in candidates if each.rank == 1), None)
         beside = procedures_beside(plan, chosen)
-        ladder = ladder_procedures(plan) if measured else {}
-        wanted = plan.request.strengths and measured
+        ladder = ladder_procedures(plan) if estimated and plan.request.ladder else {}
+        wanted = plan.request.strengths and estimated
         curves = curve_procedures(meter, candidates) if wanted else {}
         shown: dict[str, Procedure] = {}
-        if chosen is not None and measured:
+        if chosen is not None and chosen.certificate is not None:
+            shown = {"rounds": proved_rounds(plan, chosen)}
+        elif chosen is not None and measured:
             shown = {
                 "rounds": rounds_procedure(plan, chosen),
                 "beliefs": beliefs_procedure(plan, chosen),
@@ -111,7 +116,11 @@ def _verdict(
     request = plan.request
     control = found["control"]
     return Verdict(
-        headline=headline(request, plan.claim, plan.p_max),
+        headline=(
+            proved_headline(None if chosen is None else chosen.certificate, request)
+            if request.knows == "anyone"
+            else headline(request, plan.claim, plan.p_max)
+        ),
         limits=limits(chosen, plan.suite, request, plan.claim),
         protection=None if chosen is None else parse_protection(chosen.protection or "none"),
         basis=request.basis if chosen is None else chosen.basis,
@@ -134,7 +143,7 @@ def _verdict(
             )
             for name in plan.suite.attacks
         ),
-        deployment=plan.deployment,
+        deployment=(chosen and chosen.deployment) or plan.deployment,
         federation=plan.federation,
         chosen=None if chosen is None else chosen.name,
         candidates=candidates,

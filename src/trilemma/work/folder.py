@@ -35,7 +35,6 @@ class Folder:
             self._made = [each for each in (path, *path.parents) if not each.exists()]
             files = (*files, _LOCK, _SECRET)
             self._new = [path / name for name in files if not (path / name).exists()]
-            path.mkdir(parents=True, exist_ok=True)
             self._lock = _hold(path)
         except OSError as error:
             raise InvalidInput(
@@ -77,9 +76,14 @@ def in_use(path: Path) -> bool:
 
 
 def _hold(path: Path) -> IO[str]:
+    """The folder's lock; who held it until just now may be removing both."""
     while True:
-        # Append mode: opening must not empty a file that another process has locked.
-        lock = (path / _LOCK).open("a")
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            # Append mode: opening must not empty a file that another process has locked.
+            lock = (path / _LOCK).open("a")
+        except FileNotFoundError:
+            continue
         try:
             # The kernel drops the lock when the process dies: kill -9 leaves nothing to clean up.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,8 +95,7 @@ def _hold(path: Path) -> IO[str]:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), (path / _LOCK).stat()):
                 return lock
-        lock.close()  # who held it before has removed it just now
-        path.mkdir(parents=True, exist_ok=True)
+        lock.close()
 
 
 def _read_secret(path: Path) -> bytes | None:

@@ -13,10 +13,12 @@ from tests.reporting import examples
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.sections import front_explorer, verdict_explorer
 from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.problem import Problem
 
 START = Preference(0.3, 1.0, 0.01)
+ONCE = frozenset({"compression"})
 
 
 def by_hand(
@@ -82,7 +84,7 @@ def test_the_rule_is_the_best_of_all_choices(
     seed: int, want: Preference, caps: tuple[float, float]
 ) -> None:
     points = spoiled(seed)
-    found = Explorer(points, examples.CLAIM, START, None, *caps).recommend(want)
+    found = Explorer(points, examples.CLAIM, START, None, *caps, ONCE).recommend(want)
     expected = by_hand(points, want, caps)
     assert {points[each.place].mechanism: each.place for each in found.options} == {
         name: place for name, (place, _) in expected.items()
@@ -98,7 +100,7 @@ def test_the_rule_is_the_best_of_all_choices(
 
 def test_the_random_settings_meet_every_case() -> None:
     found = [
-        Explorer(spoiled(seed), examples.CLAIM, START, None, *caps).recommend(want).options
+        Explorer(spoiled(seed), examples.CLAIM, START, None, *caps, ONCE).recommend(want).options
         for seed, want, caps in settings()
     ]
     assert {len(options) for options in found} >= {0, 1, 3}
@@ -135,14 +137,19 @@ def test_the_sliders_can_halt_at_the_start() -> None:
         assert [key for key, _ in groupby(stops)] == stops == sorted(stops)
 
 
-def test_compression_is_recommended_for_one_round_only() -> None:
+@pytest.mark.parametrize("result", ["verdict", "front"])
+def test_compression_is_recommended_for_one_round_only(result: str) -> None:
     """What thins is measured for one round, so that no training may rest on it."""
-    points = examples.curves(units=300)
     want = Preference(0.5, 0.0, 1.0)
     for rounds, expected in ((1, "compression"), (150, "randomization")):
         claim = replace(examples.CLAIM, rounds=rounds)
-        best = Explorer(points, claim, START).recommend(want).options[0]
-        assert points[best.place].mechanism == expected
+        if result == "verdict":
+            curves = examples.curves(units=300)
+            explorer = verdict_explorer(examples.verdict(claim=claim, curves=curves))
+        else:
+            explorer = front_explorer(examples.front(claim=claim))
+        best = explorer.recommend(want).options[0]
+        assert explorer.points[best.place].mechanism == expected
 
 
 @pytest.mark.parametrize(("candidates", "rate"), [(20, 0.308), (38, 0.258), (100, 0.212)])

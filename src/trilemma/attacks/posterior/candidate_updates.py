@@ -13,6 +13,8 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from trilemma.learning import clip_records
+
 if TYPE_CHECKING:
     from trilemma.attacks.posterior.units import Batch
     from trilemma.learning import LocalTraining, Task
@@ -45,7 +47,10 @@ def average_path(
 def contributions(
     task: Task, path: Sequence[torch.Tensor], records: Batch, training: LocalTraining
 ) -> torch.Tensor:
-    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path."""
+    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
+
+    Gradients are clipped where the training clips them.
+    """
 
     def loss(
         tensors: dict[str, torch.Tensor], record: torch.Tensor, label: torch.Tensor
@@ -61,6 +66,8 @@ def contributions(
             tensors = vmap(task.layout.unflatten)(weights)
             gradients = each(tensors, records.inputs, records.labels)
             flat = torch.cat([gradients[name].flatten(2) for name in task.layout.names], 2)
+            if training.record_clip is not None:
+                flat = clip_records(flat, training.record_clip)
             total = flat if total is None else total.add_(flat)
     assert total is not None
     return total if training.algorithm == "fedsgd" else total.mul_(training.lr)

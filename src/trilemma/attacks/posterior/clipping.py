@@ -44,9 +44,9 @@ def clip_factors(
     people = table.rows.shape[1]
     generator = Seeded(seed).torch_generator("batches of the population")
     drawn = torch.randint(0, people, (_DRAWS, size), generator=generator)
-    used = torch.zeros(_DRAWS, people, dtype=torch.float64)
-    used.scatter_add_(1, drawn[:, 1:], torch.ones(_DRAWS, size - 1, dtype=torch.float64))
-    rest = used.to(table.rows.device)
+    used = torch.zeros(_DRAWS, people, dtype=table.rows.dtype)
+    used.scatter_add_(1, drawn[:, 1:], torch.ones(_DRAWS, size - 1, dtype=table.rows.dtype))
+    rest = used.to(table.rows)
     one = torch.zeros_like(rest)
     one.scatter_(1, drawn[:, :1].to(one.device), 1.0)
     mean = table.anchor[:, 1, 1][:, None]
@@ -57,7 +57,7 @@ def clip_factors(
         return ((rows @ table.rows) * rows).sum(2), (table.row_anchor[..., 1] @ rows.T)
 
     def factor(norms: torch.Tensor) -> torch.Tensor:
-        tiny = torch.finfo(torch.float64).tiny
+        tiny = torch.finfo(norms.dtype).tiny
         return (clip / norms.clamp(min=tiny).sqrt()).clamp(max=1.0)
 
     sums, along = squares(rest + one)

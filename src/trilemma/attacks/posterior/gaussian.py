@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -13,7 +13,6 @@ from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.posterior.candidate_updates import average_path, contributions
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
 from trilemma.attacks.posterior.inner_products import (
-    BLOCK,
     Rows,
     Table,
     outside_variance,
@@ -31,7 +30,9 @@ __all__ = ["GaussianPosterior"]
 Averaged = tuple[list[torch.Tensor], torch.Tensor]
 """The models [B, m] on the path of an average client, and the mean contribution [B, m]."""
 
+_TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
 _FLOOR: Final = 1e-6  # the least remainder, relative to the rest's variance inside the span
+_ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _FEWEST: Final = 4  # records on which a law can be fitted
 
 
@@ -75,7 +76,7 @@ class GaussianPosterior:
                 people.units(start, stop).to(like),
                 seed,
             ).scores()
-            for start, stop in blocks(len(units), BLOCK // held)
+            for start, stop in blocks(len(units), _TOGETHER // held)
         ]
         return beliefs(torch.cat(scores), views)
 
@@ -108,16 +109,31 @@ class _Block:
         )
         flat = _flat(weights, known)
         if flat is None:
-            return self._own_places(averaged, gap, table, factors)
-        message = self._message(table, flat, factors)
+            table, message = self._own_places(averaged, gap, table, factors)
+        else:
+            message = self._message(table, flat, factors)
+        if weights.dtype == torch.float32 and _is_rounded(table, message):
+            return self._doubled().scores()
         rest = view.records - 1
-        equal = bool((flat == flat[:, :1]).all())
+        equal = flat is not None and bool((flat == flat[:, :1]).all())
         if task.classes is None or not equal or not few_counts(rest, task.classes):
-            return overall(table, message)
-        member = one_hot(self.people.labels, task.classes).double()
+            return overall(table, message).double()
+        member = one_hot(self.people.labels, task.classes).to(weights)
         if self.people.shared:
-            member = member.expand(len(flat), *member.shape)
-        return by_classes(table, message, member, rest)
+            member = member.expand(len(weights), *member.shape)
+        return by_classes(table, message, member, rest).double()
+
+    def _doubled(self) -> _Block:
+        """The same units in double precision."""
+        units = replace(
+            self.units,
+            **{
+                name: getattr(self.units, name).double()
+                for name in ("weights", "update", "known", "client_weights", "noise")
+            },
+        )
+        like = units.weights
+        return _Block(units, self.block, self.line_ups.to(like), self.people.to(like), self.seed)
 
     def _rows(self, batch: Batch, averaged: Averaged, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
@@ -145,7 +161,7 @@ class _Block:
         )
 
     def _noise(self) -> torch.Tensor:
-        return self.units.noise[self.block].double().square()
+        return self.units.noise[self.block].square()
 
     def _counts(self) -> torch.Tensor:
         """How many records [K] each client adds to the rest."""
@@ -156,8 +172,8 @@ class _Block:
 
     def _message(self, table: Table, weights: torch.Tensor, factors: ClipFactors) -> Message:
         """How clients of weights [B, K] add up; anchors: the gap to the mean, and the mean."""
-        shares = weights.double() / self.units.view.local_training.unit_size
-        own, others = weights[:, :1].double(), weights[:, 1:].double().sum(1, keepdim=True)
+        shares = weights / self.units.view.local_training.unit_size
+        own, others = weights[:, :1], weights[:, 1:].sum(1, keepdim=True)
         squares = self._counts() * shares.square()
         spread = squares[:, 0] * factors.own.square().mean(1)
         spread = spread + squares[:, 1:].sum(1) * factors.others.square()
@@ -174,8 +190,8 @@ class _Block:
 
     def _own_places(
         self, averaged: Averaged, gap: torch.Tensor, table: Table, factors: ClipFactors
-    ) -> torch.Tensor:
-        """Scores where clients sent coordinates of their own, weights [B, K, m].
+    ) -> tuple[Table, Message]:
+        """What adds up where clients sent coordinates of their own, weights [B, K, m].
 
         The rest's covariance Σ_k n_k (w_k w_kᵀ) ∘ Σ / S² is taken as (v vᵀ) ∘ Σ and a diagonal, v
         along the weights' leading direction, and coordinates are measured in its units.
@@ -184,14 +200,14 @@ class _Block:
         known, mean = self.units.known[self.block], averaged[1]
         kept = factors.others[:, None].expand(-1, weights.shape[1]).clone()
         kept[:, 0] = factors.own.square().mean(1).sqrt()
-        rows = weights * (kept.to(weights) * self._counts().sqrt() / size)[..., None]
+        rows = weights * (kept * self._counts().sqrt() / size)[..., None]
         lead = torch.linalg.eigh(rows @ rows.transpose(1, 2)).eigenvectors[..., -1:]
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
         diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
-        outside = outside_variance(table).to(along)[:, None]
-        diagonal = diagonal + self._noise().to(along)[:, None] + along.square() * outside
-        least = _least(table, spread.double().mean(1)).to(along)[:, None]
+        outside = outside_variance(table)[:, None]
+        diagonal = diagonal + self._noise()[:, None] + along.square() * outside
+        least = _least(table, spread.mean(1))[:, None]
         unit = known / torch.maximum(diagonal, least).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)
         anchors = torch.stack([unit * gap, own * mean, others * mean], 1)
@@ -205,13 +221,13 @@ class _Block:
             factors.scale,
             one[:, :3],
         )
-        return overall(scaled, message)
+        return scaled, message
 
     def _variance(self, averaged: Averaged) -> torch.Tensor:
         """The population's variance of each coordinate [B, m]."""
         mean = averaged[1]
         make = self._rows(self.people, averaged, torch.ones_like(mean))
-        step = BLOCK // mean.numel()
+        step = _TOGETHER // mean.numel()
         parts = [
             make(start, stop).square().sum(1) for start, stop in blocks(self.people.count, step)
         ]
@@ -226,6 +242,14 @@ def _flat(weights: torch.Tensor, known: torch.Tensor) -> torch.Tensor | None:
     high = torch.where(read, weights, -torch.inf).amax(2)
     low = torch.where(read, weights, torch.inf).amin(2)
     return high if bool((high == low).all()) else None
+
+
+def _is_rounded(table: Table, message: Message) -> bool:
+    """Whether the rounding of single precision may show in a score."""
+    shares = message.share * table.candidate.sqrt()
+    gaps = table.anchor[:, 0, 0].sqrt()[:, None]
+    largest = ((shares + gaps) * shares).amax(1) / message.remainder
+    return not bool((largest < _ROUNDED).all())
 
 
 def _least(table: Table, spread: torch.Tensor) -> torch.Tensor:

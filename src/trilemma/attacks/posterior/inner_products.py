@@ -15,9 +15,9 @@ import torch
 
 from trilemma.attacks.posterior.units import blocks
 
-__all__ = ["BLOCK", "Forms", "Rows", "Table", "class_table", "outside_variance", "tabulate"]
+__all__ = ["Forms", "Rows", "Table", "class_table", "outside_variance", "tabulate"]
 
-BLOCK: Final = 2**23  # numbers held at once: updates times coordinates
+_HELD: Final = 2**27  # numbers of one block of rows: updates times coordinates
 
 Rows = Callable[[int, int], torch.Tensor]
 """Makes the rows start .. stop - 1 of every unit, [B, stop - start, m]."""
@@ -25,7 +25,7 @@ Rows = Callable[[int, int], torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Inner products over m coordinates for B units, float64.
+    """Inner products over m coordinates for B units, in the precision of the updates.
 
     P population rows a unit, centred on their mean; N candidates, centred on the same; A anchors,
     the vectors from which residuals are combined. rows [B, P, P], row_anchor [B, P, A],
@@ -51,22 +51,22 @@ class Table:
         def lift(tensor: torch.Tensor) -> torch.Tensor:
             return tensor[(slice(None), *[None] * middle)]
 
-        root = weights.sqrt()
         scale = lift(remainder)
-        inner = lift(self.rows) * root[..., :, None] * root[..., None, :]
-        inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None])
-        factor = _factor(inner)
-        sides = torch.cat([lift(self.row_anchor), lift(self.row_candidate)], -1)
-        solved = torch.linalg.solve_triangular(factor, root[..., None] * sides, upper=False)
+        # G + remainder / weights: a row without weight gets a huge diagonal, not an infinite one
+        each = torch.maximum(weights, 1e-12 * scale[..., None])
+        inner = lift(self.rows) + torch.diag_embed(scale[..., None] / each)
+        factor, _ = torch.linalg.cholesky_ex(inner)
+        sides = lift(torch.cat([self.row_anchor, self.row_candidate], -1))
+        solved = torch.linalg.solve_triangular(factor, sides, upper=False)
         anchors = self.row_anchor.shape[-1]
         by_anchor, by_candidate = solved[..., :anchors], solved[..., anchors:]
         turned = by_anchor.transpose(-2, -1)
-        logs = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        logs = 2 * factor.diagonal(dim1=-2, dim2=-1).log() + each.log()
         return Forms(
             (lift(self.anchor) - turned @ by_anchor) / scale[..., None, None],
             (lift(self.anchor_candidate) - turned @ by_candidate) / scale[..., None, None],
             (lift(self.candidate) - by_candidate.square().sum(-2)) / scale[..., None],
-            logs + (lift(self.known) - weights.shape[-1]) * scale.log(),
+            logs.sum(-1),
         )
 
 
@@ -74,7 +74,8 @@ class Table:
 class Forms:
     """Quadratic forms of anchors and candidates under Q⁻¹, and log det Q.
 
-    anchor [..., A, A], anchor_candidate [..., A, N], candidate [..., N], log_det [...].
+    anchor [..., A, A], anchor_candidate [..., A, N], candidate [..., N]; log_det [...], up to what
+    depends on the remainder alone.
     """
 
     anchor: torch.Tensor
@@ -117,14 +118,14 @@ def tabulate(
 ) -> Table:
     """The table of (rows, how many) of population and candidates and of anchors [B, A, m]."""
     units, count, size = anchors.shape
-    step = BLOCK // (units * size)
+    step = _HELD // (units * size)
     (make, people), (guess, offered) = population, candidates
-    new = anchors.new_zeros
-    rows = new(units, people, people, dtype=torch.float64)
-    row_anchor = new(units, people, count, dtype=torch.float64)
-    row_candidate = new(units, people, offered, dtype=torch.float64)
-    anchor_candidate = new(units, count, offered, dtype=torch.float64)
-    candidate = new(units, offered, dtype=torch.float64)
+    new = anchors.new_empty
+    rows = new(units, people, people)
+    row_anchor = new(units, people, count)
+    row_candidate = new(units, people, offered)
+    anchor_candidate = new(units, count, offered)
+    candidate = new(units, offered)
     columns = anchors.transpose(1, 2)
     for first, (start, stop) in enumerate(blocks(people, step)):
         held = make(start, stop)
@@ -139,10 +140,9 @@ def tabulate(
             row_candidate[:, start:stop, other:end] = held @ tried.transpose(1, 2)
             if first == 0:
                 anchor_candidate[:, :, other:end] = anchors @ tried.transpose(1, 2)
-                candidate[:, other:end] = (tried * tried).sum(2, dtype=torch.float64)
-    between = (anchors @ columns).double()
+                candidate[:, other:end] = (tried * tried).sum(2)
     return Table(
-        rows, row_anchor, row_candidate, between, anchor_candidate, candidate, known.double()
+        rows, row_anchor, row_candidate, anchors @ columns, anchor_candidate, candidate, known
     )
 
 
@@ -182,32 +182,18 @@ def outside_variance(table: Table) -> torch.Tensor:
     """Variance [B] a coordinate of an update outside the span of the population's rows.
 
     Each row is measured against the span of all the others, at 1 / (G⁻¹)_ii of their inner
-    products G: it is what an update that took no part has outside. Zero where nothing is outside.
+    products G: it is what an update that took no part has outside. Zero where nothing is outside,
+    NaN where G is rounded too much to tell.
     """
-    size = table.rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float64).tiny)
+    rows = table.rows.double()
+    size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float64).tiny)
     # Centred rows add up to zero; their mean is put back as a direction of its own.
-    inner = table.rows / size[:, None, None] + 10.0
-    ridge = 1e-9
+    inner = rows / size[:, None, None] + 10.0
+    ridge = 1e-5 if table.rows.dtype == torch.float32 else 1e-11
     inner.diagonal(dim1=1, dim2=2).add_(ridge)
-    inverse = torch.cholesky_inverse(_factor(inner))
+    factor, failed = torch.linalg.cholesky_ex(inner)
+    inverse = torch.cholesky_inverse(factor)
     outside = (1 / inverse.diagonal(dim1=1, dim2=2) - ridge).clamp(min=0).mean(1) * size
-    free = table.known - table.rows.shape[1] + 2
-    return torch.where(free > 0, outside / free.clamp(min=1), 0.0)
-
-
-def _factor(inner: torch.Tensor) -> torch.Tensor:
-    """The Cholesky factor [..., P, P]; a diagonal is raised where rounding left it indefinite.
-
-    Rows of single precision know their inner products to about 1e-7, so that more rows than
-    coordinates and no noise can leave negative eigenvalues of that size.
-    """
-    ridge = 1e-7 * inner.diagonal(dim1=-2, dim2=-1).mean(-1)
-    factor: torch.Tensor = inner
-    for _ in range(5):
-        factor, info = torch.linalg.cholesky_ex(inner)
-        if not bool(info.any()):
-            break
-        ridge = 10 * ridge
-        raised = torch.where(info > 0, ridge, 0.0)[..., None]
-        inner = inner + torch.diag_embed(raised.expand(*raised.shape[:-1], inner.shape[-1]))
-    return factor
+    free = table.known - rows.shape[1] + 2
+    outside = torch.where(free > 0, outside / free.clamp(min=1), 0.0)
+    return torch.where((failed > 0) & (free > 0), torch.nan, outside).to(table.rows)

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["earlier_headline", "earlier_rows"]
 
-_LEFT_OUT: Final = ("curves", "predictions", "points", "by_attack", "bounds", "versions")
+# Long lists, and what says nothing of the claim.
+_LEFT_OUT: Final = (
+    "curves", "predictions", "promises", "points", "by_attack", "bounds", "versions", "name",
+    "client_utility_loss", "unprotected", "protected", "schema_version",
+)  # fmt: skip
 
 
 def earlier_headline(earlier: Earlier) -> str:
@@ -29,7 +33,7 @@ def earlier_headline(earlier: Earlier) -> str:
 
 
 def earlier_rows(earlier: Earlier) -> tuple[tuple[str, str], ...]:
-    """(where, value) of all single values but those of the curves, in the order of the file."""
+    """(where, value) of the file in its order, without what says nothing of the claim."""
     return tuple(_rows(earlier.document, ""))
 
 
@@ -45,8 +49,8 @@ def _rows(value: Any, place: str) -> Iterator[tuple[str, str]]:
             name = each.get("name", n + 1) if isinstance(each, dict) else n + 1
             yield from _rows(each, f"{place} {name}")
     elif isinstance(value, list):
-        yield place, "; ".join(map(_text, value))
-    elif value is not None:
+        yield place, " ".join(map(_text, value))
+    elif value not in (None, ""):
         yield place, _text(value)
 
 

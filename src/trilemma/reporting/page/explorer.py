@@ -66,7 +66,10 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Explorer:
-    """Measured points, the claim they are about, caps, and the verdict's own preference."""
+    """Measured points, the claim they are about, caps, and the verdict's own preference.
+
+    `once` are the families that were measured for one round, where the claim is on a training.
+    """
 
     points: tuple[Evaluated, ...]
     claim: Claim
@@ -74,6 +77,7 @@ class Explorer:
     verdict: Preference | None = None
     max_utility_loss: float | None = None
     max_cost: float | None = None
+    once: frozenset[str] = frozenset()
 
     @property
     def stops(self) -> dict[str, list[float]]:
@@ -88,12 +92,9 @@ class Explorer:
     def barred(self) -> frozenset[str]:
         """Families that are never recommended.
 
-        No federation should run bounded masks, and what thins is measured for one round, which
-        says nothing of a whole training.
+        No federation should run bounded masks, and one round says nothing of a training.
         """
-        names = {each.mechanism for each in self.points}
-        once = {name for name in names if self.claim.rounds > 1 and "compression" in name}
-        return _MASKS | once
+        return _MASKS | self.once
 
     def allowed(self, budget: float) -> float:
         """The largest rate of right picks within a budget, for the claim's N."""

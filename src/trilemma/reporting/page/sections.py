@@ -32,6 +32,7 @@ from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
     from trilemma.reporting.page.panels import Panel
+    from trilemma.reporting.page.pictures import Board
     from trilemma.reporting.words.ladder import Ladder
     from trilemma.tuning.fronts.pareto import Front
     from trilemma.tuning.results.gallery import Gallery
@@ -51,6 +52,23 @@ def verdict_explorer(verdict: Verdict) -> Explorer:
         verdict=own,
         max_utility_loss=problem.max_utility_loss,
         max_cost=problem.max_cost,
+        once=frozenset(
+            each.name for each in verdict.candidates if each.rounds < verdict.claim.rounds
+        ),
+    )
+
+
+def front_explorer(front: Front) -> Explorer:
+    """The explorer of a front, which starts at the default weights; what thins is barred.
+
+    It is measured for one round, where the claim is on a training.
+    """
+    thinned = {each.mechanism for each in front.points if "compression" in each.mechanism}
+    return Explorer(
+        front.points,
+        front.claim,
+        start=Preference.of(Problem()),
+        once=frozenset(thinned if front.claim.rounds > 1 else ()),
     )
 
 
@@ -72,7 +90,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
             (candidate, line_ups(proof), readings(proof), conditions(proof))
             for candidate, proof in certified(verdict.candidates)
         ],
-        "boards": boards(gallery) if gallery is not None and verdict.show_records else (),
+        "boards": _boards(verdict, gallery),
         "explorer": verdict_explorer(verdict) if verdict.curves else None,
         "panels": verdict_panels(verdict),
         "metric_name": _metric(verdict),
@@ -109,7 +127,7 @@ def front_context(front: Front) -> dict[str, Any]:
     """What the templates of a front lay out."""
     return {
         "front": front,
-        "explorer": Explorer(front.points, front.claim, start=Preference.of(Problem())),
+        "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
         "metric_name": metric_name(each.metric for each in front.points),
         "asked": request_rows(
@@ -126,7 +144,7 @@ def front_context(front: Front) -> dict[str, Any]:
 
 
 def front_data(front: Front) -> dict[str, Any]:
-    """What the scripts of a front's page draw; the sliders start at the default weights."""
+    """What the scripts of a front's page draw and compute with."""
     context = front_context(front)
     return {
         "document": front.as_json(),
@@ -137,6 +155,13 @@ def front_data(front: Front) -> dict[str, Any]:
         "ladder": None,
         "rounds": {"budget": None, "series": []},
     }
+
+
+def _boards(verdict: Verdict, gallery: Gallery | None) -> tuple[Board, ...]:
+    if gallery is None or not verdict.show_records:
+        return ()
+    own_the_line_up = ("candidates", "rest")
+    return boards(gallery, [each.name for each in verdict.attacks if each.rung in own_the_line_up])
 
 
 def _metric(verdict: Verdict) -> str:

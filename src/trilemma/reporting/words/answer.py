@@ -155,9 +155,10 @@ def _lede(verdict: Verdict) -> str:
         return (
             f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
         )
+    sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
     goal = (
         f"Of the protections tried, this one costs least while the leakage is within the budget "
-        f"of {number(asked.budget)}, at confidence {number(asked.confidence)}."
+        f"of {number(asked.budget)}{sure}."
     )
     tied = [family(each.name) for each in verdict.candidates if each.tied]
     ties = f" The measurements cannot tell its cost from that of {listed(tied)}." if tied else ""

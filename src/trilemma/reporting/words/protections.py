@@ -13,17 +13,17 @@ __all__ = ["family", "phrase", "short_spec", "strength", "tuned"]
 _FAMILIES: Final = {
     "none": "no protection",
     "randomization": "noise",
-    "randomization+secret-sharing": "noise inside secret sharing",
-    "randomization+paillier": "noise inside Paillier",
     "compression": "compression",
     "compression+randomization": "compression and noise",
     "secret-sharing": "secret sharing alone",
     "paillier": "Paillier alone",
     "bounded-masks": "bounded masks",
-    "compression+secret-sharing": "compression inside secret sharing",
 }
+_PAPER: Final = "surrogate "
+_CARRIERS: Final = {"secret-sharing": "secret sharing", "paillier": "Paillier"}
 _STRENGTHS: Final = {
     "randomization": "variance {}",
+    "compression+randomization": "variance {}",
     "compression": "{} % kept",
     "bounded-masks": "bound {}",
 }
@@ -31,30 +31,34 @@ _FRACTION: Final = re.compile(r"(?<==)-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)"
 
 
 def family(name: str) -> str:
-    """A family as people say it; a name that is not a family's stays as it is.
+    """A family as people say it; what is no name of ours stays as it is.
 
     >>> family("randomization+secret-sharing"), family("surrogate compression")
     ('noise inside secret sharing', "the paper's compression")
+    >>> family("my.package:Blur+paillier")
+    'my.package:Blur inside Paillier'
     """
-    if name.startswith("surrogate "):
-        return f"the paper's {family(name.removeprefix('surrogate '))}"
-    return _FAMILIES.get(name, name)
+    if name.startswith(_PAPER):
+        return f"the paper's {family(name.removeprefix(_PAPER))}"
+    carried, carrier = _split(name)
+    said = _FAMILIES.get(carried, carried)
+    return f"{said} inside {_CARRIERS[carrier]}" if carrier else said
 
 
 def strength(name: str, parameter: float | None) -> str:
     """The strength of a family in words.
 
-    >>> strength("randomization", 0.0012702), strength("compression", 0.08), strength("paillier",
-    ... None), strength("randomization+secret-sharing", None)
-    ('variance 0.00127', '8 % kept', 'nothing to tune', 'none needed')
+    >>> strength("randomization", 0.0012702), strength("compression+paillier", 0.08)
+    ('variance 0.00127', '8 % kept')
+    >>> strength("paillier", None), strength("randomization+secret-sharing", None)
+    ('nothing to tune', 'none needed')
     """
-    plain = name.removeprefix("surrogate ")
-    if not tuned(plain):
+    carried, _ = _split(name.removeprefix(_PAPER))
+    if not tuned(carried):
         return "nothing to tune"
     if parameter is None:
         return "none needed"
-    mechanism = plain.rsplit("+", 1)[-1] if plain == "compression+randomization" else plain
-    form = _STRENGTHS.get(mechanism.split("+")[0], "strength {}")
+    form = _STRENGTHS.get(carried, "strength {}")
     return form.format(number(100 * parameter if "%" in form else parameter))
 
 
@@ -64,7 +68,13 @@ def tuned(name: str) -> bool:
     >>> tuned("randomization+paillier"), tuned("paillier")
     (True, False)
     """
-    return name not in ("none", "secret-sharing", "paillier")
+    return name != "none" and name not in _CARRIERS
+
+
+def _split(name: str) -> tuple[str, str]:
+    """What is carried, and by what, where both are named."""
+    carried, _, carrier = name.rpartition("+")
+    return (carried, carrier) if carried and carrier in _CARRIERS else (name, "")
 
 
 def short_spec(spec: str) -> str:

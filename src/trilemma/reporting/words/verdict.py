@@ -42,7 +42,11 @@ def show_verdict(verdict: Verdict) -> None:
     _show_ladder(out, verdict)
     for candidate, proof in certified(verdict.candidates):
         out.title(f"Proved for {family(candidate.name)}, against anyone")
-        out.table(("candidates", "right at most", "blind guess"), line_ups(proof), gap=2)
+        out.table(
+            ("candidates", "right at most", "told the rounds", "blind guess"),
+            line_ups(proof),
+            gap=2,
+        )
         for sentence in readings(proof):
             out.note(sentence)
     _show_candidates(out, verdict)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.tuning.certificate.wording import proved_limits
 
 if TYPE_CHECKING:
     from trilemma.estimation.claims import Claim
@@ -49,6 +50,8 @@ def limits(
     chosen: Candidate | None, suite: Suite, request: Request, claim: Claim
 ) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
+    if chosen is not None and chosen.certificate is not None:
+        return proved_limits(chosen.certificate, chosen.name.rpartition("+")[2])
     sentences = []
     if claim.rounds == 1:
         sentences.append(

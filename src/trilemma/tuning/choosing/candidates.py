@@ -17,6 +17,7 @@ from trilemma.tuning.results.candidates import Candidate, Point, Tested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trilemma.estimation.recipes import Recipe
     from trilemma.protections.protection import Protection
     from trilemma.tuning.calibrating.gauge import Counts, Gauge, Measured
     from trilemma.tuning.choosing.families import Family
@@ -141,10 +142,18 @@ def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
     return priced(candidate, gauge.ask, protection, pricing)
 
 
-def priced(candidate: Candidate, ask: Ask, protection: Protection, pricing: Pricing) -> Candidate:
+def priced(
+    candidate: Candidate,
+    ask: Ask,
+    protection: Protection,
+    pricing: Pricing,
+    *,
+    recipe: Recipe | None = None,
+    without: Recipe | None = None,
+) -> Candidate:
     """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
     try:
-        costs, objective = pricing.price(ask, protection)
+        costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
     except Diverged as error:
         return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
     if breach := breached_cap(pricing.problem, costs):

@@ -14,6 +14,7 @@ from trilemma.estimation.paper_bounds import paper_bounds
 from trilemma.estimation.tasks import CostTask, TrainTask, read_costs, read_training
 
 if TYPE_CHECKING:
+    from trilemma.estimation.recipes import Recipe
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.candidates import Candidate
@@ -37,14 +38,24 @@ class Pricing:
     def __post_init__(self) -> None:
         check_bandwidth(self.bandwidth)
 
-    def price(self, ask: Ask, protection: Protection) -> tuple[Costs, Estimate]:
-        """Costs at the protection, and η_u·ε_u + η_e·ε_e."""
+    def price(
+        self,
+        ask: Ask,
+        protection: Protection,
+        *,
+        recipe: Recipe | None = None,
+        without: Recipe | None = None,
+    ) -> tuple[Costs, Estimate]:
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e.
+
+        The protected trainings follow `recipe`, those without protection `without` (None: the
+        federation's own).
+        """
+        arms = (("none", without), (protection.describe(), recipe))
         trainings = [
-            TrainTask(spec, seed, self.rounds)
-            for spec in ("none", protection.describe())
-            for seed in self.seeds
+            TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
         ]
-        timing = CostTask(protection.describe(), fewest_rounds(self.confidence))
+        timing = CostTask(protection.describe(), fewest_rounds(self.confidence), recipe)
         *payloads, timed = ask([*trainings, timing])
         histories = [read_training(payload) for payload in payloads]
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]

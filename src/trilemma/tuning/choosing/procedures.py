@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from trilemma.estimation.leakage import client_leakage
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import measured_beside
+from trilemma.tuning.certificate.candidates import certified_procedures
 from trilemma.tuning.choosing.candidates import measured_candidate, promised_candidate
 from trilemma.tuning.results.verdict import Beside
 from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants, promises
@@ -34,6 +36,8 @@ def procedures(plan: Plan) -> dict[str, Procedure]:
             _promises(plan, ask)[1], ask, plan.pricing
         )
         return wanted
+    if plan.request.knows == "anyone":
+        return wanted | certified_procedures(plan)
     return wanted | {family.name: _measured(plan, family) for family in plan.families}
 
 
@@ -52,7 +56,9 @@ def _promises(plan: Plan, ask: Ask) -> tuple[SurrogateConstants, tuple[Promise, 
 
 
 def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
-    """What the other adversary picks at what was chosen."""
+    """What the other adversary picks at what was chosen; beside a proof, who knows the most."""
+    if chosen is not None and chosen.certificate is not None:
+        return {**measured_beside(plan, chosen)}
     if chosen is None or plan.setting.clients < 2:
         return {}
     protection = parse_protection(chosen.protection or "none")

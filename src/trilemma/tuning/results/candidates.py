@@ -7,6 +7,7 @@ from typing import Literal
 
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
+from trilemma.federation.deployment import Deployment
 from trilemma.tuning.certificate.certificate import Certificate
 
 __all__ = ["Basis", "Candidate", "Point", "Tested"]
@@ -43,8 +44,10 @@ class Candidate:
     `leakage`, `success` (of the attack that picks right most often) and `worst_client` are
     pointwise intervals at the verdict's confidence: what is shown by the procedure as a whole is
     that the leakage is within the budget. `rounds` is what it was tested for; `worst_client` is
-    over the clients with at least 20 games, and `pooled_clients` says how many have fewer. `rank`
-    1 is the least objective; `tied` marks those whose interval meets that of the chosen one.
+    over the clients with at least 20 games, and `pooled_clients` says how many have fewer.
+    `deployment` is what must be run where that is not what was attacked, as for a certificate.
+    `rank` 1 is the least objective; `tied` marks those whose interval meets that of the chosen
+    one.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Candidate:
     non_monotone: bool = False
     smallest_leakage: float | None = None
     certificate: Certificate | None = None
+    deployment: Deployment | None = None
     costs: Costs | None = None
     objective: Estimate | None = None
     rank: int | None = None

@@ -48,7 +48,8 @@ class Document(Generic[Kind]):
     def read(self, path: Path | str) -> Kind:
         """The value in a file; one sentence where there is none."""
         try:
-            document = parse_json(Path(path).read_text())
+            text = Path(path).read_bytes()
+            document = parse_json(text)
         except OSError as error:
             raise InvalidInput(
                 f"cannot read the {self.name} {path} ({error.strerror}); {self.remedy}."
@@ -67,10 +68,10 @@ class Document(Generic[Kind]):
                 )
             raise InvalidInput(
                 f"{path} is no {self.name} of version {self.version} ({self.key} is "
-                f"{version!r}); {self.remedy}."
+                f"{version!r:.40}); {self.remedy}."
             )
         try:
-            return self._adapter.validate_python(document)
+            return self._adapter.validate_json(text, strict=True)  # a "1e999" is no number
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])

@@ -17,6 +17,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.results.documents import Document
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
                 first=0,
                 count=RECORDS,
                 pictures=RECORDS,
+                recipe=recipe_of(chosen) if label == "verdict" else None,
             )
             for label, spec, rounds in shown
         ]
