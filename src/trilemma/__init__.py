@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
-    from trilemma.bounds import Constants, certified_noise, certified_success
+    from trilemma.bounds import Constants
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.observations import Adversary, Observation
-    from trilemma.protections.dp import dp_figure
     from trilemma.protections.laws import law
     from trilemma.protections.protection import Protection
     from trilemma.protections.round_info import RoundInfo
@@ -57,9 +56,6 @@ __all__ = [
     "TrilemmaError",
     "Verdict",
     "bernoulli_leakage",
-    "certified_noise",
-    "certified_success",
-    "dp_figure",
     "largest_success_rate",
     "law",
     "leakage",
@@ -91,9 +87,6 @@ _HOME: Final = {
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",
     "bernoulli_leakage": "beliefs.belief",
-    "certified_noise": "bounds",
-    "certified_success": "bounds",
-    "dp_figure": "protections.dp",
     "largest_success_rate": "beliefs.belief",
     "law": "protections.laws",
     "leakage": "beliefs.belief",

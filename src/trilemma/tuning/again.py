@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
@@ -17,6 +18,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.suite import suite_of
 from trilemma.estimation.tasks import AttackTask, Bench, read_attack
 from trilemma.observations import Adversary
+from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.work.executors import Crew
 from trilemma.work.replay import settle
 
@@ -65,11 +67,15 @@ def attack_again(
     workers: int = 1,
     ticker: Ticker | None = None,
 ) -> tuple[Attacked, ...]:
-    """Fresh games under the verdict's protection, by every attack of every rung asked for."""
+    """Fresh games under the verdict's protection, by every attack of every rung asked for.
+
+    Where the claim is that participation is secret, by the one attack that can be made then.
+    """
     if verdict.protection is None:
         raise InvalidInput("the verdict chose no protection, so there is nothing to attack.")
     if units < 1:
         raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
         raise InvalidInput(
@@ -80,7 +86,16 @@ def attack_again(
     if run is not None:
         require_scenario(run, scenario)
     asked, spec = verdict.request, verdict.protection.describe()
-    bench = Bench(source, asked.line_up, restarts or asked.restarts, asked.steps, seed)
+    line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
+    bench = Bench(source, line_up, restarts or asked.restarts, asked.steps, seed)
+    recipe = None if verdict.choice is None else recipe_of(verdict.choice)
+    if verdict.claim.participation == "secret":
+        if "rest" not in rungs:
+            raise InvalidInput(
+                "the verdict claims that nobody is told which rounds held a record, which only "
+                "who knows the rest can do without; attack it on the rung 'rest'."
+            )
+        rungs = ("rest",)
     claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)
 
     def attacked(rung: Rung, attack: str, ask: Ask) -> Attacked:
@@ -89,6 +104,8 @@ def attack_again(
                 *("again", spec, (attack,), asked.adversary, verdict.claim.rounds),
                 first=first,
                 count=min(_CHUNK, units - first),
+                recipe=recipe,
+                participation=verdict.claim.participation,
             )
             for first in range(0, units, _CHUNK)
         ]

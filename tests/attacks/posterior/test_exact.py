@@ -14,8 +14,8 @@ from trilemma.learning import LocalTraining, client_update
 from trilemma.observations import Noise
 
 
-def seen_views(spec: str, games: int = 3, **training: object) -> tuple[list[View], list[int]]:
-    seen = observer(scenario(**training), spec)
+def seen_views(spec: str, games: int = 3) -> tuple[list[View], list[int]]:
+    seen = observer(scenario(), spec)
     drawn = [seen.arena.draw(number, 3) for number in range(games)]
     return [views[0] for views in seen.views(drawn)], [game.tagged for game in drawn]
 
