@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.reporting import examples, training
 
-from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
+from trilemma.reporting.words.certificate import conditions, line_ups, proved, readings
 
 
 def test_every_length_of_the_line_up_has_its_rate() -> None:
@@ -37,8 +37,8 @@ def test_the_readings_hold_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "each record's gradient is clipped to norm 0.5"),
-        ({"clips_updates": True}, "the whole update is clipped to norm 0.5"),
+        ({}, "each record's gradient clipped to norm 0.5"),
+        ({"clips_updates": True}, "the whole update clipped to norm 0.5"),
         ({"level": "client"}, "all records of a client"),
         ({"remainder": 1e-9}, "leaves 1e-9 unproved"),
         ({"server_decay": True}, "server step 8, falling to zero"),
@@ -55,8 +55,20 @@ def test_the_conditions_are_spelt_out(changes: dict[str, object], words: str) ->
     assert words in text
 
 
-def test_only_candidates_with_a_certificate_are_shown() -> None:
-    assert certified(examples.verdict().candidates) == ()
-    (found,) = certified(training.over_rounds().candidates)
-    assert found[0].name == "randomization+secret-sharing"
-    assert found[1] == examples.certificate()
+def test_what_says_the_same_stands_together() -> None:
+    assert proved(examples.verdict().candidates) == ()
+    (found,) = proved(training.over_rounds().candidates)
+    assert list(found.conditions) == ["randomization+secret-sharing"]
+    first, second, *others = examples.verdict().candidates
+    other = examples.certificate(variance=0.0017, survivors=10)
+    pair = [replace(first, certificate=examples.certificate()), replace(second, certificate=other)]
+    (both,) = proved(pair)
+    assert list(both.conditions) == [first.name, second.name]
+    assert "variance 0.0017" in both.conditions[second.name]["noise"]
+    pair[1] = replace(second, certificate=examples.certificate(leakage=0.2))
+    assert len(proved([*pair, *others])) == 2
+
+
+def test_an_endless_line_up_is_not_counted() -> None:
+    reach = readings(examples.certificate(worst_line_up=1_025_000_557_375))[0]
+    assert reach.endswith("at most 0.299, reached by ever longer ones.")

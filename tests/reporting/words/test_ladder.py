@@ -117,8 +117,10 @@ def test_at_the_top_there_is_no_next_rung() -> None:
     top = replace(base, request=Request(knows="anyone"), ladder=proved)
     assert next_rung(top) == ""
     assert made(top).at("anyone", "randomization").mark == "proved"
-    alone = replace(top, ladder=tuple(each for each in proved if each.knows == "anyone"))
-    assert made(alone).rungs == ("anyone",), "rungs that nobody measured are left out"
+    two = tuple(each for each in proved if each.knows in ("anyone", "rest"))
+    assert made(replace(top, ladder=two)).rungs == ("rest", "anyone"), "others are left out"
+    one = tuple(each for each in proved if each.knows == "anyone")
+    assert ladder(replace(top, ladder=one)) is None, "a single rung is no ladder"
 
 
 def test_a_certificate_beside_a_measurement_fills_the_top_rung() -> None:

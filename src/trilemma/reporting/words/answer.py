@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.reporting.words.certificate import clipped
 from trilemma.reporting.words.numbers import (
     bits,
     count,
@@ -83,7 +84,7 @@ def answer(verdict: Verdict) -> Answer:
     shown = chosen.basis != "surrogate"
     return Answer(
         headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
-        use=f"{'Use' if shown else 'The paper would use'} {phrase(chosen.protection)}.",
+        use=_use(chosen),
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
@@ -140,6 +141,15 @@ def paper_leakage(verdict: Verdict) -> str:
     if not found:
         return ""
     return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
+
+
+def _use(chosen: Candidate) -> str:
+    what = phrase(chosen.protection)
+    if chosen.basis == "surrogate":
+        return f"The paper would use {what}."
+    if chosen.basis == "certified" and chosen.certificate is not None:
+        return f"Use {what}, {clipped(chosen.certificate)}."
+    return f"Use {what}."
 
 
 def _lede(verdict: Verdict) -> str:

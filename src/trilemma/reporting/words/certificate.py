@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from trilemma.reporting.words.numbers import count, hundred, number, percent
 
@@ -11,12 +12,35 @@ if TYPE_CHECKING:
     from trilemma.tuning.certificate.certificate import Certificate
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["certified", "conditions", "line_ups", "readings"]
+__all__ = ["Proved", "clipped", "conditions", "line_ups", "proved", "readings"]
+
+_ENDLESS: Final = 10**6  # a line-up that stands for all longer ones
 
 
-def certified(candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, Certificate], ...]:
-    """The candidates that hold a certificate, with it."""
-    return tuple((each, each.certificate) for each in candidates if each.certificate is not None)
+@dataclass(frozen=True)
+class Proved:
+    """What is proved alike for some families, and what each of them must keep."""
+
+    line_ups: tuple[tuple[str, ...], ...]
+    readings: tuple[str, ...]
+    conditions: dict[str, dict[str, str]]
+
+
+def proved(candidates: Sequence[Candidate]) -> tuple[Proved, ...]:
+    """The certificates of the candidates; those that say the same stand together."""
+    found: dict[tuple[object, ...], Proved] = {}
+    for each in candidates:
+        proof = each.certificate
+        if proof is not None:
+            said = (line_ups(proof), readings(proof))
+            found.setdefault(said, Proved(*said, {})).conditions[each.name] = conditions(proof)
+    return tuple(found.values())
+
+
+def clipped(proof: Certificate) -> str:
+    """What is clipped, and how far."""
+    what = "the whole update" if proof.clips_updates else "each record's gradient"
+    return f"{what} clipped to norm {number(proof.record_clip)}"
 
 
 def line_ups(proof: Certificate) -> tuple[tuple[str, ...], ...]:
@@ -31,7 +55,10 @@ def line_ups(proof: Certificate) -> tuple[tuple[str, ...], ...]:
 def readings(proof: Certificate) -> tuple[str, ...]:
     """What the numbers say beyond the line-ups."""
     most = f"the leakage is at most {number(proof.leakage)}"
-    reach = f"Whatever the length of the line-up, {most}, reached at N = {proof.worst_line_up:,}."
+    where = f"at N = {proof.worst_line_up:,}"
+    if proof.worst_line_up >= _ENDLESS:
+        where = "by ever longer ones"
+    reach = f"Whatever the length of the line-up, {most}, reached {where}."
     if proof.line_up is not None:
         reach = f"For a line-up of {proof.line_up:,}, {most}; longer ones may leak more."
     epsilon, delta = number(proof.epsilon), number(proof.delta)
@@ -44,7 +71,6 @@ def readings(proof: Certificate) -> tuple[str, ...]:
 
 def conditions(proof: Certificate) -> dict[str, str]:
     """What the proof rests on, to be kept by whoever deploys."""
-    clipped = "the whole update" if proof.clips_updates else "each record's gradient"
     drawn = "each round draws the record by chance, and nobody is told when"
     if proof.participation == "known":
         drawn = "the attacker is told which rounds held the record"
@@ -59,8 +85,7 @@ def conditions(proof: Certificate) -> dict[str, str]:
     honest = count(proof.survivors, "honest client")
     falling = ", falling to zero" if proof.server_decay else ""
     found = {
-        "noise": f"variance {number(proof.variance)} by each client; {clipped} is clipped to norm "
-        f"{number(proof.record_clip)}",
+        "noise": f"variance {number(proof.variance)} by each client, {clipped(proof)}",
         "noise over influence": f"{number(proof.noise_multiplier)}, counting {honest}; {helped}",
         "training": f"{count(proof.rounds, 'round')}, server step {number(proof.server_lr)}"
         f"{falling}",

@@ -99,14 +99,14 @@ class Ladder:
 
 
 def ladder(verdict: Verdict) -> Ladder | None:
-    """The verdict's ladder without a gap on any rung that it has, or None where it has none."""
-    if not verdict.ladder:
+    """The verdict's ladder without a gap; None where no two rungs of it were looked at."""
+    measured = {each.knows for each in verdict.ladder}
+    if len(measured) < 2:
         return None
     found = {(each.knows, each.family): each for each in verdict.ladder}
     candidates = {each.name: each for each in verdict.candidates}
     names = {each.family for each in verdict.ladder}
     families = (*(n for n in FAMILIES if n in names), *sorted(names - set(FAMILIES)))
-    measured = {each.knows for each in verdict.ladder}
     rungs = tuple(each for each in KNOWLEDGE if each in measured or each == "anyone")
     steps = []
     for knows in rungs:
