@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
@@ -15,13 +17,13 @@ from trilemma.attacks.posterior.by_record import secret_participation
 from trilemma.errors import InvalidInput
 from trilemma.learning import client_update
 
-CLIPPED = {"sampling": "poisson", "record_clip": 0.4}
+CLIPPED: dict[str, Any] = {"sampling": "poisson", "record_clip": 0.4}
 
 
-def seen_views(spec: str, *, secret: bool, games: int = 3, **training: object) -> list[View]:
+def seen_views(spec: str, *, secret: bool, games: int = 3, **training: Any) -> list[View]:
     made = scenario(**training)
     who = {"participation": "secret"} if secret else {}
-    seen = observer(made, spec, rounds=12, **who)  # type: ignore[arg-type]
+    seen = observer(made, spec, rounds=12, **who)
     drawn = [seen.arena.draw(number, 3) for number in range(games)]
     return [view for views in seen.views(drawn) for view in views]
 
@@ -112,7 +114,7 @@ def test_secret_participation_between_its_ends() -> None:
     draw = torch.Generator().manual_seed(0)
     gap, shares = torch.randn(5, generator=draw), torch.randn(3, 5, generator=draw)
     sure = secret_participation(gap, shares, deviation=0.7, rate=1.0)
-    direct = norm.logpdf(gap.numpy(), shares.numpy(), 0.7).sum(1)
+    direct = np.asarray(norm.logpdf(gap.numpy(), shares.numpy(), 0.7)).sum(1)
     assert sure.numpy() - sure[0].item() == pytest.approx(direct - direct[0], abs=1e-5)
     never = secret_participation(gap, shares, deviation=0.7, rate=0.0)
     assert never.tolist() == [0.0, 0.0, 0.0]
@@ -136,4 +138,4 @@ def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:
 
 def test_only_who_knows_the_rest_does_without_participation() -> None:
     with pytest.raises(InvalidInput, match="climb to the rung 'rest'"):
-        observer(scenario(**CLIPPED), rung="candidates", rounds=12, participation="secret")  # type: ignore[arg-type]
+        observer(scenario(**CLIPPED), rung="candidates", rounds=12, participation="secret")
