@@ -22,7 +22,7 @@ CLIPPED: dict[str, Any] = {"sampling": "poisson", "record_clip": 0.4}
 
 def seen_views(spec: str, *, secret: bool, games: int = 3, **training: Any) -> list[View]:
     made = scenario(**training)
-    who = {"participation": "secret"} if secret else {}
+    who: dict[str, Any] = {"participation": "secret"} if secret else {}
     seen = observer(made, spec, rounds=12, **who)
     drawn = [seen.arena.draw(number, 3) for number in range(games)]
     return [view for views in seen.views(drawn) for view in views]
@@ -58,7 +58,7 @@ def expected(view: View, candidate: int | None) -> torch.Tensor:
 def log_density(view: View, mean: torch.Tensor) -> float:
     assert view.observation.noise is not None
     seen = view.observation.update.double().numpy()
-    return float(norm.logpdf(seen, mean.numpy(), view.observation.noise.scale).sum())
+    return float(np.sum(norm.logpdf(seen, mean.numpy(), view.observation.noise.scale)))
 
 
 def by_brute_force(view: View) -> torch.Tensor:
@@ -78,9 +78,7 @@ def by_brute_force(view: View) -> torch.Tensor:
 @pytest.mark.parametrize("secret", [False, True])
 @pytest.mark.parametrize("training", [CLIPPED, {"sampling": "poisson"}])
 @pytest.mark.parametrize("carrier", ["", "+secret-sharing"])
-def test_the_posterior_is_bayes_rule(
-    carrier: str, training: dict[str, object], secret: bool
-) -> None:
+def test_the_posterior_is_bayes_rule(carrier: str, training: dict[str, Any], secret: bool) -> None:
     views = seen_views(f"randomization:variance=0.003{carrier}", secret=secret, **training)
     if secret:
         assert len(views) == 3 * 12, "every round is attacked"
