@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -38,7 +40,7 @@ def observer(
     rung: Rung = "rest",
     rounds: int = 1,
     adversary: Adversary = Adversary.SERVER,
-    **more: bool,
+    **more: Any,
 ) -> Observer:
     arena = Arena.of(made, rounds=rounds)
     return Observer(arena, parse_protection(spec), adversary, rung, seed=3, steps=2, **more)

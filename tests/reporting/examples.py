@@ -264,6 +264,7 @@ def certificate(**changes: Any) -> Certificate:
         rounds=150, sampling_rate=4 / 150, participation="secret", survivors=6, helpers=1,
         person=1, success={2: 0.806, 10: 0.401, 38: 0.219, 100: 0.142, 1000: 0.0493},
         leakage=0.2994, worst_line_up=7, epsilon=10.37, delta=1e-5, true_positive_rate=0.1423,
+        known={2: 0.92, 10: 0.66, 38: 0.46, 100: 0.36, 1000: 0.21},
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,9 @@ from trilemma.work.replay import Ask
 
 __all__ = ["Simulated", "asking", "simulate"]
 
+# The leading attack of each rung is the strongest of it.
+_MIDDLE = {"map": 1e-4, "gaussian-posterior": 1e-3, "exact-posterior": 1e-2}
+
 
 @dataclass(frozen=True)
 class Simulated(Bench):
@@ -34,8 +38,8 @@ class Simulated(Bench):
     that its text begins with; one among `diverging` cannot be trained.
     """
 
-    middle: Mapping[str, float] = field(default_factory=dict)
-    usual: float = 1e-3
+    middle: Mapping[str, float] = field(default_factory=lambda: dict(_MIDDLE))
+    usual: float = 1e-5
     summed: float = 0.02
     lost: Mapping[str, float] = field(default_factory=dict)
     diverging: tuple[str, ...] = ()
@@ -60,7 +64,7 @@ class Simulated(Bench):
 
     def _answer(self, task: Task, scenario: Scenario) -> dict[str, object]:
         if isinstance(task, AttackTask):
-            return self._played(task, scenario)
+            return self._won(task, scenario)
         if isinstance(task, BeliefTask):
             clients = [n % len(scenario.records) for n in range(task.count)]
             return {"client": clients, "leakage": [0.1 + 0.1 * k for k in clients]}
@@ -68,7 +72,7 @@ class Simulated(Bench):
             return {"diverged": f"{task.protection} diverged."}
         return self._timed(task) if isinstance(task, CostTask) else self._trained(task, scenario)
 
-    def _played(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
+    def _won(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
         numbers = range(task.first, task.first + task.count)
         stream = Seeded(self.seed).child("stream", task.stream)
         clients = len(scenario.records)
@@ -120,7 +124,7 @@ class Simulated(Bench):
         return {**RoundCosts((bare,) * task.rounds, (within,) * task.rounds).as_json()}
 
 
-def simulate(monkeypatch: pytest.MonkeyPatch, **laws: object) -> None:
+def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
     """Let every tuning of this test be simulated, by these laws."""
     for module in ("plan", "again"):
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))

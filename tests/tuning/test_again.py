@@ -21,18 +21,16 @@ from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tune import tune
 from trilemma.work.journal import Run
 
-WEAK = {"analytic": 1e-6, "dlg": 1e-6, "idlg": 1e-6, "inverting-gradients": 1e-6, "map": 1e-6}
-
 
 @pytest.fixture(scope="module")
 def verdict() -> Verdict:
     with pytest.MonkeyPatch.context() as patch:
-        simulate(patch, middle=WEAK)
+        simulate(patch)
         return tune(small(), families=("randomization",), seeds=2, strengths=0)
 
 
 def again(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, **how: Any) -> dict[str, Attacked]:
-    simulate(monkeypatch, **{"middle": WEAK, **how.pop("laws", {})})
+    simulate(monkeypatch, **how.pop("laws", {}))
     found = attack_again(small, verdict, **{"units": 40, "seed": 7, **how})
     return {each.attack: each for each in found}
 
@@ -63,8 +61,8 @@ def test_a_true_verdict_stands_and_a_false_one_falls(
 ) -> None:
     kept = again(monkeypatch, verdict)
     assert min(each.p_value for each in kept.values() if each.claimed) > 0.01
-    stronger = {**WEAK, "gaussian-posterior": 10.0}
-    broken = again(monkeypatch, verdict, laws={"middle": stronger})
+    stronger = {"middle": {"gaussian-posterior": 10.0}}
+    broken = again(monkeypatch, verdict, laws=stronger)
     assert broken["gaussian-posterior"].p_value < 1e-6
 
 

@@ -28,12 +28,11 @@ from trilemma.tuning.tune import tune
 from trilemma.work.journal import Run
 
 ATTACKS = ("gaussian-posterior", "analytic")
-WEAK = {"analytic": 1e-5}  # the leading attack is the stronger one
 NOISE = "randomization"
 
 
 def tuned(monkeypatch: pytest.MonkeyPatch, laws: dict[str, Any], **settings: Any) -> Verdict:
-    simulate(monkeypatch, **{"middle": WEAK, **laws})
+    simulate(monkeypatch, **laws)
     asked = {"attacks": ATTACKS, "seeds": 2, "strengths": 0, "efficiency_weight": 0.0}
     return tune(small(), **{**asked, **settings})
 
@@ -205,13 +204,11 @@ def test_one_that_diverges_is_one_row_with_its_reason(monkeypatch: pytest.Monkey
 
 
 def test_no_protection_at_all_can_be_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = dict.fromkeys(ATTACKS, 1e-300)
-
     def blind(*_: object) -> float:
         return 1 / 21
 
     monkeypatch.setattr("tests.tuning.simulating.Simulated.rate", blind)
-    found = tuned(monkeypatch, {"middle": nobody}, families=(NOISE,))
+    found = tuned(monkeypatch, {}, families=(NOISE,))
     assert found.protection == Protection()
     assert found.statement.startswith("No protection at all: every attack of the rung passed")
 
@@ -265,7 +262,7 @@ def test_clients_with_few_records_have_one_inserted(monkeypatch: pytest.MonkeyPa
         inputs = torch.rand(size, 6, generator=draw)
         return TensorDataset(inputs, torch.randint(0, 3, (size,), generator=draw))
 
-    simulate(monkeypatch, middle=WEAK)
+    simulate(monkeypatch)
     few = Scenario(
         nn.Linear(6, 3),
         cross_entropy,
@@ -300,7 +297,7 @@ def test_the_same_seed_gives_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -
 def test_what_a_run_holds_is_not_measured_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    simulate(monkeypatch, middle=WEAK)
+    simulate(monkeypatch)
     asked = Request(attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
 
     def once() -> Verdict:

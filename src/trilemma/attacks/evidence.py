@@ -73,7 +73,7 @@ def _score(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
     covariance.diagonal(dim1=2, dim2=3).add_(spread.variance[:, None, None])
     root = torch.linalg.cholesky(covariance)
     gap = (spread.observed[:, None] - mean)[..., None]
-    white: torch.Tensor = torch.linalg.solve_triangular(root, gap, upper=False)[..., 0]
+    white = torch.linalg.solve_triangular(root, gap, upper=False)[..., 0]
     log_root = root.diagonal(dim1=2, dim2=3).log().sum(2)
     score: torch.Tensor = -0.5 * (white**2).sum(2) - log_root - torch.lgamma(n + 1).sum(2)
     return score

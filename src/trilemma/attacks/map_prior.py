@@ -11,7 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
-from trilemma.attacks.matching import Minima, Precision, Units, explained_update, minimise, traced
+from trilemma.attacks.matching import Minima, Units, explained_update, minimise, traced
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
@@ -41,16 +41,10 @@ class MAP:
     """
 
     iterations: int = 150
-    message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 300))
-    sum_levels: tuple[tuple[float, int], ...] = (
-        (1e-1, 300),
-        (1e-2, 500),
-        (1e-3, 800),
-        (1e-4, 1500),
-    )
+    message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
+    sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 1000))
     starts: int = 1
-    history: int = 20
-    precision: Precision = "double"
+    history: int = 40
     slots: int = 64
 
     @property
@@ -65,14 +59,14 @@ class MAP:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
-        units = Units.of(views, self.precision)
+        units = Units.of(views, "single")  # s² is never so small that double would tell more
         view = units.view
-        prior = Prior.of(public, view, units.weights.dtype)
+        prior = Prior.of(public, view).to(units.weights.dtype)
         labels = torch.zeros(
             len(units), view.records, dtype=torch.long, device=view.weights.device
         )
         if view.task.classes is not None:
-            labels = labels_by_evidence(Units.of(views, "single"), public, seed)
+            labels = labels_by_evidence(units, public, seed)
         with torch.no_grad():
             minima = self._search(units, prior, labels, min(restarts, self.starts), seed)
         return self._reconstructions(units, prior, labels, minima)

@@ -68,7 +68,7 @@ class Prior:
     scale: torch.Tensor
 
     @classmethod
-    def of(cls, public: Records, view: View, precision: torch.dtype = torch.float64) -> Prior:
+    def of(cls, public: Records, view: View) -> Prior:
         """N(m_c, (1 - a) S_c + a S + 10⁻³ I): S_c of class c, S within all, a = shrinkage(n_c)."""
         spec, classes = view.input_spec, view.task.classes
         like = torch.empty(0, dtype=torch.float64, device=view.weights.device)
@@ -94,14 +94,14 @@ class Prior:
             made.append((1 - borrowed) * each + borrowed * within)
         covariance = torch.stack(made)
         covariance.diagonal(dim1=1, dim2=2).add_(_FLOOR)
-        return cls(
-            mean.to(precision),
-            torch.linalg.cholesky(covariance).to(precision),
-            basis,
-            rest,
-            shift,
-            scale,
-        )
+        factor = torch.linalg.cholesky(covariance)
+        return cls(mean, factor, basis, rest, shift, scale)
+
+    def to(self, dtype: torch.dtype) -> Prior:
+        """The same in another precision."""
+        basis = None if self.basis is None else self.basis.to(dtype)
+        mean, factor = self.mean.to(dtype), self.factor.to(dtype)
+        return Prior(mean, factor, basis, self.rest, self.shift.to(dtype), self.scale.to(dtype))
 
     @property
     def classes(self) -> int:
@@ -114,17 +114,18 @@ class Prior:
 
     def records(self, z: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """mean_c + L_c z for z [..., d]."""
-        return self.mean[by_class.labels].reshape(z.shape) + self._times(z, by_class, "mT")
+        return self.mean[by_class.labels].reshape(z.shape) + self._times(
+            z, self.factor.mT, by_class
+        )
 
     def pulled_back(self, gradient: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """L_cᵀ g: the gradient [..., d] in z of a function with gradient g [..., d] in records."""
-        return self._times(gradient, by_class, "itself")
+        return self._times(gradient, self.factor, by_class)
 
-    def _times(self, rows: torch.Tensor, by_class: Sorted, which: str) -> torch.Tensor:
+    def _times(self, rows: torch.Tensor, factor: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """Each row times its class's factor; a product a class, not one a row."""
         flat = rows.reshape(-1, self.size)[by_class.order]
         inner = flat if self.basis is None else flat @ self.basis
-        factor = self.factor.mT if which == "mT" else self.factor
         parts = [
             part @ factor[label]
             for label, part in enumerate(torch.split(inner, by_class.sizes))

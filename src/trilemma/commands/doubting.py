@@ -55,7 +55,6 @@ def attack_verdict(
         "seed": chosen,
     }
     folder = out or file.parent / f"attack-{chosen}"
-    print(f"trilemma: seed {chosen}, run folder {folder}", file=sys.stderr)
     with resumable(folder, described, fresh=fresh) as run, Ticker("attack") as ticker:
         found = attack_again(
             made,
@@ -71,6 +70,7 @@ def attack_verdict(
         print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
     else:
         show_again(verdict, found)
+    print(f"trilemma: seed {chosen}, run folder {folder}", file=sys.stderr)
 
 
 def _document(verdict: Verdict, seed: int, found: tuple[Attacked, ...]) -> dict[str, Any]:

@@ -24,14 +24,16 @@ class Federated(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scenario: str = Field("digits", description="A ready-made scenario, or module:function.")
-    data: str | None = Field(None, description="Folder of the image files.")
-    clients: int | None = Field(None, description="K, the number of clients.")
-    batch: int | None = Field(None, description="S, records of one update.")
-    alpha: float | None = Field(
-        None, description="Split by a Dirichlet law with this alpha; default even."
+    scenario: str = Field(
+        default="digits", description="A ready-made scenario, or module:function."
     )
-    device: str | None = Field(None, description="cpu or cuda.")
+    data: str | None = Field(default=None, description="Folder of the image files.")
+    clients: int | None = Field(default=None, description="K, the number of clients.")
+    batch: int | None = Field(default=None, description="S, records of one update.")
+    alpha: float | None = Field(
+        default=None, description="Split by a Dirichlet law with this alpha; default even."
+    )
+    device: str | None = Field(default=None, description="cpu or cuda.")
 
     def options(self) -> dict[str, Any]:
         """What goes to the function that makes the scenario."""

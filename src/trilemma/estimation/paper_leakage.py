@@ -33,20 +33,26 @@ __all__ = ["paper_leakage"]
 def paper_leakage(
     observer: Observer, games: Sequence[Game], attack: Attack, *, draws: int
 ) -> NDArray[np.float64]:
-    """The leakage of each game [U], from `draws` independent observations of each."""
+    """The leakage of each game [U], from `draws` independent observations of each.
+
+    An observation of which no round holds the record leaves the belief uniform.
+    """
     if draws < 1:
         raise InvalidInput(f"draws (observations of each game) must be at least 1, got {draws}.")
+    candidates = observer.arena.claim.candidates
+    blind = torch.full((len(games), candidates), 1 / candidates, dtype=torch.float64)
     beliefs = []
     for draw in range(draws):
         seed = Seeded(observer.seed).integer("belief", draw)
         seen = replace(observer, seed=seed)
-        found = play(seen, games, seen.views(games), attack, restarts=1, seed=seed)
-        if found.belief is None:
+        views = seen.views(games)
+        found = play(seen, games, views, attack, restarts=1, seed=seed)
+        if found.belief is None and any(views):
             raise InvalidInput(
                 f"the attack {attack.name!r} gives no belief over the line-up; use one of the "
                 f"rungs 'candidates' and 'rest'."
             )
-        beliefs.append(found.belief)
-    mean = torch.stack(beliefs).double().mean(0)
-    uniform = np.full(mean.shape[1], 1 / mean.shape[1])
+        beliefs.append(blind if found.belief is None else found.belief)
+    mean = torch.stack([belief.double() for belief in beliefs]).mean(0)
+    uniform = blind[0].numpy()
     return np.array([leakage(row / row.sum(), uniform) for row in mean.numpy()])

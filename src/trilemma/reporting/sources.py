@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +10,7 @@ from trilemma.errors import InvalidInput
 from trilemma.tuning.fronts.pareto import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
 from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
+from trilemma.work.files import parse_json
 
 __all__ = ["Earlier", "Found", "Result", "gallery_of", "read_run"]
 
@@ -91,15 +90,8 @@ def _file(path: Path) -> Path:
 
 def _document(file: Path) -> dict[str, Any] | None:
     """The file's plain values; None for what whoever loads it will refuse in a sentence."""
-
-    def number(text: str) -> float:
-        _require(math.isfinite(float(text)), file, "numbers are finite")
-        return float(text)
-
     try:
-        document = json.loads(file.read_text(), parse_float=number, parse_constant=number)
-    except InvalidInput:
-        raise
-    except (OSError, ValueError, RecursionError):
+        document = parse_json(file.read_bytes())
+    except (OSError, ValueError):
         return None
     return document if isinstance(document, dict) else None

@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
@@ -74,6 +75,7 @@ def attack_again(
         raise InvalidInput("the verdict chose no protection, so there is nothing to attack.")
     if units < 1:
         raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
         raise InvalidInput(

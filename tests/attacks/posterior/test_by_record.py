@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
@@ -15,13 +17,13 @@ from trilemma.attacks.posterior.by_record import secret_participation
 from trilemma.errors import InvalidInput
 from trilemma.learning import client_update
 
-CLIPPED = {"sampling": "poisson", "record_clip": 0.4}
+CLIPPED: dict[str, Any] = {"sampling": "poisson", "record_clip": 0.4}
 
 
-def seen_views(spec: str, *, secret: bool, games: int = 3, **training: object) -> list[View]:
+def seen_views(spec: str, *, secret: bool, games: int = 3, **training: Any) -> list[View]:
     made = scenario(**training)
-    who = {"participation": "secret"} if secret else {}
-    seen = observer(made, spec, rounds=12, **who)  # type: ignore[arg-type]
+    who: dict[str, Any] = {"participation": "secret"} if secret else {}
+    seen = observer(made, spec, rounds=12, **who)
     drawn = [seen.arena.draw(number, 3) for number in range(games)]
     return [view for views in seen.views(drawn) for view in views]
 
@@ -56,7 +58,7 @@ def expected(view: View, candidate: int | None) -> torch.Tensor:
 def log_density(view: View, mean: torch.Tensor) -> float:
     assert view.observation.noise is not None
     seen = view.observation.update.double().numpy()
-    return float(norm.logpdf(seen, mean.numpy(), view.observation.noise.scale).sum())
+    return float(np.sum(norm.logpdf(seen, mean.numpy(), view.observation.noise.scale)))
 
 
 def by_brute_force(view: View) -> torch.Tensor:
@@ -76,9 +78,7 @@ def by_brute_force(view: View) -> torch.Tensor:
 @pytest.mark.parametrize("secret", [False, True])
 @pytest.mark.parametrize("training", [CLIPPED, {"sampling": "poisson"}])
 @pytest.mark.parametrize("carrier", ["", "+secret-sharing"])
-def test_the_posterior_is_bayes_rule(
-    carrier: str, training: dict[str, object], secret: bool
-) -> None:
+def test_the_posterior_is_bayes_rule(carrier: str, training: dict[str, Any], secret: bool) -> None:
     views = seen_views(f"randomization:variance=0.003{carrier}", secret=secret, **training)
     if secret:
         assert len(views) == 3 * 12, "every round is attacked"
@@ -112,7 +112,7 @@ def test_secret_participation_between_its_ends() -> None:
     draw = torch.Generator().manual_seed(0)
     gap, shares = torch.randn(5, generator=draw), torch.randn(3, 5, generator=draw)
     sure = secret_participation(gap, shares, deviation=0.7, rate=1.0)
-    direct = norm.logpdf(gap.numpy(), shares.numpy(), 0.7).sum(1)
+    direct = np.asarray(norm.logpdf(gap.numpy(), shares.numpy(), 0.7)).sum(1)
     assert sure.numpy() - sure[0].item() == pytest.approx(direct - direct[0], abs=1e-5)
     never = secret_participation(gap, shares, deviation=0.7, rate=0.0)
     assert never.tolist() == [0.0, 0.0, 0.0]
@@ -136,4 +136,4 @@ def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:
 
 def test_only_who_knows_the_rest_does_without_participation() -> None:
     with pytest.raises(InvalidInput, match="climb to the rung 'rest'"):
-        observer(scenario(**CLIPPED), rung="candidates", rounds=12, participation="secret")  # type: ignore[arg-type]
+        observer(scenario(**CLIPPED), rung="candidates", rounds=12, participation="secret")

@@ -11,6 +11,8 @@ from tests.reporting import examples
 
 from trilemma.reporting.page.pictures import boards, picture
 
+WEIGHING = ("gaussian-posterior",)
+
 
 def pixels(uri: str) -> list[int]:
     image = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
@@ -19,7 +21,7 @@ def pixels(uri: str) -> list[int]:
 
 def test_a_board_for_each_protection_with_a_row_for_each_attack() -> None:
     gallery = examples.gallery()
-    bare, shielded = boards(gallery)
+    bare, shielded = boards(gallery, WEIGHING)
     assert bare.title == "Without protection"
     assert shielded.title == "At the verdict: noise of variance 0.00127 inside secret sharing"
     assert shielded.watched == "a training of 150 rounds"
@@ -33,7 +35,7 @@ def test_a_board_for_each_protection_with_a_row_for_each_attack() -> None:
 
 def test_pictures_are_the_levels_of_the_gallery() -> None:
     gallery = examples.gallery()
-    shielded = boards(gallery)[1]
+    shielded = boards(gallery, WEIGHING)[1]
     assert [pixels(each) for each in shielded.tagged] == [
         list(each) for each in gallery.tagged["verdict"]
     ]

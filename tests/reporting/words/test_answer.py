@@ -68,6 +68,7 @@ def test_a_certified_choice_says_at_most() -> None:
     )  # fmt: skip
     first = answer(replace(base, basis="certified", candidates=(chosen, *base.candidates[1:])))
     assert first.leaks.figure == "leakage at most 0.299, budget 0.3"
+    assert first.use.endswith("inside secret sharing, each record's gradient clipped to norm 0.5.")
     assert first.proof == "proved for every attacker"
 
 

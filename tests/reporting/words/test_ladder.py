@@ -63,6 +63,20 @@ def test_the_price_of_the_next_rung() -> None:
     )
 
 
+def test_an_estimate_below_what_was_tested_is_no_price() -> None:
+    base = examples.verdict()
+    easier = tuple(
+        replace(each, strength=1e-6)
+        if (each.knows, each.family) == ("rest", base.chosen)
+        else each
+        for each in base.ladder
+    )
+    assert next_rung(replace(base, ladder=easier)) == (
+        "One rung up, against an attacker that knows every other record: by an estimate, "
+        "variance 0.00127 is enough there too."
+    )
+
+
 def spoiled(verdict: Verdict, knows: str, names: tuple[str, ...]) -> Verdict:
     """Some families leak everything on a rung."""
     all_of_it = Estimate(0.9, 0.8, 0.95)
@@ -103,6 +117,10 @@ def test_at_the_top_there_is_no_next_rung() -> None:
     top = replace(base, request=Request(knows="anyone"), ladder=proved)
     assert next_rung(top) == ""
     assert made(top).at("anyone", "randomization").mark == "proved"
+    two = tuple(each for each in proved if each.knows in ("anyone", "rest"))
+    assert made(replace(top, ladder=two)).rungs == ("rest", "anyone"), "others are left out"
+    one = tuple(each for each in proved if each.knows == "anyone")
+    assert ladder(replace(top, ladder=one)) is None, "a single rung is no ladder"
 
 
 def test_a_certificate_beside_a_measurement_fills_the_top_rung() -> None:

@@ -94,7 +94,7 @@ def test_every_kind_of_verdict_fits(verdict: Verdict, capsys: pytest.CaptureFixt
     show_verdict(verdict)
     text = flat(printed(capsys))
     expected = {
-        "randomization+secret-sharing": "Proved for noise inside secret sharing, against anyone",
+        "randomization+secret-sharing": "Proved against anyone: noise inside secret sharing",
         "surrogate randomization": "The paper's optimum, promised to leak 0.3, attacked",
         None: "use nothing was shown to keep the budget asked for A server that has a list",
         "paillier": "Nothing without the key.",

@@ -32,7 +32,7 @@ from trilemma.work.replay import Ask
 def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainTask]) -> Ask:
     """Answers as trainings whose metric is this function of recipe and protection."""
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:  # type: ignore[type-arg]
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
         made = []
         for task in tasks:
             assert isinstance(task, TrainTask)
@@ -50,7 +50,7 @@ def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainTask]
             made.append(json.dumps({"diverged": "why"} if value is None else found).encode())
         return made
 
-    return ask  # type: ignore[return-value]
+    return ask
 
 
 def proof(**settings: object) -> Proof:

@@ -35,9 +35,8 @@ NOISE = "randomization:variance=0.001"
 
 
 def gauge(rounds: int = 1, **laws: Any) -> Gauge:
-    usual = {"middle": {"analytic": 1e-5}, **laws}
     suite = Suite("candidates", ("gaussian-posterior", "analytic"))
-    ask = asking(Simulated(small, None, 1, 2, 0, **usual))
+    ask = asking(Simulated(small, None, 1, 2, 0, **laws))
     return Gauge(ask, suite, Adversary.SERVER, rounds, P_MAX, 0.05)
 
 

@@ -145,7 +145,7 @@ def test_pictures_of_another_size_are_refused(gallery: Gallery) -> None:
 def test_no_picture_is_made_where_records_are_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulate(monkeypatch, middle={"analytic": 1e-5})
+    simulate(monkeypatch)
     find = partial(tune, attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
     (tmp_path / GALLERY).write_text("{}")
     with Run.open(tmp_path, {}) as run:

@@ -25,7 +25,7 @@ tuned = partial(tune, attacks=("gaussian-posterior", "analytic"), seeds=2, stren
 @pytest.fixture(scope="module")
 def verdict() -> Verdict:
     with pytest.MonkeyPatch.context() as patch:
-        simulate(patch, middle={"analytic": 1e-5})
+        simulate(patch)
         return tuned(small(), families=("randomization", "compression", "paillier"))
 
 

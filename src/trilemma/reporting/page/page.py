@@ -31,6 +31,7 @@ from trilemma.reporting.words.numbers import (
     count,
     hundred,
     interval,
+    listed,
     metric,
     number,
     percent,
@@ -51,7 +52,7 @@ _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
 )  # fmt: skip
 _FILTERS: Final = (
-    bits, count, family, front_setting, hundred, interval, metric, number, percent, phrase,
+    bits, count, family, front_setting, hundred, interval, listed, metric, number, percent, phrase,
     short_spec, slower, strength, times,
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,11 @@ class Board:
     rows: tuple[Row, ...]
 
 
-def boards(gallery: Gallery) -> tuple[Board, ...]:
-    """One board without protection and one at the verdict, as far as the gallery has them."""
+def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...]:
+    """One board without protection and one at the verdict, as far as the gallery has them.
+
+    Attacks that are `weighing` the candidates make nothing: they only pick.
+    """
     made = []
     for label, tagged in gallery.tagged.items():
         columns = [each for each in gallery.columns if each.label == label]
@@ -53,14 +56,16 @@ def boards(gallery: Gallery) -> tuple[Board, ...]:
         if rounds > 1:
             watched = f"a training of {count(rounds, 'round')}"
         shown = tuple(picture(each, gallery.shape) for each in tagged)
-        rows = tuple(_row(each, gallery.shape) for each in columns)
+        rows = tuple(
+            _row(each, gallery.shape, makes=each.attack not in weighing) for each in columns
+        )
         made.append(Board(title, watched, shown, rows))
     return tuple(made)
 
 
-def _row(column: Column, shape: tuple[int, int, int]) -> Row:
+def _row(column: Column, shape: tuple[int, int, int], *, makes: bool) -> Row:
     cells = tuple(
-        (None if made == picked else picture(made, shape), picture(picked, shape), correct)
+        (picture(made, shape) if makes else None, picture(picked, shape), correct)
         for made, picked, correct in zip(column.made, column.picked, column.correct, strict=True)
     )
     return Row(column.attack, sum(column.correct), cells)

@@ -24,7 +24,7 @@ from trilemma.reporting.words.answer import (
     metric_name,
     not_needed,
 )
-from trilemma.reporting.words.certificate import certified, conditions, line_ups, readings
+from trilemma.reporting.words.certificate import proved
 from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
 from trilemma.reporting.words.numbers import hundred, interval, metric, slower
 from trilemma.reporting.words.protections import family, phrase
@@ -32,6 +32,7 @@ from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
     from trilemma.reporting.page.panels import Panel
+    from trilemma.reporting.page.pictures import Board
     from trilemma.reporting.words.ladder import Ladder
     from trilemma.tuning.fronts.pareto import Front
     from trilemma.tuning.results.gallery import Gallery
@@ -85,11 +86,8 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "knows": KNOWS,
         "price": next_rung(verdict),
         "rounds": rounds_series(verdict.rounds),
-        "certificates": [
-            (candidate, line_ups(proof), readings(proof), conditions(proof))
-            for candidate, proof in certified(verdict.candidates)
-        ],
-        "boards": boards(gallery) if gallery is not None and verdict.show_records else (),
+        "certificates": proved(verdict.candidates),
+        "boards": _boards(verdict, gallery),
         "explorer": verdict_explorer(verdict) if verdict.curves else None,
         "panels": verdict_panels(verdict),
         "metric_name": _metric(verdict),
@@ -154,6 +152,13 @@ def front_data(front: Front) -> dict[str, Any]:
         "ladder": None,
         "rounds": {"budget": None, "series": []},
     }
+
+
+def _boards(verdict: Verdict, gallery: Gallery | None) -> tuple[Board, ...]:
+    if gallery is None or not verdict.show_records:
+        return ()
+    own_the_line_up = ("candidates", "rest")
+    return boards(gallery, [each.name for each in verdict.attacks if each.rung in own_the_line_up])
 
 
 def _metric(verdict: Verdict) -> str:

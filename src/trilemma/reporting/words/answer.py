@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.reporting.words.certificate import clipped
 from trilemma.reporting.words.numbers import (
     bits,
     count,
@@ -83,7 +84,7 @@ def answer(verdict: Verdict) -> Answer:
     shown = chosen.basis != "surrogate"
     return Answer(
         headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
-        use=f"{'Use' if shown else 'The paper would use'} {phrase(chosen.protection)}.",
+        use=_use(chosen),
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
@@ -142,6 +143,15 @@ def paper_leakage(verdict: Verdict) -> str:
     return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
 
 
+def _use(chosen: Candidate) -> str:
+    what = phrase(chosen.protection)
+    if chosen.basis == "surrogate":
+        return f"The paper would use {what}."
+    if chosen.basis == "certified" and chosen.certificate is not None:
+        return f"Use {what}, {clipped(chosen.certificate)}."
+    return f"Use {what}."
+
+
 def _lede(verdict: Verdict) -> str:
     there, asked = verdict.federation, verdict.request
     reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
@@ -155,9 +165,10 @@ def _lede(verdict: Verdict) -> str:
         return (
             f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
         )
+    sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
     goal = (
         f"Of the protections tried, this one costs least while the leakage is within the budget "
-        f"of {number(asked.budget)}, at confidence {number(asked.confidence)}."
+        f"of {number(asked.budget)}{sure}."
     )
     tied = [family(each.name) for each in verdict.candidates if each.tied]
     ties = f" The measurements cannot tell its cost from that of {listed(tied)}." if tied else ""

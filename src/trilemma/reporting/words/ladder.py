@@ -65,6 +65,7 @@ class Step:
     reduction: float | None
     once: bool = False
     note: str = ""
+    parameter: float | None = None
 
     @property
     def marked(self) -> str:
@@ -98,15 +99,17 @@ class Ladder:
 
 
 def ladder(verdict: Verdict) -> Ladder | None:
-    """The verdict's ladder without a gap, or None where it holds none."""
-    if not verdict.ladder:
+    """The verdict's ladder without a gap; None where no two rungs of it were looked at."""
+    measured = {each.knows for each in verdict.ladder}
+    if len(measured) < 2:
         return None
     found = {(each.knows, each.family): each for each in verdict.ladder}
     candidates = {each.name: each for each in verdict.candidates}
     names = {each.family for each in verdict.ladder}
     families = (*(n for n in FAMILIES if n in names), *sorted(names - set(FAMILIES)))
+    rungs = tuple(each for each in KNOWLEDGE if each in measured or each == "anyone")
     steps = []
-    for knows in KNOWLEDGE:
+    for knows in rungs:
         for name in families:
             rung, candidate = found.get((knows, name)), candidates.get(name)
             if rung is None:
@@ -114,7 +117,7 @@ def ladder(verdict: Verdict) -> Ladder | None:
             else:
                 steps.append(_step(rung, verdict))
     shown = metric_name(each.metric for each in verdict.ladder)
-    return Ladder(KNOWLEDGE, families, tuple(steps), shown)
+    return Ladder(rungs, families, tuple(steps), shown)
 
 
 def next_rung(verdict: Verdict) -> str:
@@ -124,24 +127,25 @@ def next_rung(verdict: Verdict) -> str:
         return ""
     here = KNOWLEDGE.index(verdict.request.knows)
     if chosen is None:
-        for knows in reversed(KNOWLEDGE[:here]):
+        for knows in reversed([each for each in made.rungs if KNOWLEDGE.index(each) < here]):
             if best := _cheapest(made, knows):
                 return f"Lower on the ladder, against {_attacker(knows)}: {_price(best, made)}."
         return ""
     if chosen.name not in made.families:
         return ""
     own = made.at(verdict.request.knows, chosen.name)
-    for knows in KNOWLEDGE[here + 1 :]:
+    for knows in (each for each in made.rungs if KNOWLEDGE.index(each) > here):
         steps = [made.at(knows, chosen.name)]
         if not steps[0].holds:
             steps = [each for each in (_cheapest(made, knows),) if each is not None]
         elif steps[0].mark == "key":
             return f"Against {_attacker(knows)} it rests on the key as well."
         for step in steps:
+            said = f"One rung up, against {_attacker(knows)}"
+            if step.family == own.family and not _stronger(step, own):
+                return f"{said}: by an estimate, {own.strength} is enough there too."
             than = f"instead of {own.strength} and {metric(own.metric, made.metric)}"
-            same = step.strength == own.strength and step.family == own.family
-            than = "the same as now" if same else than
-            return f"One rung up, against {_attacker(knows)}: {_price(step, made)}, {than}."
+            return f"{said}: {_price(step, made)}, {than}."
         if any(each.mark != "none" for each in made.on(knows)):
             return f"One rung up, against {_attacker(knows)}, nothing that was tried is enough."
     return ""
@@ -155,6 +159,15 @@ def _attacker(knows: Knows) -> str:
         "rest": "an attacker that knows every other record",
         "anyone": "anyone",
     }[knows]
+
+
+def _stronger(step: Step, own: Step) -> bool:
+    """Whether more is needed; of what thins, less is more."""
+    if step.parameter is None or own.parameter is None:
+        return step.parameter is not None
+    if "% kept" in step.strength:
+        return step.parameter < own.parameter
+    return step.parameter > own.parameter
 
 
 def _price(step: Step, made: Ladder) -> str:
@@ -181,6 +194,7 @@ def _step(rung: Rung, verdict: Verdict) -> Step:
         rung.efficiency_reduction,
         rung.rounds < verdict.claim.rounds,
         rung.note,
+        rung.strength,
     )
     if rung.leakage is None and rung.metric is not None:
         return replace(made, mark="key", note="")
@@ -221,6 +235,7 @@ def _missing(knows: Knows, name: str, candidate: Candidate | None) -> Step:
         blank,
         mark="proved",
         strength=strength(name, proof.variance),
+        parameter=proof.variance,
         metric=None if costs is None else costs.protected_metric,
         reduction=None if costs is None else costs.efficiency_reduction.value,
         note=f"Leakage at most {number(proof.leakage)} at every N.",

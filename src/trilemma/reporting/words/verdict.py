@@ -15,10 +15,18 @@ from trilemma.reporting.words.answer import (
     not_needed,
     paper_leakage,
 )
-from trilemma.reporting.words.certificate import certified, line_ups, readings
+from trilemma.reporting.words.certificate import proved
 from trilemma.reporting.words.ladder import RUNGS, ladder, next_rung
-from trilemma.reporting.words.numbers import count, hundred, interval, metric, number, slower
-from trilemma.reporting.words.protections import family, phrase, short_spec, strength
+from trilemma.reporting.words.numbers import (
+    count,
+    hundred,
+    interval,
+    listed,
+    metric,
+    number,
+    slower,
+)
+from trilemma.reporting.words.protections import family, short_spec, strength
 from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
@@ -40,10 +48,11 @@ def show_verdict(verdict: Verdict) -> None:
     out.facts(_choice(verdict))
     _show_tests(out, verdict)
     _show_ladder(out, verdict)
-    for candidate, proof in certified(verdict.candidates):
-        out.title(f"Proved for {family(candidate.name)}, against anyone")
-        out.table(("candidates", "right at most", "blind guess"), line_ups(proof), gap=2)
-        for sentence in readings(proof):
+    for each in proved(verdict.candidates):
+        out.title(f"Proved against anyone: {listed([family(name) for name in each.conditions])}")
+        columns = ("candidates", "right at most", "told the rounds", "blind guess")
+        out.table(columns, each.line_ups, gap=2)
+        for sentence in each.readings:
             out.note(sentence)
     _show_candidates(out, verdict)
     _show_promises(out, verdict)
@@ -68,7 +77,7 @@ def _choice(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "asked for", verdict.headline
         yield "what helps", verdict.advice
     else:
-        yield "use", phrase(chosen.protection)
+        yield "use", first.use.removeprefix("Use ").rstrip(".")
         if chosen.protection not in (None, "none"):
             spec = short_spec(chosen.protection or "")
             yield "spec", spec.replace(",", ", ").replace("+", " + ")
