@@ -42,8 +42,8 @@ def updates_of(plan: Plan, proof: Proof, number: int) -> list[torch.Tensor]:
 
 def within(squares: float, variance: float, count: int) -> bool:
     """Whether a sum of squares of so many normals has this variance; errs twice in 10⁹."""
-    low, high = chi2.ppf([UNLIKELY, 1 - UNLIKELY], count)
-    return bool(low <= squares / variance <= high)
+    low, high = (float(chi2.ppf(end, count)) for end in (UNLIKELY, 1 - UNLIKELY))
+    return low <= squares / variance <= high
 
 
 @pytest.mark.parametrize("entropy", [Seeded(5), System()])
