@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.claims import Claim, checkpoints
 
 
 @pytest.mark.parametrize(
@@ -42,3 +46,11 @@ def test_a_small_line_up_of_ones_own_is_not_replaced_by_strangers() -> None:
 def test_senseless_claims_are_refused(rounds: int, candidates: int) -> None:
     with pytest.raises(InvalidInput, match=r"at least"):
         Claim(rounds, candidates)
+
+
+@given(st.integers(1, 100_000))
+def test_checkpoints_rise_from_one_round_to_all(rounds: int) -> None:
+    steps = checkpoints(rounds)
+    assert (steps[0], steps[-1]) == (1, rounds)
+    assert all(a < b for a, b in pairwise(steps))
+    assert len(steps) <= 6

@@ -24,7 +24,9 @@ class Federated(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scenario: str = Field(default="digits", description="A ready-made scenario, or module:function.")
+    scenario: str = Field(
+        default="digits", description="A ready-made scenario, or module:function."
+    )
     data: str | None = Field(default=None, description="Folder of the image files.")
     clients: int | None = Field(default=None, description="K, the number of clients.")
     batch: int | None = Field(default=None, description="S, records of one update.")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
+import numpy as np
+
 from trilemma.errors import InvalidInput
 
-__all__ = ["LINE_UP", "Claim", "Participation"]
+__all__ = ["LINE_UP", "Claim", "Participation", "checkpoints"]
 
 Participation = Literal["secret", "known"]
 LINE_UP: Final = 100
@@ -76,3 +78,15 @@ class Claim:
     def kappa(self) -> float:
         """The rate at which a blind guess succeeds, exactly 1/N."""
         return 1 / self.candidates
+
+
+def checkpoints(rounds: int) -> tuple[int, ...]:
+    """Numbers of rounds after which an attacker picks, evenly spread on a log scale.
+
+    >>> checkpoints(150)
+    (1, 3, 7, 20, 55, 150)
+    """
+    if rounds == 1:
+        return (1,)
+    steps = np.unique(np.geomspace(1, rounds, 6).round().astype(int))
+    return tuple(int(step) for step in steps)

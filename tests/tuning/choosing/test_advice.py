@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.tuning.calibrating.test_gauge import SETTING
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_gauge import SETTING
+from tests.tuning.families.test_pricing import candidate
 
 from trilemma.estimation.claims import Claim
 from trilemma.estimation.suite import Suite

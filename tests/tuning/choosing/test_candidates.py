@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scipy.stats import beta
 from tests.commands.own_scenario import small
-from tests.tuning.calibrating.test_gauge import CLAIM, P_MAX, family
-from tests.tuning.choosing.test_pricing import pricing
+from tests.tuning.families.test_gauge import CLAIM, P_MAX, family
+from tests.tuning.families.test_pricing import pricing
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.beliefs.belief import bernoulli_leakage
@@ -18,17 +18,15 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
-from trilemma.tuning.calibrating.gauge import Counts, Gauge
 from trilemma.tuning.choosing.candidates import (
     _worst_client,
     measured_candidate,
-    priced,
     promised_candidate,
 )
-from trilemma.tuning.choosing.families import Family
-from trilemma.tuning.problem import Problem
+from trilemma.tuning.families.families import Family
+from trilemma.tuning.families.gauge import Counts, Gauge
 from trilemma.tuning.results.candidates import Candidate
-from trilemma.tuning.surrogate.promises import Promise
+from trilemma.tuning.results.promises import Promise
 
 KAPPA = CLAIM.kappa
 NOISE = "randomization:variance=0.001"
@@ -96,16 +94,6 @@ def test_a_training_that_diverges_is_a_row() -> None:
     assert not found.feasible
     assert found.objective is None
     assert found.statement.endswith("diverged.")
-
-
-def test_a_cap_is_a_reason() -> None:
-    capped = pricing(Problem(0.3, max_utility_loss=0.01))
-    plain = Candidate("a", "measured", True, True, "Fine.")
-    ask = asking(Simulated(small, None, 1, 2, 0, lost={"randomization": 0.1}))
-    found = priced(plain, ask, family().protection(0.0), capped)
-    assert not found.feasible
-    assert found.statement.startswith("Fine. The utility loss of 0.09")
-    assert found.costs is not None, "what it would cost is shown"
 
 
 def test_a_key_is_told_with_its_length() -> None:

@@ -16,8 +16,8 @@ from trilemma.estimation.leakage import Estimate
 
 if TYPE_CHECKING:
     from trilemma.estimation.claims import Claim
-    from trilemma.tuning.fronts.points import Evaluated
     from trilemma.tuning.problem import Problem
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]
 

@@ -17,11 +17,11 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Document
-from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
+from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
+from trilemma.tuning.results.points import RESOLUTION, Evaluated
 
 
 def at(loss: float, reduction: float) -> Evaluated:

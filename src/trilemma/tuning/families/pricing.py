@@ -11,7 +11,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
-from trilemma.estimation.tasks import CostTask, TrainTask, read_costs, read_training
+from trilemma.estimation.tasks import CostTask, Diverged, TrainTask, read_costs, read_training
 
 if TYPE_CHECKING:
     from trilemma.estimation.recipes import Recipe
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trilemma.updates import Profile
     from trilemma.work.replay import Ask
 
-__all__ = ["Pricing", "breached_cap", "ranked"]
+__all__ = ["Pricing", "breached_cap", "priced", "ranked"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,25 @@ class Pricing:
             return self.problem.objective(lost, [slower] * len(lost))
 
         return Estimate(objective("value"), objective("low"), objective("high"))
+
+
+def priced(
+    candidate: Candidate,
+    ask: Ask,
+    protection: Protection,
+    pricing: Pricing,
+    *,
+    recipe: Recipe | None = None,
+    without: Recipe | None = None,
+) -> Candidate:
+    """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
+    try:
+        costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
+    except Diverged as error:
+        return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
+    if breach := breached_cap(pricing.problem, costs):
+        candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {breach}")
+    return replace(candidate, costs=costs, objective=objective)
 
 
 def breached_cap(problem: Problem, costs: Costs) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.calibrating.test_gauge import SETTING
+from tests.tuning.families.test_gauge import SETTING
 
 from trilemma.estimation.claims import Claim
-from trilemma.tuning.choosing.setting import Setting, separation_for
+from trilemma.tuning.families.setting import Setting, separation_for
 
 
 @pytest.mark.parametrize(("success", "candidates"), [(0.2, 100), (0.5, 10), (0.9, 2)])

@@ -17,10 +17,10 @@ from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.tuning.calibrating.gauge import Gauge, stream_of, streams
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Outcome
-from trilemma.tuning.choosing.families import Family, families
-from trilemma.tuning.choosing.setting import Setting
+from trilemma.tuning.families.families import Family, families
+from trilemma.tuning.families.gauge import Gauge, stream_of, streams
+from trilemma.tuning.families.setting import Setting
 from trilemma.work.replay import Ask
 
 SETTING = Setting(

@@ -37,7 +37,7 @@ from trilemma.tuning.calibrating.outcomes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.tuning.choosing.families import Family
+    from trilemma.tuning.families.families import Family
     from trilemma.work.replay import Ask
 
 __all__ = ["Check", "Counts", "Gauge", "Measured", "stream_of", "streams"]

@@ -26,9 +26,10 @@ from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.choosing.setting import Setting
+from trilemma.tuning.families.provable import certified_families
+from trilemma.tuning.families.setting import Setting
 
-__all__ = ["FAMILIES", "Family", "Seen", "families"]
+__all__ = ["FAMILIES", "KEY_STATEMENT", "Family", "Seen", "families"]
 
 Seen = Literal["message", "sum", "nothing"]
 Carrier = Literal["plain", "secret-sharing", "paillier"]
@@ -43,6 +44,11 @@ FAMILIES: Final = (
     "paillier",
 )
 """What is tuned unless other names are given; any mechanism may be named, alone or +carrier."""
+
+KEY_STATEMENT: Final = (
+    "The server reads nothing: ciphertexts under a key of {bits} bits that it does not hold. This "
+    "is no measurement; it rests on the key."
+)
 
 _CARRIERS: Final[tuple[Carrier, ...]] = ("secret-sharing", "paillier")
 _NAMES: Final = {
@@ -152,8 +158,12 @@ def families(
     p_max: float,
     adversary: Adversary,
     names: Sequence[str] | None = None,
+    *,
+    proved: bool = False,
 ) -> tuple[Family, ...]:
-    """The families of these names, by default all that this federation can run."""
+    """The families of these names, by default all that this federation can run, or prove."""
+    if proved:
+        names = certified_families(names, setting.clients)
     made = []
     for name in FAMILIES if names is None else names:
         mechanism, carrier = _parts(name)

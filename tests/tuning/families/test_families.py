@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.tuning.calibrating.test_gauge import CLAIM, P_MAX, SETTING
+from tests.tuning.families.test_gauge import CLAIM, P_MAX, SETTING
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.tuning.calibrating.gauge import streams
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.choosing.families import FAMILIES, Family
-from trilemma.tuning.choosing.families import families as made_of
+from trilemma.tuning.families.families import FAMILIES, Family
+from trilemma.tuning.families.families import families as made_of
+from trilemma.tuning.families.gauge import streams
 
 
 def families(adversary: Adversary, names: list[str] | None = None) -> tuple[Family, ...]:
