@@ -8,8 +8,8 @@ at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weigh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.bounds.certificate import (
@@ -79,8 +79,8 @@ class Proof:
         summed = transport != "plain" or request.adversary is Adversary.CLIENT
         if summed and curious >= threshold:
             raise InvalidInput(
-                f"{curious} clients may help, but a round ends with {threshold} at least, which "
-                "leaves no honest noise; raise the threshold, or lower helpers."
+                f"a round may end with {threshold} clients, of whom {curious} may be curious, "
+                "which leaves no honest noise; raise the threshold, or lower helpers."
             )
         rounds = plan.pricing.rounds if request.claim == "training" else 1
         remainder = 0.0
@@ -229,9 +229,10 @@ class Proof:
         )
 
 
+@lru_cache(maxsize=32)
 def _trained(
     own: LocalTraining,
-    sizes: Sequence[int],
+    sizes: tuple[int, ...],
     *,
     budget: float,
     rounds: int,
