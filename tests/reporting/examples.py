@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from trilemma.beliefs.belief import largest_mean_success_rate
-from trilemma.estimation.claims import Claim
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.estimation.paper_bounds import PaperBound
+from trilemma.estimation.playing.claims import Claim
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining

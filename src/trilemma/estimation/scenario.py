@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trilemma.beliefs.line_up import Distance
     from trilemma.beliefs.recovery import Criterion
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "Source"]
 
 _TRIED: Final = 8  # records on which the loss is tried
 
@@ -145,6 +145,10 @@ class Scenario:
                 f"classes is {self.classes}, but the model returns {outputs.shape[1]} scores."
             )
         return int(outputs.shape[1])
+
+
+Source = Scenario | Callable[[], Scenario]
+"""A scenario, or what makes it: workers make their own rather than receive the data."""
 
 
 def _check_device(device: str) -> None:

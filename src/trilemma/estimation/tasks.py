@@ -18,15 +18,14 @@ from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.claims import Participation
-from trilemma.estimation.games import Arena, Game
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.paper_leakage import paper_leakage
-from trilemma.estimation.picks import Picks, play
+from trilemma.estimation.playing.claims import Participation
+from trilemma.estimation.playing.games import Arena, Game
+from trilemma.estimation.playing.paper_leakage import paper_leakage
+from trilemma.estimation.playing.picks import Picks, play
+from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
-from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.sights import Observer
-from trilemma.estimation.units import Source
+from trilemma.estimation.scenario import Scenario, Source
 from trilemma.federation.scoring import read_scores, write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import History, Round, train

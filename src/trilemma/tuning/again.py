@@ -14,8 +14,8 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
+from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import suite_of
 from trilemma.estimation.tasks import AttackTask, Bench, read_attack
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trilemma.attacks import Rung
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
-from trilemma.estimation.claims import Claim
-from trilemma.estimation.games import Arena
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import Suite, leading, suite_of
 from trilemma.estimation.tasks import Bench, Task
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
@@ -26,7 +26,7 @@ from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
 

@@ -13,7 +13,7 @@ from trilemma.tuning.telling import verdict_on
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker

@@ -15,7 +15,7 @@ from tests.tuning.simulating import Simulated, asking
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.suite import Suite
+from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.tuning.choosing.candidates import (

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.claims import Claim
-from trilemma.estimation.suite import Suite
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.suite import Suite
 from trilemma.estimation.tasks import AttackTask, Task
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection

@@ -9,7 +9,7 @@ import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import SETTING
 
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.playing.claims import Claim
 from trilemma.tuning.families.setting import Setting, separation_for
 
 

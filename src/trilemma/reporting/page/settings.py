@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trilemma.reporting.words.numbers import count, number
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
+    from trilemma.estimation.playing.claims import Claim
     from trilemma.federation.deployment import Deployment
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.front import Front

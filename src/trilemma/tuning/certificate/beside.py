@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.bounds.certificate import leakage_bound
 from trilemma.errors import InvalidInput
-from trilemma.estimation.claims import checkpoints
 from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary

@@ -9,8 +9,8 @@ from trilemma.observations import Adversary
 from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
-    from trilemma.estimation.suite import Suite
+    from trilemma.estimation.playing.claims import Claim
+    from trilemma.estimation.playing.suite import Suite
     from trilemma.tuning.families.setting import Setting
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from trilemma.estimation.claims import checkpoints
 from trilemma.estimation.leakage import client_leakage
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection

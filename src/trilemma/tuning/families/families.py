@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.playing.claims import Claim
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import tunable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.beliefs.intervals import zero_success_size
-from trilemma.estimation.suite import Suite
+from trilemma.estimation.playing.suite import Suite
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection

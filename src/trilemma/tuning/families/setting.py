@@ -19,7 +19,7 @@ from trilemma.estimation.models import prepare_models
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
+    from trilemma.estimation.playing.claims import Claim
     from trilemma.estimation.scenario import Scenario
 
 __all__ = ["Setting", "separation_for"]

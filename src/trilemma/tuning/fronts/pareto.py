@@ -20,7 +20,7 @@ from trilemma.tuning.request import Request
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.tuning.results.front import Front, SamplerName
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict
 
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.playing.claims import Claim
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.documents import Document
 from trilemma.tuning.results.points import Evaluated

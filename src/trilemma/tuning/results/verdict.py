@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.claims import Claim, Participation
 from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection

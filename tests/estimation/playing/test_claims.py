@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.claims import Claim, checkpoints
+from trilemma.estimation.playing.claims import Claim, checkpoints
 
 
 @pytest.mark.parametrize(

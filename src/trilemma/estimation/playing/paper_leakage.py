@@ -18,14 +18,14 @@ import torch
 from trilemma.beliefs.belief import leakage
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.picks import play
+from trilemma.estimation.playing.picks import play
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.attacks.base import Attack
-    from trilemma.estimation.games import Game
-    from trilemma.estimation.sights import Observer
+    from trilemma.estimation.playing.games import Game
+    from trilemma.estimation.playing.sights import Observer
 
 __all__ = ["paper_leakage"]
 

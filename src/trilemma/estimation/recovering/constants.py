@@ -26,7 +26,7 @@ from trilemma.estimation.leakage import (
     mean_leakage,
     success_rate,
 )
-from trilemma.estimation.recoveries import Outcomes
+from trilemma.estimation.recovering.recoveries import Outcomes
 from trilemma.estimation.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.estimation.test_sights import observer, scenario
+from tests.estimation.playing.test_sights import observer, scenario
 
 from trilemma.attacks import get
 from trilemma.beliefs.belief import leakage
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.paper_leakage import paper_leakage
+from trilemma.estimation.playing.paper_leakage import paper_leakage
 
 
 def test_who_knows_the_record_leaks_what_certainty_does() -> None:

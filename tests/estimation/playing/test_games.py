@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.games import Arena, copies
+from trilemma.estimation.playing.games import Arena, copies
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records

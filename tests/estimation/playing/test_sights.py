@@ -13,10 +13,10 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
-from trilemma.estimation.games import Arena
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.sights import Observer
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection

@@ -9,9 +9,9 @@ from typing import Final
 from trilemma.attacks import Analytic, Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
-from trilemma.estimation.games import Arena
+from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.sights import Observer
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 

@@ -5,7 +5,7 @@ A unit's attack sees the weights at which the update was computed (departure E16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.records.records import Records
 
-__all__ = ["Measurement", "Sight", "Source", "Unit", "draw_unit", "unit_views"]
-
-Source = Scenario | Callable[[], Scenario]
-"""A scenario, or what makes it: workers make their own rather than receive the data."""
+__all__ = ["Measurement", "Sight", "Unit", "draw_unit", "unit_views"]
 
 
 @dataclass(frozen=True)

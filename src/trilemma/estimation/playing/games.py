@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.claims import Claim
+from trilemma.estimation.playing.claims import Claim
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View, get
 from trilemma.errors import InvalidInput
-from trilemma.estimation.fisher import predict, sensitivity
+from trilemma.estimation.recovering.fisher import predict, sensitivity
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
 from trilemma.records.range import InputSpec

@@ -18,8 +18,8 @@ from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
     from trilemma.beliefs.line_up import Distance
-    from trilemma.estimation.games import Game
-    from trilemma.estimation.sights import Observer
+    from trilemma.estimation.playing.games import Game
+    from trilemma.estimation.playing.sights import Observer
 
 __all__ = ["Picks", "play"]
 

@@ -8,8 +8,8 @@ from tests.estimation.attackers import Backwards, Diverges, Division, Spy, small
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
-from trilemma.estimation.recoveries import Outcomes, measure
-from trilemma.estimation.units import Measurement, draw_unit
+from trilemma.estimation.recovering.recoveries import Outcomes, measure
+from trilemma.estimation.recovering.units import Measurement, draw_unit
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection

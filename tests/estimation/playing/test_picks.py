@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 import torch
 from scipy.stats import binomtest
-from tests.estimation.test_sights import observer, scenario
+from tests.estimation.playing.test_sights import observer, scenario
 
 from trilemma.attacks import Reconstructions, Rung, View, get
-from trilemma.estimation.picks import play
+from trilemma.estimation.playing.picks import play
 
 
 @dataclass(frozen=True)

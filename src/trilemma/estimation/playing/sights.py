@@ -20,8 +20,8 @@ from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.games import Arena, Batches, Game
 from trilemma.estimation.models import fresh_weights, prepare_models
+from trilemma.estimation.playing.games import Arena, Batches, Game
 from trilemma.federation.training import server_step
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
@@ -33,7 +33,7 @@ from trilemma.records.records import Records
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.estimation.claims import Participation
+    from trilemma.estimation.playing.claims import Participation
     from trilemma.protections.protection import Protection
 
 __all__ = ["Observer"]

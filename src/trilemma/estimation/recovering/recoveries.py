@@ -18,8 +18,8 @@ import torch
 from trilemma.beliefs.recovery import Criterion
 from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
-from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.units import Measurement, Sight, Source, draw_unit
+from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
+from trilemma.estimation.scenario import Scenario, Source
 from trilemma.work.executors import Crew
 from trilemma.work.progress import Progress
 from trilemma.work.replay import Ask, settle
