@@ -65,7 +65,8 @@ SUB_RANK = {
         "playing": 4,
         "recovering": 4,
         "tasks": 5,
-        "__init__": 6,
+        "bench": 6,
+        "__init__": 7,
     },
     "tuning": {
         "problem": 0,

@@ -12,11 +12,12 @@ from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, Bench, read_attack
+from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.work.executors import Crew

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,22 +13,16 @@ from tests.tuning.simulating import Simulated, asking
 
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
-from trilemma.tuning.choosing.candidates import (
-    _worst_client,
-    measured_candidate,
-    promised_candidate,
-)
+from trilemma.tuning.choosing.candidates import _worst_client, measured_candidate
+from trilemma.tuning.families.counts import Counts
 from trilemma.tuning.families.families import Family
-from trilemma.tuning.families.gauge import Counts, Gauge
+from trilemma.tuning.families.gauge import Gauge
 from trilemma.tuning.results.candidates import Candidate
-from trilemma.tuning.results.promises import Promise
 
 KAPPA = CLAIM.kappa
-NOISE = "randomization:variance=0.001"
 
 
 def gauge(rounds: int = 1, **laws: Any) -> Gauge:
@@ -112,45 +105,3 @@ def test_the_worst_client_has_enough_games_and_limits_for_all_at_once() -> None:
     tail = 0.05 / 2 / 2  # two clients, two sides
     assert worst.high == pytest.approx(bernoulli_leakage(beta.isf(tail, 7, 14), KAPPA))
     assert _worst_client(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, 1)
-
-
-def promise(mechanism: str, objective: float | None, **changes: Any) -> Promise:
-    made = Promise(
-        mechanism, "corrected", "s", 1e-3, 1e-3, NOISE, 0.3, Estimate(0.2, 0.1, 0.4), 12, 3,
-        objective, "",
-    )  # fmt: skip
-    return replace(made, **changes)
-
-
-def promised(*promises: Promise) -> Candidate:
-    return promised_candidate(promises, asking(Simulated(small, None, 1, 2, 0)), pricing())
-
-
-def test_the_papers_choice_is_that_of_least_objective() -> None:
-    found = promised(promise("randomization", 0.2), promise("compression", 0.1))
-    assert (found.name, found.basis, found.feasible) == (
-        "surrogate compression",
-        "surrogate",
-        True,
-    )
-    assert "no guarantee: it promises a leakage of 0.3" in found.statement
-    assert "3 of 12 games" in found.statement
-    assert found.costs is not None
-
-
-def test_the_papers_choice_is_refused_where_attacks_contradict_it() -> None:
-    bad = promise("randomization", 0.2, measured=Estimate(0.9, 0.31, 1.0), successes=11)
-    assert not promised(bad).feasible
-
-
-def test_what_no_federation_should_run_is_not_the_papers_choice() -> None:
-    masks = promise("secret-sharing", 0.01)
-    printed = promise("randomization", 0.01, form="printed")
-    unrun = promise("paillier", 0.01, protection=None, measured=None)
-    blank = promise("compression", None)
-    assert promised(masks, printed, unrun, promise("compression", 0.5)).name.endswith(
-        "compression"
-    )
-    none = promised(masks, printed, unrun, blank)
-    assert (none.feasible, none.costs) == (False, None)
-    assert none.statement.startswith("No optimum of the paper's closed forms can be run")

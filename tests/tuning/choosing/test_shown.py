@@ -10,7 +10,8 @@ from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Bench, Task
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.tasks import AttackTask, BeliefTask, Task
 from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request

@@ -14,7 +14,8 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import asking, simulate
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, Bench, Task
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.tasks import AttackTask, Task
 from trilemma.tuning.choosing.pictures import gallery_procedure
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request

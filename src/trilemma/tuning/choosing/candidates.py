@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Final
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.protections.specs import parse_protection
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
 from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.families.pricing import Pricing, priced
 from trilemma.tuning.results.candidates import Candidate, Point, Tested
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from trilemma.tuning.families.counts import Counts, Measured
     from trilemma.tuning.families.families import Family
-    from trilemma.tuning.families.gauge import Counts, Gauge, Measured
-    from trilemma.tuning.results.promises import Promise
-    from trilemma.work.replay import Ask
+    from trilemma.tuning.families.gauge import Gauge
 
-__all__ = ["measured_candidate", "promised_candidate"]
+__all__ = ["measured_candidate"]
 
 _ENOUGH: Final = 20  # games of a client for limits of its own
 
@@ -76,50 +72,6 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         only = "Tested for one round only, so it cannot be chosen for a whole training."
         candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {only}")
     return priced(candidate, gauge.ask, protection, pricing)
-
-
-def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:
-    """The paper's choice: the γ* of least objective by its own bounds, and what it leaks.
-
-    Feasible unless the attacks contradict it; bounded masks are left out, as no federation
-    should run them.
-    """
-    able = [
-        each
-        for each in promises
-        if each.protection
-        and each.measured is not None
-        and each.objective is not None
-        and each.mechanism != "secret-sharing"
-        and (each.form != "printed" or each.mechanism == "compression")
-    ]
-    if not able:
-        return Candidate(
-            name="surrogate",
-            basis="surrogate",
-            feasible=False,
-            deployable=True,
-            statement="No optimum of the paper's closed forms can be run for this budget.",
-        )
-    best = min(able, key=lambda each: each.objective or 0.0)
-    protection = parse_protection(best.protection or "none")
-    candidate = Candidate(
-        name=f"surrogate {best.mechanism}",
-        basis="surrogate",
-        feasible=best.measured is not None and best.measured.low <= best.promised,
-        deployable=True,
-        statement=(
-            f"The paper's closed form, no guarantee: it promises a leakage of "
-            f"{best.promised:.3g}, and the right record was picked in {best.successes} of "
-            f"{best.units} games."
-        ),
-        protection=best.protection,
-        symbol=best.symbol,
-        parameter=best.parameter,
-        leakage=best.measured,
-        units=best.units,
-    )
-    return priced(candidate, ask, protection, pricing)
 
 
 def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:

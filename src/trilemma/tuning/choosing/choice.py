@@ -11,7 +11,7 @@ from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.results.candidates import Candidate
 
 if TYPE_CHECKING:
-    from trilemma.tuning.families.gauge import Counts
+    from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.promises import Promise, SurrogateConstants
     from trilemma.work.replay import Procedure

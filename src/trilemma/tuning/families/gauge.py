@@ -33,6 +33,7 @@ from trilemma.tuning.calibrating.outcomes import (
     Outcome,
     TestedStrength,
 )
+from trilemma.tuning.families.counts import Check, Counts, Measured, Seen, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.work.replay import Ask
 
-__all__ = ["Check", "Counts", "Gauge", "Measured", "stream_of", "streams"]
+__all__ = ["Gauge", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 _CONTROL: Final = 24
@@ -51,61 +52,7 @@ _SEARCH, _OTHERS = 2 / 3, 1 / 3
 _ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Games played and won, by attack, and by client (games, wins) for the strongest attack."""
-
-    units: int
-    by_attack: dict[str, int]
-    by_client: dict[int, tuple[int, int]]
-    failed: int
-
-    @property
-    def strongest(self) -> str:
-        """The attack that won most games."""
-        return max(self.by_attack, key=self.by_attack.__getitem__)
-
-    @property
-    def successes(self) -> int:
-        """Games that the strongest attack won."""
-        return self.by_attack[self.strongest]
-
-
-@dataclass(frozen=True)
-class Check:
-    """The test of one attack at one strength, by games of its own."""
-
-    attack: str
-    x: float
-    units: int
-    successes: int
-    passed: bool
-
-
-@dataclass(frozen=True)
-class Measured:
-    """How a family fared: its calibration, the test of every attack, and what was counted.
-
-    `counts` are those of the strength found, by the leading attack's own test; None where there
-    is none.
-    """
-
-    calibration: Calibration
-    checks: tuple[Check, ...]
-    counts: Counts | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What became of the games of one request."""
-
-    client: NDArray[np.int64]
-    correct: dict[str, NDArray[np.bool_]]
-    failed: int
-
-
-_Log = list[tuple[float, str, _Seen]]
+_Log = list[tuple[float, str, Seen]]
 
 
 @dataclass
@@ -139,7 +86,7 @@ class Gauge:
             chunk=chunk,
             pictures=pictures,
         )
-        return _counts([seen])
+        return counted([seen])
 
     def control(self) -> Counts:
         """What every attack wins from the server's view of unprotected single rounds."""
@@ -159,7 +106,7 @@ class Gauge:
         attack = self._units(family, self.suite.lead, stream, rounds, log)
         x = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
         near = min(log, key=lambda each: abs(each[0] - x))[0]
-        return x, _counts([seen for at, _, seen in log if at == near])
+        return x, counted([seen for at, _, seen in log if at == near])
 
     def _searched(self, family: Family, rounds: int) -> Measured:
         lead, floor = self.suite.lead, family.domain[0]
@@ -185,7 +132,7 @@ class Gauge:
                 return Measured(found, tuple(checks), None)
             point = next(p for p in reversed(found.points) if p.passed)
             own = (point.x, point.stage)
-            counts = _counts([seen for x, stage, seen in log if (x, stage) == own])
+            counts = counted([seen for x, stage, seen in log if (x, stage) == own])
             checks.append(Check(lead, found.x, point.units, point.successes, passed=True))
             others = [name for name in self.suite.attacks if name != lead]
             shown = family.attacked(found.x, self.adversary)
@@ -300,7 +247,7 @@ class Gauge:
         rounds: int | None = None,
         chunk: int = CHUNK,
         pictures: int = 0,
-    ) -> _Seen:
+    ) -> Seen:
         spec, who = protection.describe(), adversary or self.adversary
         over = self.rounds if rounds is None else rounds
         tasks = [
@@ -313,7 +260,7 @@ class Gauge:
             for start in range(first, first + count, chunk)
         ]
         parts = [read_attack(payload) for payload in self.ask(tasks)]
-        return _Seen(
+        return Seen(
             np.concatenate([np.asarray(part["client"]) for part in parts]),
             {
                 name: np.concatenate([np.asarray(part["correct"][name]) for part in parts])
@@ -349,16 +296,3 @@ def _unmet(found: Calibration, reason: str) -> Calibration:
         reason,
         found.curve,
     )
-
-
-def _counts(seen: Sequence[_Seen]) -> Counts:
-    client = np.concatenate([each.client for each in seen])
-    names = seen[0].correct.keys()
-    correct = {name: np.concatenate([each.correct[name] for each in seen]) for name in names}
-    by_attack = {name: int(wins.sum()) for name, wins in correct.items()}
-    strongest = max(by_attack, key=by_attack.__getitem__)
-    by_client = {
-        int(k): (int((client == k).sum()), int(correct[strongest][client == k].sum()))
-        for k in np.unique(client)
-    }
-    return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen))

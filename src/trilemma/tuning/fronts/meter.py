@@ -17,8 +17,8 @@ from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.results.points import Evaluated
 
 if TYPE_CHECKING:
+    from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.families.families import Family, Seen
-    from trilemma.tuning.families.gauge import Counts
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask

@@ -22,7 +22,8 @@ from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.surrogate.solving import Solution, solve
 
 if TYPE_CHECKING:
-    from trilemma.tuning.families.gauge import Counts, Gauge
+    from trilemma.tuning.families.counts import Counts
+    from trilemma.tuning.families.gauge import Gauge
     from trilemma.tuning.problem import Problem
     from trilemma.updates import Profile
 
