@@ -188,8 +188,8 @@ def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         raise InvalidInput(f"the model must return a tensor, got {type(outputs).__name__}.")
     if not torch.isfinite(outputs).all():
         raise InvalidInput(
-            "the model returns NaN or infinity for the first records; check its weights and the "
-            "scale of the inputs."
+            f"the model returns NaN or infinity for the first {len(inputs)} records; check its "
+            f"weights and the scale of the inputs."
         )
     return outputs
 

@@ -73,15 +73,18 @@ def attack_again(
     Where the claim is that participation is secret, by the one attack that can be made then.
     """
     if verdict.protection is None:
-        raise InvalidInput("the verdict chose no protection, so there is nothing to attack.")
+        raise InvalidInput(
+            f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
+            f"nothing to attack; take one that did."
+        )
     if units < 1:
         raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
     Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
         raise InvalidInput(
-            "the server reads nothing under this protection, which rests on its key; attack the "
-            "verdict of a run with --adversary client."
+            f"the server reads nothing under {verdict.protection.describe()}, which rests on its "
+            f"key; attack the verdict of a run with --adversary client."
         )
     scenario = source if isinstance(source, Scenario) else source()
     if run is not None:

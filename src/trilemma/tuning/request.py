@@ -152,7 +152,8 @@ class Request(BaseModel):
             )
         if self.basis == "surrogate" and self.knows == "anyone":
             raise InvalidInput(
-                "the paper's closed forms prove nothing against anyone; leave out basis or knows."
+                f"the paper's closed forms prove nothing against {self.knows}; leave out basis or "
+                f"knows."
             )
         _ = self.problem  # checks budget, weights and caps
 

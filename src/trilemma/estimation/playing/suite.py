@@ -80,8 +80,8 @@ def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
             )
         if name == "analytic" and not analytic_applies(scenario):
             raise InvalidInput(
-                "the analytic attack needs a model that starts with a linear layer with bias; "
-                "leave it out."
+                f"the analytic attack needs a model that starts with a linear layer with bias, "
+                f"which this {type(scenario.model).__name__} does not; leave it out."
             )
     return Suite(rung, tuple(dict.fromkeys(asked)))
 

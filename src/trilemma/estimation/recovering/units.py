@@ -77,7 +77,8 @@ class Measurement:
         clients = len(scenario.records)
         if self.adversary is Adversary.CLIENT and clients < 2:
             raise InvalidInput(
-                "a curious client needs another one to be curious about; use 2 clients or more."
+                f"a curious client needs another one to be curious about, got {clients} client; "
+                f"use 2 or more."
             )
         return clients
 

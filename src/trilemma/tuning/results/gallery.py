@@ -63,7 +63,10 @@ class Gallery:
         for column in self.columns:
             count = len(self.tagged.get(column.label, ()))
             if not len(column.made) == len(column.picked) == len(column.correct) == count:
-                raise InvalidInput("every column of a gallery needs one picture a record.")
+                raise InvalidInput(
+                    f"every column of a gallery needs one picture a record, got "
+                    f"{len(column.made)} of {column.attack} for {count}."
+                )
         pictures = [each for rows in self.tagged.values() for each in rows]
         pictures += [each for c in self.columns for each in (*c.made, *c.picked)]
         if any(len(each) != size for each in pictures):
