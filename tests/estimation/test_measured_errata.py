@@ -8,10 +8,10 @@ import torch
 from trilemma.attacks import View, get
 from trilemma.beliefs.recovery import Criterion
 from trilemma.bounds import Constants
-from trilemma.estimation.constants import choose_criterion, constants_of
 from trilemma.estimation.models import prepare_models
-from trilemma.estimation.recoveries import measure
-from trilemma.estimation.units import Measurement, draw_unit
+from trilemma.estimation.recovering.constants import choose_criterion, constants_of
+from trilemma.estimation.recovering.recoveries import measure
+from trilemma.estimation.recovering.units import Measurement, draw_unit
 from trilemma.learning import client_update
 from trilemma.observations import Observation
 from trilemma.protections.laws import law
