@@ -26,7 +26,7 @@ def counts(hits: int, units: int = 24) -> Counts:
 def test_constants_by_hand() -> None:
     found = surrogate_constants(counts(12), 0.05, 0.95)
     xi = max(math.log(0.5 / 0.05), abs(math.log(0.5 / 0.95)))
-    assert found.c2 == pytest.approx(0.5 * (math.exp(2 * xi) - 1))
+    assert found.c2 == pytest.approx((math.exp(2 * xi) - 1) / (2 * math.sqrt(math.log(2))))
     assert not found.smoothed
     assert found.c1.low <= found.c1.value <= found.c1.high
 
