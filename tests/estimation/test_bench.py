@@ -56,7 +56,7 @@ def test_beliefs_are_by_client() -> None:
 
 def test_a_protection_that_cannot_be_trained_is_told() -> None:
     work = bench(0)()
-    payload = work(TrainTask("randomization:variance=1e300", 0, 4))
+    payload = work(TrainTask("randomization:variance=1e99", 0, 4))
     with pytest.raises(Diverged):
         read_training(payload)
 

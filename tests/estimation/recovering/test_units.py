@@ -58,7 +58,7 @@ def test_a_curious_client_takes_its_own_part_out_of_the_sum() -> None:
     assert protected.recovered.shape == (12, 1, 1)
     assert protected.tagged().mean() > 0.9, "what is left of the mean is the other's update"
     alone = load_scenario("digits-mlp", clients=1, batch=1)
-    with pytest.raises(InvalidInput, match="2 clients or more"):
+    with pytest.raises(InvalidInput, match="got 1 client; use 2 or more"):
         measure(alone, asked, Criterion())
 
 
