@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -182,15 +183,11 @@ class Gauge:
             f"{last.attack} picked the right record in {last.successes} of {last.units} games "
             f"from the sum of all clients, {few} {self.p_max:.3g}.",
         )
-        counts = self._seen_in(checks, stream, shown, rounds) if passed else None
+        counts = None
+        if passed:
+            lead = checks[0]
+            counts = self.count(stream, shown, lead.units, attacks=(lead.attack,), rounds=rounds)
         return Measured(found, tuple(checks), counts)
-
-    def _seen_in(
-        self, checks: Sequence[Check], stream: str, shown: Protection, rounds: int
-    ) -> Counts:
-        """The games of the leading attack's test once more, which costs nothing."""
-        lead = checks[0]
-        return self.count(stream, shown, lead.units, attacks=(lead.attack,), rounds=rounds)
 
     def _tested(
         self,
@@ -202,22 +199,44 @@ class Gauge:
         *,
         level: float,
     ) -> list[Check]:
-        """Each attack's own test at one strength, in turn, up to the first that fails."""
+        """Each attack's own test at one strength; all go on together until one of them fails."""
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, _SEPARATION, largest)
-        checks: list[Check] = []
-        for attack in attacks:
-            successes, decision, look = 0, None, 0
-            while decision is None:
-                units = test.looks[look]
-                seen = self._play(stream, shown, 0, units, (attack,), rounds=rounds, chunk=CHUNK)
-                successes = int(seen.correct[attack].sum())
-                decision = test.decide(look, successes)
-                look += 1
-            checks.append(Check(attack, x, units, successes, decision == "pass"))
-            if decision == "fail":
+        checks: dict[str, Check] = {}
+        for look, units in enumerate(test.looks):
+            pending = [name for name in attacks if name not in checks]
+            pieces = _pieces(test.looks[: look + 1])
+            for name, won in self._wins(stream, shown, pieces, pending, rounds).items():
+                decision = test.decide(look, won)
+                if decision is not None:
+                    checks[name] = Check(name, x, units, won, decision == "pass")
+            if len(checks) == len(attacks) or not all(each.passed for each in checks.values()):
                 break
-        return checks
+        return [checks[name] for name in attacks if name in checks]
+
+    def _wins(
+        self,
+        stream: str,
+        shown: Protection,
+        pieces: Sequence[tuple[int, int]],
+        attacks: Sequence[str],
+        rounds: int,
+    ) -> dict[str, int]:
+        """Games of these pieces (first, count) that each attack wins, asked for at once."""
+        tasks = [
+            AttackTask(
+                *(stream, shown.describe(), (name,), self.adversary, rounds),
+                first=first,
+                count=count,
+            )
+            for name in attacks
+            for first, count in pieces
+        ]
+        won = dict.fromkeys(attacks, 0)
+        for task, payload in zip(tasks, self.ask(tasks), strict=True):
+            (name,) = task.attacks
+            won[name] += sum(read_attack(payload)["correct"][name])
+        return won
 
     def _units(
         self,
@@ -268,6 +287,19 @@ class Gauge:
             },
             sum(sum(part["failed"].values()) for part in parts),
         )
+
+
+def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:
+    """(first, count) of the tasks between looks: what was asked for before is asked for again.
+
+    >>> _pieces((6, 30))
+    [(0, 6), (6, 16), (22, 8)]
+    """
+    return [
+        (first, min(CHUNK, end - first))
+        for start, end in pairwise((0, *looks))
+        for first in range(start, end, CHUNK)
+    ]
 
 
 def stream_of(family: Family) -> str:
