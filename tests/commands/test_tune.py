@@ -16,7 +16,6 @@ from tests.tuning.simulating import simulate
 
 from trilemma.tuning.results.gallery import Gallery
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.listing import list_runs
 from trilemma.work.log import RunLog
 
 ATTACKS = ("--attacks", "gaussian-posterior,analytic")
@@ -83,20 +82,6 @@ def test_json_is_the_file(
     assert code == 0
     assert json.loads(out) == json.loads((folder / "verdict.json").read_text())
     assert committed(folder) == before, "nothing is measured again"
-
-
-def test_runs_are_listed(
-    tuned: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (listed,) = list_runs(tuned[0].parent)
-    assert (listed.command, listed.in_use, listed.results) == (
-        "tune",
-        False,
-        ("gallery.json", "verdict.json"),
-    )
-    code, out, _ = here(monkeypatch, capsys, "runs", str(tuned[0].parent))
-    assert code == 0
-    assert "finished" in out
 
 
 def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
