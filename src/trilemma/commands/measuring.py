@@ -20,58 +20,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trilemma.commands.settings import Federated
     from trilemma.estimation.recovering.constants import Guess
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
     from trilemma.work.journal import Run
 
-__all__ = [
-    "AlphaOption",
-    "AttackOption",
-    "BatchOption",
-    "ClientsOption",
-    "DataOption",
-    "DeviceOption",
-    "FreshOption",
-    "JsonOption",
-    "OutOption",
-    "Prepared",
-    "RestartsOption",
-    "ScenarioOption",
-    "SeedOption",
-    "SuccessOption",
-    "UnitsOption",
-    "WorkersOption",
-    "prepare",
-    "resumable",
-    "run_folder",
-]
+__all__ = ["AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder"]
 
-ScenarioOption = Annotated[
-    str,
-    typer.Option(help="digits, digits-lenet, fashion-mnist, mnist, cifar10, or module:function."),
-]
-DataOption = Annotated[str | None, typer.Option(help="Folder of the image files.")]
-ClientsOption = Annotated[int | None, typer.Option(help="K, the number of clients.")]
-BatchOption = Annotated[int | None, typer.Option(help="S, records of one update.")]
-AlphaOption = Annotated[
-    float | None, typer.Option(help="Split by a Dirichlet law with this alpha; default even.")
-]
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
-UnitsOption = Annotated[int, typer.Option(help="Updates to attack, shared evenly by the clients.")]
-RestartsOption = Annotated[int, typer.Option(help="The attack keeps the best of so many starts.")]
 SuccessOption = Annotated[
     str | None,
     typer.Option(help="When a record is recovered: psnr:20, ssim:0.6; default psnr by kappa."),
 ]
-SeedOption = Annotated[int, typer.Option(help="Same seed, same numbers.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda.")]
-WorkersOption = Annotated[int, typer.Option(help="Processes to spread the work over.")]
-OutOption = Annotated[
-    Path | None, typer.Option(help="Run folder; the same command resumes there.")
-]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Start the run folder over.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
@@ -138,8 +99,7 @@ def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iter
 
 def prepare(
     command: str,
-    spec: str,
-    options: Mapping[str, Any],
+    federated: Federated,
     *,
     attack: str,
     success: str | None,
@@ -155,7 +115,7 @@ def prepare(
     from trilemma.scenarios import load_scenario
     from trilemma.work.fingerprints import fingerprint
 
-    given = {name: value for name, value in options.items() if value is not None}
+    spec, given = federated.scenario, federated.options()
     source = partial(load_scenario, spec, **given)
     chosen = get(attack)  # an unknown name is told before any data is read
     scenario = source()

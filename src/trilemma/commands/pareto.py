@@ -10,16 +10,16 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from trilemma.commands.measuring import (
-    FreshOption,
-    JsonOption,
-    OutOption,
-    WorkersOption,
-    resumable,
-    run_folder,
+from trilemma.commands.measuring import resumable, run_folder
+from trilemma.commands.settings import (
+    Federated,
+    Running,
+    SettingsArgument,
+    command_line,
+    from_flags,
+    read_settings,
+    with_flags,
 )
-from trilemma.commands.settings import Federated, command_line, read_settings, with_flags
-from trilemma.commands.tune import SettingsArgument
 from trilemma.tuning.request import Request
 
 __all__ = ["pareto"]
@@ -53,10 +53,6 @@ def pareto(
         str | None,
         typer.Option(help="Database URL of a study that machines share [a file in the folder]."),
     ] = None,
-    workers: WorkersOption = 1,
-    out: OutOption = None,
-    fresh: FreshOption = False,
-    as_json: JsonOption = False,
     **flags: Any,
 ) -> None:
     """Measure the front of leakage, utility and efficiency, where no weights are known.
@@ -66,6 +62,7 @@ def pareto(
     from trilemma.errors import printable
 
     federated, request, searched = read_settings(settings, flags, Federated, Request, Searched)
+    (running,) = from_flags(flags, Running)
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
         "command": "pareto",
@@ -74,12 +71,12 @@ def pareto(
         **searched.model_dump(mode="json", exclude={"evaluations"}),
     }
     named = run_folder("pareto", federated.scenario, described)
-    folder = out or named
+    folder = running.out or named
     again = command_line("pareto", federated, request, searched)
     from trilemma.work.files import sqlite_url
     from trilemma.work.progress import Ticker
 
-    with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
+    with resumable(folder, described, fresh=running.fresh) as run, Ticker("pareto") as ticker:
         from trilemma.scenarios import load_scenario
         from trilemma.tuning.fronts.pareto import pareto as measure
         from trilemma.tuning.results.front import Front
@@ -89,7 +86,7 @@ def pareto(
             whole.save(folder / "pareto.json")
             return whole
 
-        if fresh:
+        if running.fresh:
             (folder / _STUDY).unlink(missing_ok=True)
         front = measure(
             partial(load_scenario, federated.scenario, **federated.options()),
@@ -102,7 +99,7 @@ def pareto(
             shared=storage is not None,
             run=run,
             data_key=run.key("data"),
-            workers=workers,
+            workers=running.workers,
             ticker=ticker,
             report=save,
         )
@@ -110,7 +107,7 @@ def pareto(
         from trilemma.reporting.page.page import write_report
 
         page = write_report(front, folder)
-    if as_json:
+    if running.as_json:
         print(json.dumps(front.as_json(), allow_nan=False, indent=2))
     else:
         from trilemma.reporting.words.front import show_front

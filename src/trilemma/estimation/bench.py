@@ -13,7 +13,7 @@ import torch
 from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
@@ -160,7 +160,7 @@ def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
         found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
-    except InvalidInput as error:
+    except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection():
             raise
         return {"diverged": str(error)}
@@ -191,7 +191,7 @@ def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
             real_rounds=0,
             **_rounds_of(recipe),
         )
-    except InvalidInput as error:
+    except (InvalidInput, ProtocolViolation) as error:  # the latter: what is sent is not finite
         if protection == Protection() and recipe is None:
             raise
         return {"diverged": str(error)}  # a fact about the protection, not about the input

@@ -55,31 +55,19 @@ class ProtectedClient(Sealed):
         *,
         secret: Any = None,
         entropy: Seeded | System | None = None,
+        state: bytes | None = None,
     ) -> ProtectedClient:
-        """A client's session for updates of `size` coordinates.
+        """A client's session for updates of `size` coordinates, or the one whose `state` this is.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
-        and masks of the transport come from the system whatever it is.
+        and masks of the transport come from the system whatever it is. `state` is what `export`
+        wrote, in another process.
         """
-        label = protection.label(round, size)
-        session = protection.transport.client(client, round, secret, System(), label)
-        return cls(protection, round, size, client, session, entropy or System())
-
-    @classmethod
-    def restore(
-        cls,
-        protection: Protection,
-        state: bytes,
-        client: int,
-        round: RoundInfo,
-        size: int,
-        *,
-        secret: Any = None,
-        entropy: Seeded | System | None = None,
-    ) -> ProtectedClient:
-        """The session that `export` wrote, in another process."""
-        label = protection.label(round, size)
-        session = protection.transport.restore(state, round, secret, System(), label)
+        transport, label = protection.transport, protection.label(round, size)
+        if state is None:
+            session = transport.client(client, round, secret, System(), label)
+        else:
+            session = transport.restore(state, round, secret, System(), label)
         return cls(protection, round, size, client, session, entropy or System())
 
     @property

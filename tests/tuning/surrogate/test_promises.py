@@ -16,7 +16,7 @@ from trilemma.tuning.problem import Problem
 from trilemma.tuning.surrogate.promises import promises, surrogate_constants
 from trilemma.updates import Profile
 
-PROFILE = Profile(parameters=83, delta=1.0, sigma=0.1)
+PROFILE = Profile(parameters=83, delta=1.0, sigma=1e-4)
 
 
 def counts(hits: int, units: int = 24) -> Counts:

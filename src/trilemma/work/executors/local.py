@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError
@@ -60,12 +59,7 @@ class Crew(Generic[Kind]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pipe, process in self._processes.items():
             pipe.close()
             process.terminate()
