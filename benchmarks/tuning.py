@@ -85,7 +85,7 @@ def measure(
 
 def ours(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
     result = calibrate(attacker.units(generator), attacker.p_max, alpha=ALPHA, control=WORKS)
-    return result.x, result.units
+    return result.strength, result.units
 
 
 def fixed_test(attacker: SimulatedAttacker, level: float) -> tuple[int, int]:

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 from scipy.special import rel_entr
 
-from trilemma import bounds
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
-from trilemma.bounds import Constants
+from trilemma.bounds import surrogate as bounds
 from trilemma.bounds.certificate import leakage_supremum, noise_multiplier_for, success_bound
+from trilemma.bounds.surrogate import Constants
 from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law

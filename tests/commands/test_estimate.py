@@ -25,12 +25,12 @@ def test_estimate_prints_json_resumes_and_refuses_other_settings(
     assert document["c1"]["low"] <= document["c1"]["value"] <= document["c1"]["high"]
     assert document["success"]["value"] > 0.9
     assert {"c1_max", "kappa", "xi", "c2", "clients"} <= document.keys()
-    assert "attack on control updates: 0 of 40 units\n" in err
-    assert "40 of 40 units, " in err
+    assert "attack on control updates: 0 of 40 updates\n" in err
+    assert "40 of 40 updates, " in err
     assert json.loads((tmp_path / "run" / "estimate.json").read_text()) == document
     code, out, err = run(capsys, monkeypatch, *words, "--units", "40")
     assert (code, json.loads(out)) == (0, document)
-    assert "units/s" not in err, "nothing was left to attack"
+    assert "updates/s" not in err, "nothing was left to attack"
     code, _, err = run(capsys, monkeypatch, *words, "--units", "50")
     assert code == 2
     assert "units 20 there, 25 here" in err

@@ -41,7 +41,7 @@ def test_the_efficiency_reduction_is_the_ratio_of_durations() -> None:
     assert costs.utility_loss.value == pytest.approx(0.2)
     assert [each.value for each in costs.client_utility_loss] == pytest.approx([0.2, 0.1])
     assert (costs.unprotected_metric, costs.protected_metric) == pytest.approx((0.85, 0.65))
-    assert json.loads(json.dumps(costs.as_json()))["protected"]["reveal"] == 2.0
+    assert json.loads(json.dumps(costs.as_json()))["protected"]["finish"] == 2.0
 
 
 def test_the_interval_over_seeds_is_students() -> None:

@@ -16,7 +16,7 @@ from trilemma.estimation.tasks import (
     BeliefTask,
     CostTask,
     Diverged,
-    Task,
+    Job,
     TrainTask,
     read_attack,
     read_costs,
@@ -28,7 +28,7 @@ from trilemma.observations import Adversary
 RECIPE = Recipe(LocalTraining(batch=2), 0.5, server_decay=False, equal_weights=True)
 SERVER, CLIENT = Adversary
 # One value and another for every field of every kind of task.
-KINDS: list[tuple[Task, dict[str, Any]]] = [
+KINDS: list[tuple[Job, dict[str, Any]]] = [
     (
         AttackTask("s", "none", ("analytic",), SERVER, 8, 0, 4),
         {
@@ -54,7 +54,7 @@ KINDS: list[tuple[Task, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("task", "others"), KINDS, ids=lambda each: type(each).__name__)
-def test_no_two_tasks_share_a_key(task: Task, others: dict[str, Any]) -> None:
+def test_no_two_tasks_share_a_key(task: Job, others: dict[str, Any]) -> None:
     assert {field.name for field in fields(task)} == set(others), "every field is tried"
     keys = [replace(task, **{name: value}).key() for name, value in others.items()]
     assert len({task.key(), *keys}) == 1 + len(others)

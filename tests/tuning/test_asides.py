@@ -37,7 +37,7 @@ def test_everything_where_something_was_chosen() -> None:
     found = measured(("randomization",), strengths=2)
     assert {each.knows for each in found["ladder"]} == {"nothing", "public", "candidates", "rest"}
     assert found["ladder"][0].tested
-    assert next(each.mechanism for each in found["curves"]) == "none"
+    assert next(each.family for each in found["curves"]) == "none"
     assert len(found["beside"]) == 1
     assert len(found["rounds"]) == 10
     assert len(found["beliefs"]) == 2

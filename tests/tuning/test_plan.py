@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
+from tests.tuning.own_parts import Laplace, Twice
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.errors import InvalidInput
@@ -68,6 +69,35 @@ def test_a_run_belongs_to_one_scenario(tmp_path: Path) -> None:
         assert again.federation.data_hash == tag
         with pytest.raises(InvalidInput, match="local training"):
             Plan.of(small().with_local_training(lr=0.7), asked, run=run)
+
+
+def test_a_run_belongs_to_one_request(tmp_path: Path) -> None:
+    """Called from Python too, where no command names the settings of a run."""
+    asked = Request(attacks=ATTACKS, steps=2)
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        run.commit("stage", 0, b"payload")
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked.model_copy(update={"strengths": 0, "ladder": False}), run=run)
+        with pytest.raises(InvalidInput, match=r"the request's restarts 3 there, 2 here"):
+            Plan.of(small(), asked.model_copy(update={"restarts": 2}), run=run)
+
+
+def test_a_run_belongs_to_the_code_of_others_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise, twice = "tests.tuning.own_parts:Laplace", "tests.tuning.own_parts:Twice"
+    asked = Request(attacks=(twice, "gaussian-posterior"), families=(noise,), steps=2)
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        run.commit("stage", 0, b"payload")
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        for part in (Laplace, Twice):
+            with monkeypatch.context() as patch:
+                patch.setattr(part, "edited", lambda self: 2, raising=False)
+                with pytest.raises(InvalidInput, match=f"the code of .*{part.__name__}"):
+                    Plan.of(small(), asked, run=run)
 
 
 def test_anyone_is_proved_and_measured_by_who_knows_the_rest() -> None:

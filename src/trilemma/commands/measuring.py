@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from trilemma.estimation.recovering.constants import Guess
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
+    from trilemma.tuning.results.front import Front
+    from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
 
-__all__ = ["AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder"]
+__all__ = [
+    "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder", "tell",
+]  # fmt: skip
 
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
 SuccessOption = Annotated[
@@ -57,7 +61,7 @@ class Prepared:
         asked, scenario = self.measurement, self.scenario
         clients = len(scenario.records)
         return (
-            f"{printable(scenario.name)}: {asked.units * clients} units of "
+            f"{printable(scenario.name)}: {asked.units * clients} updates of "
             f"{scenario.local_training.unit_size} records from {clients} clients "
             f"({scenario.local_training.algorithm}), {asked.attack!r}, best of {asked.restarts}, "
             f"seed {asked.seed}"
@@ -110,6 +114,7 @@ def prepare(
     """Load the scenario, choose the criterion and name the run folder."""
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
+    from trilemma.estimation.identity import own_code, parts_of
     from trilemma.estimation.recovering.constants import choose_criterion
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.scenarios import load_scenario
@@ -131,9 +136,28 @@ def prepare(
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
         "attack's code": fingerprint(type(chosen)),
+        "protection's code": own_code(parts_of(measurement.protection)),
     }
     folder = out or run_folder(command, spec, settings)
     return Prepared(source, scenario, guess, measurement, folder, settings)
+
+
+def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> None:
+    """Print a result, as JSON or for people with where its file and its page are."""
+    if as_json:
+        print(json.dumps(result.as_json(), allow_nan=False, indent=2))
+        return
+    from trilemma.errors import printable
+    from trilemma.reporting.words.front import show_front
+    from trilemma.reporting.words.verdict import show_verdict
+    from trilemma.tuning.results.verdict import Verdict
+
+    if isinstance(result, Verdict):
+        show_verdict(result)
+    else:
+        show_front(result)
+    what = "verdict" if isinstance(result, Verdict) else "front"
+    print(f"\n{what}: {printable(file)}\nreport: {printable(page)}")
 
 
 def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from trilemma.commands.measuring import resumable, run_folder
+from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
     Running,
@@ -20,16 +19,11 @@ from trilemma.commands.settings import (
     read_settings,
     with_flags,
 )
-from trilemma.tuning.request import Request
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request
 
 __all__ = ["pareto"]
 
 _STUDY: Final = "study.sqlite"
-# A front has no budget and no weights, and claims nothing.
-_NOT_ASKED: Final = (
-    "budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost",
-    "strengths", "ladder", "helpers", "person", "threshold", "participation",
-)  # fmt: skip
 
 
 class Searched(BaseModel):
@@ -46,7 +40,7 @@ class Searched(BaseModel):
     )
 
 
-@with_flags(Federated, Request, Searched, leave_out=_NOT_ASKED)
+@with_flags(Federated, Request, Searched, leave_out=NOT_OF_A_FRONT)
 def pareto(
     settings: SettingsArgument = None,
     storage: Annotated[
@@ -59,19 +53,16 @@ def pareto(
 
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
-    from trilemma.errors import printable
-
     federated, request, searched = read_settings(settings, flags, Federated, Request, Searched)
     (running,) = from_flags(flags, Running)
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
         "command": "pareto",
         **federated.model_dump(mode="json"),
-        **request.model_dump(mode="json", exclude=set(_NOT_ASKED)),
+        **request.decides(NOT_OF_A_FRONT),
         **searched.model_dump(mode="json", exclude={"evaluations"}),
     }
-    named = run_folder("pareto", federated.scenario, described)
-    folder = running.out or named
+    folder = running.out or run_folder("pareto", federated.scenario, described)
     again = command_line("pareto", federated, request, searched)
     from trilemma.work.files import sqlite_url
     from trilemma.work.progress import Ticker
@@ -95,7 +86,6 @@ def pareto(
             units=searched.units,
             sampler=searched.sampler,
             storage=storage or sqlite_url(folder / _STUDY),
-            study=named.name,
             shared=storage is not None,
             run=run,
             data_key=run.key("data"),
@@ -107,10 +97,4 @@ def pareto(
         from trilemma.reporting.page.page import write_report
 
         page = write_report(front, folder)
-    if running.as_json:
-        print(json.dumps(front.as_json(), allow_nan=False, indent=2))
-    else:
-        from trilemma.reporting.words.front import show_front
-
-        show_front(front)
-        print(f"\nfront: {printable(folder / 'pareto.json')}\nreport: {printable(page)}")
+    tell(front, file=folder / "pareto.json", page=page, as_json=running.as_json)

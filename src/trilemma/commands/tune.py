@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trilemma.commands.measuring import resumable, run_folder
+from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
     Running,
@@ -36,11 +35,10 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
     """
     federated, request = read_settings(settings, flags, Federated, Request)
     (running,) = from_flags(flags, Running)
-    # Curves decide no number of the others: a run may go on to have them, or more of them.
     described: dict[str, Any] = {
         "command": "tune",
         **federated.model_dump(mode="json"),
-        **request.model_dump(mode="json", exclude={"strengths", "ladder"}),
+        **request.decides(),
     }
     folder = running.out or run_folder("tune", federated.scenario, described)
     with resumable(folder, described, fresh=running.fresh) as run:
@@ -57,13 +55,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
         from trilemma.reporting.page.page import write_report
 
         page = write_report(verdict, folder)
-    if running.as_json:
-        print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))
-    else:
-        from trilemma.reporting.words.verdict import show_verdict
-
-        show_verdict(verdict)
-        print(f"\nverdict: {folder / 'verdict.json'}\nreport: {page}")
+    tell(verdict, file=folder / "verdict.json", page=page, as_json=running.as_json)
     if verdict.protection is None:
         raise typer.Exit(1)
 

@@ -21,7 +21,7 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
@@ -44,7 +44,7 @@ class Bench:
     steps: int
     seed: int
 
-    def __call__(self) -> Callable[[Task], bytes]:
+    def __call__(self) -> Callable[[Job], bytes]:
         own = self.source if isinstance(self.source, Scenario) else self.source()
 
         @lru_cache(maxsize=8)
@@ -55,7 +55,7 @@ class Bench:
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
             return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
-        def work(task: Task) -> bytes:
+        def work(task: Job) -> bytes:
             if isinstance(task, AttackTask):
                 return _write(self._played(arena(task.rounds, task.recipe), task))
             if isinstance(task, BeliefTask):

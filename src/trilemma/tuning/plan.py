@@ -15,18 +15,20 @@ from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Task
+from trilemma.estimation.tasks import Job
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
 from trilemma.tuning.families.gauge import Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
-from trilemma.tuning.request import Request
+from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trilemma.estimation.scenario import Source
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
@@ -58,11 +60,17 @@ class Plan:
         *,
         run: Run | None = None,
         data_key: bytes | None = None,
+        beside: Collection[str] = BESIDE,
     ) -> Plan:
-        """Look at the federation: its claim, its updates, the families that it can run."""
+        """Look at the federation: its claim, its updates, the families that it can run.
+
+        A run that holds chunks of another federation or another request is refused; settings
+        `beside` decide no number.
+        """
         scenario = source if isinstance(source, Scenario) else source()
         if run is not None:
             require_scenario(run, scenario)
+            run.require(request.decides(beside), whose="the request's")
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
@@ -77,10 +85,7 @@ class Plan:
             *(setting, claim, p_max, request.adversary, request.families),
             proved=request.knows == "anyone",
         )
-        if run is not None:
-            mechanisms = {each.name: each.mechanism for each in chosen}
-            require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
-        return cls(
+        made = cls(
             source=source,
             scenario=scenario,
             request=request,
@@ -100,6 +105,15 @@ class Plan:
             federation=Federation.of(scenario, tag),
             deployment=_deployment(scenario, request, trained),
         )
+        if run is not None:
+            require_own(run, made.own)
+        return made
+
+    @property
+    def own(self) -> dict[str, object]:
+        """Mechanisms and attacks by name; those of the user's own are named module:object."""
+        mechanisms = {each.name: each.mechanism for each in self.families}
+        return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
@@ -111,7 +125,7 @@ class Plan:
         """Prices by fewer trainings, for what is only looked at."""
         return replace(self.pricing, seeds=self.pricing.seeds[:seeds])
 
-    def crew(self, workers: int) -> Crew[Task]:
+    def crew(self, workers: int) -> Crew[Job]:
         """Workers that can do every task of this plan."""
         asked = self.request
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trilemma.bounds import check_budget
+from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput
 
 __all__ = ["DEFAULT_BUDGET", "DEFAULT_EFFICIENCY_WEIGHT", "DEFAULT_UTILITY_WEIGHT", "Problem"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import Form, Strength, mean_distortion, strength_for

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.reporting import examples
 
-from trilemma.reporting.words.front import front_setting, show_front
+from trilemma.reporting.words.front import front_attacker, show_front
 
 
 def test_the_front_fits_and_marks_its_knee(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +18,7 @@ def test_the_front_fits_and_marks_its_knee(capsys: pytest.CaptureFixture[str]) -
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     flat = re.sub(r"\s+", " ", text)
     assert f"Front: {len(front.front)} of {len(front.points)} points" in flat
-    assert front_setting(front) in flat
+    assert front_attacker(front) in flat
     assert len(re.findall(r"^  \* ", text, re.MULTILINE)) == 2, "in the table and where it is read"
     for sentence in front.limits:
         assert sentence in flat

@@ -42,7 +42,7 @@ def test_an_attack_that_fails_is_called_so(capsys: pytest.CaptureFixture[str]) -
     show_constants("digits, DLG", found, literal_constants(outcomes(4)))
     text = " ".join(capsys.readouterr().out.split())
     assert "The attack failed here: unprotected, it recovers 30 % of the records" in text
-    assert "2 units diverged and are counted as recovered." in text
-    assert "All units share 3 models" in text
+    assert "2 updates diverged and are counted as recovered." in text
+    assert "All updates share 3 models" in text
     assert "C2 is not finite" in text
     assert "Literal reading of the paper" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
 from trilemma.protections.laws import law
 from trilemma.reporting.words.solutions import show
 from trilemma.tuning.problem import Problem

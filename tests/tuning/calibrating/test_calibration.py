@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.stats import binom
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
@@ -22,7 +23,7 @@ from trilemma.tuning.calibrating.outcomes import (
     Calibration,
     Control,
     Outcome,
-    TestedStrength,
+    Tested,
 )
 
 ALPHA = 0.05
@@ -46,9 +47,9 @@ def simulate(curve: str, p_max: float, runs: int, seed: int = 0) -> Simulation:
         attacker = SimulatedAttacker(curve, p_max, generator.uniform(-0.3, 0.3))
         result = calibrate(attacker.units(generator), p_max, alpha=ALPHA, control=WORKS)
         units.append(result.units)
-        if result.x is not None:
-            violations += attacker.success(result.x) > p_max
-            over_protection.append(10 ** (result.x - attacker.weakest))
+        if result.strength is not None:
+            violations += attacker.success(result.strength) > p_max
+            over_protection.append(10 ** (result.strength - attacker.weakest))
     return Simulation(violations, over_protection, units)
 
 
@@ -95,21 +96,23 @@ def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
 def test_a_cliff_is_found_to_a_step_of_the_lattice() -> None:
     for edge in (-1.5, -0.4, 0.0, 0.7, 1.6):
         result = calibrate(cliff(edge), 0.286, control=WORKS)
-        assert result.outcome is Outcome.CERTIFIED
-        assert result.x is not None
-        assert edge <= result.x <= edge + 0.15
+        assert result.outcome is Outcome.PASSED
+        assert result.strength is not None
+        assert edge <= result.strength <= edge + 0.15
 
 
 def test_the_result_is_a_strength_exactly_as_it_passed_with_fresh_units() -> None:
     attacker = SimulatedAttacker("moderate", 0.286)
     result = calibrate(attacker.units(np.random.default_rng(1)), 0.286)
     passed = [point for point in result.tested if point.passed]
-    assert result.x == passed[-1].x
-    assert passed[-1].allowed is not None
-    assert passed[-1].successes <= passed[-1].allowed
-    assert result.pointwise_interval == clopper_pearson(passed[-1].successes, passed[-1].units)
+    assert result.strength == passed[-1].strength
+    # An exact test: so few wins, or fewer, were as rare as its level at a rate of p_max.
+    level = passed[-1].level
+    assert level is not None
+    assert binom.cdf(passed[-1].recovered, passed[-1].units, 0.286) <= level
     assert result.units == sum(point.units for point in result.points)
-    assert {point.stage for point in result.explored} == {"control", "explore"}
+    explored = {point.stage for point in result.points if point.passed is None}
+    assert explored == {"control", "explore"}
     assert result.curve is not None
     assert result.curve.mu == pytest.approx(0.0, abs=0.4)
 
@@ -169,7 +172,7 @@ def test_truth_values_are_as_good_as_a_count() -> None:
 def test_an_attack_that_fails_without_protection_gives_no_verdict() -> None:
     result = calibrate(cliff(-math.inf), 0.286)
     assert result.outcome is Outcome.ATTACK_FAILED
-    assert result.x is None
+    assert result.strength is None
     assert result.units == 24
     assert "attack failed here" in result.reason
     assert calibrate(cliff(0.0), 0.286, control=Control(2, 24)).units == 0
@@ -178,12 +181,12 @@ def test_an_attack_that_fails_without_protection_gives_no_verdict() -> None:
 def test_no_protection_is_the_answer_where_it_is_enough() -> None:
     attack = cliff(math.inf, high=0.25)
     result = calibrate(attack, 0.559)
-    assert result.outcome is Outcome.CERTIFIED
-    assert result.x == UNPROTECTED
+    assert result.outcome is Outcome.PASSED
+    assert result.strength == UNPROTECTED
     assert "no protection" in result.reason
     bounded = calibrate(attack, 0.559, domain=(-0.5, 0.5), unprotected=False)
-    assert bounded.x is not None
-    assert -0.5 <= bounded.x <= 0.5
+    assert bounded.strength is not None
+    assert -0.5 <= bounded.strength <= 0.5
 
 
 def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
@@ -195,8 +198,8 @@ def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
 
     for _ in range(20):
         result = calibrate(attack, 0.286)
-        assert result.x is not None
-        results.append(result.x)
+        assert result.strength is not None
+        results.append(result.strength)
     weakest = -full.sd * float(stats.norm.ppf(0.286 / 0.6))
     assert 1 <= 10 ** (np.median(results) - weakest) <= 1.5
 
@@ -208,7 +211,7 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
         calibrate(SimulatedAttacker("plateau", 0.025).units(generator), 0.025, control=WORKS)
         for _ in range(20)
     ]
-    short = [each for each in outcomes if each.outcome is Outcome.NOT_CERTIFIED]
+    short = [each for each in outcomes if each.outcome is Outcome.NOT_PASSED]
     assert short
     wanted = [each.units_needed for each in short if each.units_needed is not None]
     assert wanted
@@ -240,8 +243,8 @@ def test_a_curve_that_rises_again_is_reported() -> None:
         (lambda: calibrate(cliff(0, high=1.5), 0.3), "attack_units"),
         (lambda: calibrate(lambda x, count, stage, first_unit: [True], 0.3), "attack_units"),
         (lambda: Control(3, 2), "3 of 2"),
-        (lambda: TestedStrength(0.0, 0, 0, "walk"), "0 of 0"),
-        (lambda: Calibration(Outcome.CERTIFIED, 0.3, 0.05, None, (), 0, ""), "exactly when"),
+        (lambda: Tested("", 0.0, 0, 0), "0 of 0"),
+        (lambda: Calibration(Outcome.PASSED, 0.3, 0.05, None, (), 0, ""), "exactly when"),
         (lambda: SimulatedAttacker("stepp", 0.3), "did you mean 'step'"),
         (lambda: SequentialTest(0.1, 0.05, (5,), (0,), (2,)), "last look"),
         (lambda: SequentialTest(0.1, 0.05, (5, 6), (0,), (1,)), "each look"),

@@ -25,11 +25,11 @@ def test_no_request_leaves_the_domain() -> None:
     protected = [x for x in asked if x != UNPROTECTED]
     assert min(protected) >= -0.31
     assert max(protected) == 0.47
-    assert result.outcome is Outcome.NOT_CERTIFIED
-    assert result.x is None
+    assert result.outcome is Outcome.NOT_PASSED
+    assert result.strength is None
     assert result.units_needed is None
     assert result.smallest_upper_limit == 1.0
-    assert "more units would not help" in result.reason
+    assert "more games would not help" in result.reason
 
 
 def test_no_more_units_are_used_than_allowed() -> None:
@@ -38,7 +38,7 @@ def test_no_more_units_are_used_than_allowed() -> None:
         attack = attacker.units(np.random.default_rng(4))
         result = calibrate(attack, 0.02, control=WORKS, max_units=max_units)
         assert result.units <= max_units
-        assert result.outcome is Outcome.NOT_CERTIFIED
+        assert result.outcome is Outcome.NOT_PASSED
 
 
 def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -> None:
@@ -51,10 +51,12 @@ def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -
         return 0 if x >= 0.1 else count
 
     result = calibrate(attack, 0.286, control=WORKS)
-    assert result.outcome is Outcome.CERTIFIED
+    assert result.outcome is Outcome.PASSED
     first, second = result.tested[:2]
     assert (first.stage, first.passed, second.stage) == ("walk", False, "fallback 1")
-    assert second.x > first.x
+    assert first.strength is not None
+    assert second.strength is not None
+    assert second.strength > first.strength
     assert first.level == pytest.approx(0.8 * ALPHA)
     assert second.level == pytest.approx(0.1 * ALPHA)
     assert len(walked) == 1

@@ -14,7 +14,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import asking, simulate
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.estimation.tasks import AttackTask, Job
 from trilemma.tuning.choosing.pictures import gallery_procedure
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -31,7 +31,7 @@ QUIET = "randomization:variance=1e-12"
 LOUD = "randomization:variance=1e3"
 
 
-def made(protection: str | None, done: list[Task] | None = None, **settings: Any) -> Gallery:
+def made(protection: str | None, done: list[Job] | None = None, **settings: Any) -> Gallery:
     plan = Plan.of(shown(), Request(attacks=ATTACKS, steps=2, claim="one-round", **settings))
     chosen = replace(candidate("randomization", 0.1), protection=protection)
     found = gallery_procedure(plan, chosen)(asking(Bench(shown, None, 1, 2, 0), done))
@@ -88,7 +88,7 @@ def test_without_protection_a_record_is_seen_and_under_noise_it_is_not(gallery: 
 
 
 def test_the_games_of_the_two_labels_are_not_the_same() -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     made(QUIET, done)
     streams = [each.stream for each in done if isinstance(each, AttackTask)]
     assert streams == ["gallery, unprotected", "gallery, verdict"]

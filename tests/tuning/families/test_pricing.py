@@ -11,7 +11,7 @@ from tests.tuning.simulating import Simulated, asking
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.tasks import CostTask, Diverged, Task, TrainTask
+from trilemma.estimation.tasks import CostTask, Diverged, Job, TrainTask
 from trilemma.federation.timing import Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced, ranked
@@ -75,7 +75,7 @@ def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
 
 
 def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found, objective = pricing(Problem(0.3, 2.0, 0.0)).price(
         asking(bench(lost={"randomization": 0.1}), done), NOISE
     )

@@ -14,7 +14,7 @@ from trilemma.tuning.fronts.measured import REFERENCE, front_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.front import Front
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 START = replace(toy("none", 0.0), strength=None)
 
@@ -24,14 +24,14 @@ def plan() -> Plan:
     return Plan.of(small(), Request(attacks=("gaussian-posterior",), steps=2))
 
 
-def front(plan: Plan, *found: Evaluated) -> Front:
+def front(plan: Plan, *found: Point) -> Front:
     return front_of(plan, START, found, sampler="grid", wanted=9)
 
 
 def test_places_count_once_and_trials_all(plan: Plan) -> None:
     twice = toy("a", 0.5)
     found = front(plan, twice, twice, toy("b", 0.5))
-    assert [(each.mechanism, each.strength) for each in found.points] == [
+    assert [(each.family, each.place) for each in found.points] == [
         ("none", None),
         ("a", 0.5),
         ("b", 0.5),
@@ -48,7 +48,7 @@ def test_who_is_dominated_is_not_on_the_front(plan: Plan) -> None:
 
 
 def test_what_has_no_costs_is_shown_and_not_on_the_front(plan: Plan) -> None:
-    lost = Evaluated("c", 0.5, leakage=Estimate(0.0, 0.0, 0.0), note="It diverged.")
+    lost = Point("c", 0.5, leakage=Estimate(0.0, 0.0, 0.0), note="It diverged.")
     found = front(plan, lost)
     assert found.front == (0,)
     assert found.points[1].note == "It diverged."

@@ -67,7 +67,7 @@ def show_constants(
     overall.add_row("C1 (worst client)", f"{found.c1_max.value:.3f}", _interval(found.c1_max))
     overall.add_row("success", f"{found.success.value:.3f}", _interval(found.success))
     overall.add_row(
-        "any record of a unit", f"{found.success_any.value:.3f}", _interval(found.success_any)
+        "any record of an update", f"{found.success_any.value:.3f}", _interval(found.success_any)
     )
     if found.kappa is not None:
         limits = f"{found.kappa.low:.4f} .. {found.kappa.high:.4f}"
@@ -79,7 +79,7 @@ def show_constants(
         shown = "not finite" if value is None else f"{value:.4g}"
         overall.add_row(name, shown, f"smoothed {smoothed:.4g}")
     console.print(Padding(overall, (1, 0)))
-    clients = _table("client", "units", "success", "interval", "C1", "interval", "error bound")
+    clients = _table("client", "updates", "success", "interval", "C1", "interval", "error bound")
     for client in found.clients:
         error = client.error_corrected
         clients.add_row(
@@ -112,10 +112,10 @@ def _remarks(found: EstimatedConstants, literal: LiteralConstants | None) -> lis
         )
     failed = sum(client.failed for client in found.clients)
     if failed:
-        remarks.append(f"{failed} units diverged and are counted as recovered.")
+        remarks.append(f"{failed} updates diverged and are counted as recovered.")
     if found.models is not None and found.models < found.units:
         remarks.append(
-            f"All units share {found.models} models: the intervals are conditional on those."
+            f"All updates share {found.models} models: the intervals are conditional on those."
         )
     if literal is not None:
         xi = "not finite" if literal.xi is None else f"{literal.xi:.4g}"

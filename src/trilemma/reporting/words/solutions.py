@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.surrogate.solving import Solution
 

@@ -44,7 +44,7 @@ def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung,
                 family=family.name,
                 tested=found.feasible,
                 rounds=found.rounds,
-                strength=found.parameter,
+                strength=found.strength,
                 leakage=found.leakage,
                 metric=None if found.costs is None else found.costs.protected_metric,
                 efficiency_reduction=(
@@ -95,7 +95,7 @@ def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
                 kappa=plan.claim.kappa,
             )
         found = replace(
-            Rung(rung, family.name, False, rounds, family.parameter(x), leakage, None, None),
+            Rung(rung, family.name, False, rounds, family.strength(x), leakage, None, None),
             note="" if counts else "The server reads nothing; this rests on the key.",
         )
         try:

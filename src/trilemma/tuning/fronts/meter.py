@@ -14,7 +14,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.families import KEY_STATEMENT
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
@@ -38,19 +38,19 @@ class Meter:
     units: int
     seeds: int
 
-    def unprotected(self, ask: Ask) -> Evaluated:
+    def unprotected(self, ask: Ask) -> Point:
         """The point that every federation starts from: no protection, no cost."""
         seen: Seen = "sum" if self.plan.request.adversary is Adversary.CLIENT else "message"
         counts = self._counts(ask, [(seen, Protection())], self.plan.claim.rounds)
-        point = Evaluated("none", None, protection=Protection().describe())
+        point = Point("none", None, protection=Protection().describe())
         return self._priced(self._counted(point, counts), ask, Protection())
 
-    def point(self, family: Family, strength: float) -> Callable[[Ask], Evaluated]:
-        """At a strength in [0, 1] of the family's domain, which is a log₁₀ scale."""
-        x = family.at(strength) if family.mechanism else UNPROTECTED
+    def point(self, family: Family, place: float) -> Callable[[Ask], Point]:
+        """At a place in [0, 1] of the family's domain, which is a log₁₀ scale."""
+        x = family.at(place) if family.mechanism else UNPROTECTED
 
-        def measure(ask: Ask) -> Evaluated:
-            blank = _blank(family, x, strength)
+        def measure(ask: Ask) -> Point:
+            blank = _blank(family, x, place)
             try:
                 protection = family.protection(x)
             except InvalidInput as error:  # such as noise below the step of a transport's grid
@@ -67,11 +67,11 @@ class Meter:
 
         return measure
 
-    def tested(self, family: Family, candidate: Candidate) -> Evaluated:
+    def tested(self, family: Family, candidate: Candidate) -> Point:
         """The point at the strength that was found, by what its test has counted already."""
-        x = UNPROTECTED if candidate.parameter is None else family.position(candidate.parameter)
+        x = UNPROTECTED if candidate.strength is None else family.decades(candidate.strength)
         low, high = family.domain
-        place = (x - low) / (high - low) if candidate.parameter is not None else 0.0
+        place = (x - low) / (high - low) if candidate.strength is not None else 0.0
         point = _blank(family, x, place)
         won = next((each for each in reversed(candidate.tests) if each.passed), None)
         costs = candidate.costs
@@ -114,7 +114,7 @@ class Meter:
         ]
         return max(found, key=lambda counts: counts.successes)
 
-    def _counted(self, point: Evaluated, counts: Counts) -> Evaluated:
+    def _counted(self, point: Point, counts: Counts) -> Point:
         found, units, plan = counts.successes, counts.units, self.plan
         return replace(
             point,
@@ -126,7 +126,7 @@ class Meter:
             by_attack=counts.by_attack,
         )
 
-    def _priced(self, point: Evaluated, ask: Ask, protection: Protection) -> Evaluated:
+    def _priced(self, point: Point, ask: Ask, protection: Protection) -> Point:
         point = replace(point, protection=protection.describe())
         try:
             costs, _ = self.plan.at_most(self.seeds).price(ask, protection)
@@ -142,11 +142,11 @@ class Meter:
         )
 
 
-def _blank(family: Family, x: float, strength: float) -> Evaluated:
-    return Evaluated(
-        mechanism=family.name,
-        strength=strength if family.mechanism else None,
+def _blank(family: Family, x: float, place: float) -> Point:
+    return Point(
+        family=family.name,
+        place=place if family.mechanism else None,
         symbol=family.symbol,
-        parameter=family.parameter(x),
+        strength=family.strength(x),
         note="" if family.deployable else "Not to be deployed: use secret-sharing.",
     )

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from trilemma.estimation.playing.claims import Claim
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.documents import Document, Kept
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.verdict import Federation
 
 __all__ = ["Front", "SamplerName", "front_schema"]
@@ -22,7 +22,7 @@ SamplerName = Literal["grid", "motpe", "nsga2"]
 class Front(Kept):
     """All points that were measured, and which of them (by place) are on the front.
 
-    `hypervolume` is that of the front's `Evaluated.objectives`, rounded to `resolution`, below
+    `hypervolume` is that of the front's `Point.objectives`, rounded to `resolution`, below
     `reference`; `knee` the place of the point of the front nearest to its utopia point, each
     objective scaled to the front's range. `reproduce` is the command that repeats it where no
     trilemma.toml is, empty from Python.
@@ -31,7 +31,7 @@ class Front(Kept):
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
     limits: tuple[str, ...]
-    points: tuple[Evaluated, ...]
+    points: tuple[Point, ...]
     front: tuple[int, ...]
     knee: int
     hypervolume: float

@@ -19,7 +19,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Document, Kept
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Verdict(Kept):
     beside: tuple[Beside, ...]
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]
-    curves: tuple[Evaluated, ...]
+    curves: tuple[Point, ...]
     rounds: tuple[RoundsPoint, ...]
     beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilemma.bounds import Constants, Regime
+from trilemma.bounds.surrogate import Constants, Regime
 from trilemma.protections.laws.base import (
     Form,
     Law,

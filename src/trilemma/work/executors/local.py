@@ -23,12 +23,12 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors.base import Task, WorkerDied
+from trilemma.work.executors.base import Job, WorkerDied
 
 __all__ = ["Crew", "one_thread"]
 
 _TRIES: Final = 3
-Kind = TypeVar("Kind", bound=Task)
+Kind = TypeVar("Kind", bound=Job)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Failure:
     mendable: bool
 
 
-def _payload(answer: bytes | _Failure, task: Task) -> bytes:
+def _payload(answer: bytes | _Failure, task: Job) -> bytes:
     if isinstance(answer, _Failure):
         if answer.mendable:
             raise InvalidInput(answer.message)
@@ -169,7 +169,7 @@ def _payload(answer: bytes | _Failure, task: Task) -> bytes:
     return answer
 
 
-def _name(task: Task) -> str:
+def _name(task: Job) -> str:
     stage, chunk = task.key()
     return f"chunk {chunk} of {stage!r}"
 
