@@ -17,7 +17,7 @@ def test_points_lie_where_their_strength_is() -> None:
     assert [panel.family for panel in panels] == list(examples.TUNED)
     for panel in panels:
         assert [x for x, _ in panel.points] == pytest.approx(
-            [points[place].strength for _, place in panel.points]
+            [points[place].place for _, place in panel.points]
         )
         assert {points[place].family for _, place in panel.points} == {panel.family}
 

@@ -16,7 +16,7 @@ from trilemma.tuning.request import Request
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.points import Point
 
-START = replace(toy("none", 0.0), strength=None)
+START = replace(toy("none", 0.0), place=None)
 
 
 @pytest.fixture(scope="module")
