@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "kills.md"
 WORDS = (
     *("tune", "--scenario", "digits", "--clients", "3", "--batch", "1", "--rounds", "8"),
+    *("--claim", "one-round"),
     *("--budget", "0.4", "--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10"),
     *("--strengths", "2", "--families", "randomization,secret-sharing"),
     *("--attacks", "gaussian-posterior,analytic", "--efficiency-weight", "0"),
