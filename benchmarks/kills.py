@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from trilemma.errors import InvalidInput
+from trilemma.work.journal import JOURNAL
+from trilemma.work.store import Store
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "kills.md"
@@ -48,14 +51,11 @@ def start(folder: Path, workers: int) -> subprocess.Popen[bytes]:
 
 
 def committed(folder: Path) -> int:
-    journal = folder / "journal.sqlite"
-    if not journal.exists():
+    try:
+        with closing(Store.look(folder / JOURNAL)) as store:
+            return 0 if store.is_empty() else store.count()
+    except InvalidInput:  # not made yet
         return 0
-    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as reader:
-        try:
-            return int(reader.execute("SELECT COUNT(*) FROM chunks").fetchone()[0])
-        except sqlite3.OperationalError:  # killed before the tables were made
-            return 0
 
 
 def untimed(value: Any) -> Any:

@@ -39,6 +39,12 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, out
 
 
+@pytest.fixture
+def folder(tuned: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of the finished run."""
+    return Path(shutil.copytree(tuned[0], tmp_path / "run"))
+
+
 def test_the_text_says_what_a_person_needs(tuned: tuple[Path, str]) -> None:
     folder, out = tuned
     assert max(len(line.rstrip()) for line in out.splitlines()[:-2]) <= 80
@@ -94,12 +100,10 @@ def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
 
 def test_curves_may_be_had_later(
     tuned: tuple[Path, str],
-    tmp_path: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(tuned[0], folder)
     words = ["tune", *QUICK, "--out", str(folder), "--strengths"]
     code, _, err = here(monkeypatch, capsys, *words, "3")
     assert code == 0, err
@@ -124,13 +128,8 @@ def test_another_run_is_not_mixed_in(
 
 
 def test_fresh_starts_over(
-    tuned: tuple[Path, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(tuned[0], folder)
     words = ["tune", *QUICK, "--out", str(folder), "--families", "secret-sharing", "--fresh"]
     code, _, err = here(monkeypatch, capsys, *words)
     assert code == 0, err

@@ -10,6 +10,7 @@ from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
+from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
@@ -120,6 +121,11 @@ class Plan:
         level = (1 - self.request.confidence) / streams(self.families)
         suite = self.suite if rung is None else leading(rung)
         return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
+
+    def leakage(self, won: int, games: int) -> Estimate:
+        """What so many right picks leak, with an interval that holds for this number alone."""
+        sure, kappa = self.request.confidence, self.claim.kappa
+        return client_leakage(won, games, confidence=sure, kappa=kappa)
 
     def at_most(self, seeds: int) -> Pricing:
         """Prices by fewer trainings, for what is only looked at."""

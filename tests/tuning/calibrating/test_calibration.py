@@ -205,7 +205,7 @@ def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
 
 
 def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
-    # At 2 % a test of p_max = .025 needs thousands of units: not certified, but not hopeless.
+    # At 2 % a test of p_max = .025 needs thousands of games: not passed, but not hopeless.
     generator = np.random.default_rng(3)
     outcomes = [
         calibrate(SimulatedAttacker("plateau", 0.025).units(generator), 0.025, control=WORKS)

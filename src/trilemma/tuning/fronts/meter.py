@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.tasks import Diverged
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -17,6 +16,7 @@ from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.results.points import Point
 
 if TYPE_CHECKING:
+    from trilemma.estimation.costs import Costs
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.families.families import Family, Seen
     from trilemma.tuning.plan import Plan
@@ -77,19 +77,15 @@ class Meter:
         costs = candidate.costs
         if costs is None:
             return point
-        return replace(
+        tested = replace(
             point,
             protection=candidate.protection,
             leakage=candidate.leakage,
             units=0 if won is None else won.units,
             recovered=0 if won is None else won.recovered,
             by_attack={each.attack: each.recovered for each in candidate.tests if each.passed},
-            utility_loss=costs.utility_loss,
-            efficiency_reduction=costs.efficiency_reduction,
-            metric=costs.protected_metric,
-            bits=costs.protected.bits,
-            seconds=costs.protected.seconds,
         )
+        return _costing(tested, costs)
 
     def sights(self, family: Family, x: float) -> list[Sight]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""
@@ -115,12 +111,10 @@ class Meter:
         return max(found, key=lambda counts: counts.successes)
 
     def _counted(self, point: Point, counts: Counts) -> Point:
-        found, units, plan = counts.successes, counts.units, self.plan
+        found, units = counts.successes, counts.units
         return replace(
             point,
-            leakage=client_leakage(
-                found, units, confidence=plan.request.confidence, kappa=plan.claim.kappa
-            ),
+            leakage=self.plan.leakage(found, units),
             units=units,
             recovered=found,
             by_attack=counts.by_attack,
@@ -132,14 +126,18 @@ class Meter:
             costs, _ = self.plan.at_most(self.seeds).price(ask, protection)
         except Diverged as error:
             return replace(point, note=f"{point.note} {error}".strip())
-        return replace(
-            point,
-            utility_loss=costs.utility_loss,
-            efficiency_reduction=costs.efficiency_reduction,
-            metric=costs.protected_metric,
-            bits=costs.protected.bits,
-            seconds=costs.protected.seconds,
-        )
+        return _costing(point, costs)
+
+
+def _costing(point: Point, costs: Costs) -> Point:
+    return replace(
+        point,
+        utility_loss=costs.utility_loss,
+        efficiency_reduction=costs.efficiency_reduction,
+        metric=costs.protected_metric,
+        bits=costs.protected.bits,
+        seconds=costs.protected.seconds,
+    )
 
 
 def _blank(family: Family, x: float, place: float) -> Point:
