@@ -11,7 +11,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Task
+from trilemma.estimation.tasks import AttackTask, BeliefTask, Job
 from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -27,7 +27,7 @@ def plan() -> Plan:
 
 
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = shown_procedures(plan, NOISE)["rounds"](asking(Simulated(small, None, 1, 2, 0), done))
     assert {each.stream for each in done if isinstance(each, AttackTask)} == {"rounds"}
     for knows in ("candidates", "rest"):
@@ -50,7 +50,7 @@ def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
 
 
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
     assert [each.attack for each in done if isinstance(each, BeliefTask)] == [
         "gaussian-posterior",

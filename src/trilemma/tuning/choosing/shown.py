@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
@@ -69,15 +68,10 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
             parts = [read_attack(payload)["after"][attack] for payload in ask(tasks)]
             for step in steps:
                 won = sum(sum(part[str(step)]) for part in parts)
-                made.append(RoundsPoint(rung, "known", step, _leakage(plan, won, _GAMES)))
+                made.append(RoundsPoint(rung, "known", step, plan.leakage(won, _GAMES)))
         return tuple(made)
 
     return measure
-
-
-def _leakage(plan: Plan, won: int, games: int) -> Any:
-    sure, kappa = plan.request.confidence, plan.claim.kappa
-    return client_leakage(won, games, confidence=sure, kappa=kappa)
 
 
 def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
