@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from trilemma.attacks import Attack, View, get
 from trilemma.entropy import Seeded
-from trilemma.estimation.fisher import predict
+from trilemma.estimation.recovering.fisher import predict
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
 from trilemma.records.range import InputSpec

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recoveries import measure
-from trilemma.estimation.units import Measurement
+from trilemma.estimation.recovering.recoveries import measure
+from trilemma.estimation.recovering.units import Measurement
 from trilemma.scenarios import load_scenario
 
 

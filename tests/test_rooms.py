@@ -47,14 +47,47 @@ SUB_RANK = {
         "transports": 2,
         "protection": 3,
         "transcripts": 3,
-        "dp": 4,
         "sessions": 4,
         "specs": 4,
         "rounds": 5,
         "observing": 6,
         "__init__": 7,
     },
+    "estimation": {
+        "leakage": 0,
+        "suitability": 0,
+        "scenario": 1,
+        "models": 2,
+        "identity": 3,
+        "paper_bounds": 3,
+        "recipes": 3,
+        "costs": 4,
+        "playing": 4,
+        "recovering": 4,
+        "tasks": 5,
+        "bench": 6,
+        "__init__": 7,
+    },
+    "tuning": {
+        "problem": 0,
+        "calibrating": 1,
+        "request": 1,
+        "results": 2,
+        "families": 3,
+        "plan": 4,
+        "surrogate": 4,
+        "certificate": 5,
+        "choosing": 6,
+        "fronts": 7,
+        "again": 8,
+        "asides": 8,
+        "telling": 9,
+        "tune": 10,
+        "__init__": 11,
+    },
 }
+MOST_MODULES = 12  # of a folder
+MOST_IMPORTS = 6  # of a module of tuning/, from tuning/
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -93,6 +126,35 @@ def test_imports_inside_a_room_go_down_only(path: Path) -> None:
     inside = [name.split(".") for name in imported(path)]
     for other in {name[2] for name in inside if name[1] == room(path)} - {own}:
         assert ranks[other] < ranks[own], f"{path.name} ({own}) imports {other}"
+
+
+FOLDERS = sorted({path.parent for path in FILES})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_folder_can_be_seen_at_a_glance(folder: Path) -> None:
+    modules = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES, f"{folder.name} holds {len(modules)} modules"
+
+
+def modules_of(room: str, names: set[str]) -> set[str]:
+    """The modules of a room among imported names, as room.folder.module or room.module."""
+    found = set()
+    for name in names:
+        parts = name.split(".")[1:]
+        if parts[0] == room:
+            while parts and not (SOURCE.joinpath(*parts).with_suffix(".py")).exists():
+                parts = parts[:-1]
+            found.add(".".join(parts))
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room(p) == "tuning"], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_a_module_of_tuning_needs_few_others(path: Path) -> None:
+    others = modules_of("tuning", imported(path))
+    assert len(others) <= MOST_IMPORTS, f"{path.name} imports {sorted(others)}"
 
 
 @pytest.mark.parametrize("module", ["protection", "sessions", "rounds", "observing"])

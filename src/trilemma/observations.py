@@ -67,9 +67,16 @@ class Observation:
         if self.known is not None and (
             self.known.shape != self.update.shape or self.known.dtype != torch.bool
         ):
-            raise InvalidInput("known must be a boolean mask of the update's shape.")
+            raise InvalidInput(
+                f"known must be a boolean mask of the update's shape, got {self.known.dtype} of "
+                f"shape {tuple(self.known.shape)}."
+            )
         if self.clients < 1 or (self.weights is not None and len(self.weights) != self.clients):
-            raise InvalidInput("weights must have one entry for each of at least one client.")
+            given = "no" if self.weights is None else len(self.weights)
+            raise InvalidInput(
+                f"weights must have one entry for each of at least one client, got {given} for "
+                f"{self.clients}."
+            )
         if isinstance(self.weights, torch.Tensor) and (
             tuple(self.weights.shape) != (self.clients, self.update.numel())
         ):

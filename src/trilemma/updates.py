@@ -131,8 +131,8 @@ class Profile:
                 )
             if not self.sigma.all():
                 raise InvalidInput(
-                    "sigma contains zeros; build the profile with Profile.from_sigmas, "
-                    "which floors and counts them."
+                    f"sigma contains {int((self.sigma == 0).sum())} zeros; build the profile with "
+                    f"Profile.from_sigmas, which floors and counts them."
                 )
         elif self.sigma is not None and not (math.isfinite(self.sigma) and self.sigma > 0):
             raise InvalidInput(
@@ -171,7 +171,11 @@ class Profile:
                 f"got shape {samples.shape}."
             )
         if not np.isfinite(samples).all():
-            raise InvalidInput("an update contains NaN or infinity; no profile can be made of it.")
+            odd = int((~np.isfinite(samples)).any(axis=1).sum())
+            raise InvalidInput(
+                f"{odd} of {len(samples)} updates contain NaN or infinity; no profile can be made "
+                f"of them."
+            )
         half_range = float(np.ptp(samples, axis=0).max()) / 2
         return cls.from_sigmas(samples.std(axis=0, ddof=1), delta=half_range or None)
 

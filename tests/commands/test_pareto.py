@@ -20,7 +20,7 @@ import pytest
 from tests.commands.running import committed, here, run, start
 from tests.tuning.simulating import simulate
 
-from trilemma.tuning.fronts.pareto import Front
+from trilemma.tuning.results.front import Front
 from trilemma.work.log import RunLog
 
 QUICK = [

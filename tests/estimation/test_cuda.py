@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recoveries import measure
-from trilemma.estimation.units import Measurement
+from trilemma.estimation.recovering.recoveries import measure
+from trilemma.estimation.recovering.units import Measurement
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 

@@ -10,9 +10,10 @@ import torch
 from tests.commands.own_scenario import small
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.recipes import Recipe, judged_records
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Bench, CostTask, TrainTask, read_costs, read_training
+from trilemma.estimation.tasks import CostTask, TrainTask, read_costs, read_training
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 

@@ -8,22 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 from trilemma.beliefs.belief import largest_mean_success_rate
-from trilemma.estimation.claims import Claim
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.estimation.paper_bounds import PaperBound
+from trilemma.estimation.playing.claims import Claim
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.certificate.certificate import Certificate
 from trilemma.tuning.choosing.advice import headline
 from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
-from trilemma.tuning.fronts.pareto import Front
-from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
 from trilemma.tuning.request import KNOWLEDGE, Knows, Request
 from trilemma.tuning.results.candidates import Candidate, Point, Tested
+from trilemma.tuning.results.certificate import Certificate
+from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import Column, Gallery
+from trilemma.tuning.results.points import RESOLUTION, Evaluated
+from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.results.verdict import (
     AttackUsed,
     Beside,
@@ -32,7 +33,6 @@ from trilemma.tuning.results.verdict import (
     Rung,
     Verdict,
 )
-from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
 
 CLAIM = Claim(rounds=150, candidates=38)
 REQUEST = Request(budget=0.3)

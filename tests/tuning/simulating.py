@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from trilemma.entropy import Seeded
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Bench, CostTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Task, TrainTask
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection

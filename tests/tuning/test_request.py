@@ -44,6 +44,8 @@ def test_names_and_weights_may_be_text() -> None:
         ({"budget": 2}, "budget"),
         ({"budget": math.nan}, "budget"),
         ({"budget": "1e999"}, "budget"),
+        ({"budget": "0.3"}, "budget is '0.3': .*a number is needed"),
+        ({"seed": True}, "seed is True: .*a number is needed"),
         ({"confidence": 1.0}, "confidence must lie strictly"),
         ({"confidence": math.inf}, "confidence"),
         ({"knows": "everything"}, "knows is 'everything'"),

@@ -20,7 +20,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.choosing.families import Family
+from trilemma.tuning.families.families import Family
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.verdict import Verdict

@@ -52,7 +52,7 @@ def get(name: str, **effort: Any) -> Attack:
     `trilemma.testing.check_attack`.
 
     >>> get("dlg", iterations=500)
-    DLG(iterations=500, masked_iterations=1000, history=60, slots=64, tolerance=1e-08, ...)
+    DLG(iterations=500, masked_iterations=3000, history=60, slots=64, tolerance=1e-08, ...)
     """
     if ":" in name:
         return _own(name, effort)

@@ -125,7 +125,7 @@ def common_view(views: Sequence[View]) -> View:
     if not views:
         raise InvalidInput("an attack needs at least one view.")
     first = views[0]
-    for view in views[1:]:
+    for place, view in enumerate(views):
         if (
             view.task is not first.task
             or view.local_training != first.local_training
@@ -134,8 +134,9 @@ def common_view(views: Sequence[View]) -> View:
             or view.observation.clip != first.observation.clip
         ):
             raise InvalidInput(
-                "the views of one call must share task, local training, input range, clip norm "
-                "and number of clients; attack the others in a call of their own."
+                f"the views of one call must share task, local training, input range, clip norm "
+                f"and number of clients, and view {place} differs from the first; attack it in a "
+                f"call of its own."
             )
     return first
 

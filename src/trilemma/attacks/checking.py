@@ -63,7 +63,8 @@ def _check_records(
             f"inputs have shape {tuple(inputs.shape[1:])} a record, expected {spec.shape}."
         )
     if not bool(torch.isfinite(inputs).all()):
-        raise InvalidInput("inputs contain NaN or infinity; clean the data first.")
+        odd = int((~torch.isfinite(inputs)).sum())
+        raise InvalidInput(f"inputs contain NaN or infinity {odd} times; clean the data first.")
     low, high = float(inputs.min()), float(inputs.max())
     if low < spec.low or high > spec.high:
         raise InvalidInput(
@@ -72,7 +73,9 @@ def _check_records(
         )
     if task.classes is not None:
         if targets.is_floating_point():
-            raise InvalidInput("labels of a classification task must be integers.")
+            raise InvalidInput(
+                f"labels of a classification task must be integers, got {targets.dtype}."
+            )
         if int(targets.min()) < 0 or int(targets.max()) >= task.classes:
             raise InvalidInput(
                 f"labels must lie in 0 … {task.classes - 1}, "

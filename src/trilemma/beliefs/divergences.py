@@ -71,7 +71,10 @@ def _pair(p: ArrayLike, q: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.f
         )
     for vector in (left, right):
         if not np.isfinite(vector).all() or (vector < 0).any():
-            raise InvalidInput("a probability vector must be finite and not negative.")
+            raise InvalidInput(
+                f"a probability vector must be finite and not negative, got {vector.min():g} to "
+                f"{vector.max():g}."
+            )
         if abs(vector.sum() - 1) > _SUM_TOLERANCE:
             raise InvalidInput(f"a probability vector must sum to 1, got {vector.sum():.12g}.")
     return left, right

@@ -235,6 +235,6 @@ def _check_chernoff(relative_error: float, rates: Sequence[float]) -> None:
         )
     if not rates or not all(0 < rate <= 1 for rate in rates):
         raise InvalidInput(
-            "the Chernoff lemma needs rates in (0, 1]: of an outcome that never happens no "
-            "relative error can be promised."
+            f"the Chernoff lemma needs rates in (0, 1], got {list(rates)}: of an outcome that "
+            f"never happens no relative error can be promised."
         )

@@ -87,8 +87,8 @@ def attack(
         )
         return
     from trilemma.errors import printable
-    from trilemma.estimation.constants import constants_of
-    from trilemma.estimation.recoveries import measure
+    from trilemma.estimation.recovering.constants import constants_of
+    from trilemma.estimation.recovering.recoveries import measure
     from trilemma.protections.specs import parse_protection
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries

@@ -64,8 +64,8 @@ def estimate(
     Example: trilemma estimate --scenario digits --clients 4 --units 200 --workers 2
     """
     from trilemma.errors import printable
-    from trilemma.estimation.constants import constants_of, literal_constants
-    from trilemma.estimation.recoveries import measure
+    from trilemma.estimation.recovering.constants import constants_of, literal_constants
+    from trilemma.estimation.recovering.recoveries import measure
     from trilemma.reporting.words.recoveries import show_constants
 
     options = {
@@ -126,8 +126,8 @@ def _half_point(prepared: Prepared) -> float | None:
 
     None where it does not apply (no PSNR, more unknowns than equations) or would take minutes.
     """
-    from trilemma.estimation.fisher import predict
-    from trilemma.estimation.units import Measurement, unit_views
+    from trilemma.estimation.recovering.fisher import predict
+    from trilemma.estimation.recovering.units import Measurement, unit_views
 
     scenario, criterion = prepared.scenario, prepared.guess.criterion
     each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)

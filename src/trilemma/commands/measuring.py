@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trilemma.estimation.constants import Guess
+    from trilemma.estimation.recovering.constants import Guess
+    from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
-    from trilemma.estimation.units import Measurement
     from trilemma.work.journal import Run
 
 __all__ = [
@@ -106,7 +106,7 @@ class Prepared:
         """The records [units, S, *shape] of the first units."""
         import torch
 
-        from trilemma.estimation.units import draw_unit
+        from trilemma.estimation.recovering.units import draw_unit
 
         drawn = [draw_unit(self.scenario, self.measurement, number) for number in range(units)]
         return torch.stack([unit.records.inputs for unit in drawn]).numpy()
@@ -150,8 +150,8 @@ def prepare(
     """Load the scenario, choose the criterion and name the run folder."""
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.constants import choose_criterion
-    from trilemma.estimation.units import Measurement
+    from trilemma.estimation.recovering.constants import choose_criterion
+    from trilemma.estimation.recovering.units import Measurement
     from trilemma.scenarios import load_scenario
     from trilemma.work.fingerprints import fingerprint
 

@@ -81,8 +81,8 @@ def pareto(
 
     with resumable(folder, described, fresh=fresh) as run, Ticker("pareto") as ticker:
         from trilemma.scenarios import load_scenario
-        from trilemma.tuning.fronts.pareto import Front
         from trilemma.tuning.fronts.pareto import pareto as measure
+        from trilemma.tuning.results.front import Front
 
         def save(found: Front) -> Front:
             whole = replace(found, reproduce=again)

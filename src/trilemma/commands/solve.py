@@ -91,7 +91,9 @@ def _profile(
     parameters: int | None, delta: float | None, sigma: float | None, sigma_file: Path | None
 ) -> Profile:
     if sigma is not None and sigma_file is not None:
-        raise InvalidInput("give either --sigma or --sigma-file, not both.")
+        raise InvalidInput(
+            f"give either --sigma or --sigma-file, not both (got {sigma:g} and {sigma_file})."
+        )
     if sigma_file is None:
         if parameters is None:
             raise InvalidInput("give --parameters, the number of parameters of the model.")

@@ -47,7 +47,9 @@ class Ciphertexts:
     def from_bytes(cls, message: bytes) -> Ciphertexts:
         """The vector as sent; only its form is checked, so prefer `PublicKey.receive`."""
         if len(message) < HEADER_BYTES or message[:4] != _MAGIC:
-            raise ForeignCiphertext("the message is not a Paillier vector; ask for it again.")
+            raise ForeignCiphertext(
+                f"the message of {len(message)} bytes is not a Paillier vector; ask for it again."
+            )
         _, fingerprint, width, summands, count = _HEADER.unpack_from(message)
         if not width or len(message) != HEADER_BYTES + width * count:
             raise ForeignCiphertext(

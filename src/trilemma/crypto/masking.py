@@ -62,7 +62,9 @@ class RoundContext:
 
     def __post_init__(self) -> None:
         if not self.run:
-            raise InvalidInput("run (the name that keys are bound to) must not be empty.")
+            raise InvalidInput(
+                f"run (the name that keys are bound to) must not be empty, got {self.run!r}."
+            )
         if not 0 <= self.number < 1 << 64:
             raise InvalidInput(
                 f"number of the round must lie in 0 .. 2^64 - 1, got {self.number}."

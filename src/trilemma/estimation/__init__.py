@@ -1,1 +1,1 @@
-"""Measuring: scenarios, prepared models, recoveries, and the constants that follow from them."""
+"""Measuring: scenarios and prepared models, games played, records recovered, costs compared."""

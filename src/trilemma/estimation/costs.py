@@ -85,8 +85,8 @@ def compare(
     check_bandwidth(bandwidth)
     if len(unprotected) != len(protected) or not all(map(_paired, unprotected, protected)):
         raise InvalidInput(
-            "the trainings with and without protection are not pairs: give both the same seeds, "
-            "rounds and clients."
+            f"{len(unprotected)} trainings without and {len(protected)} with protection are not "
+            f"pairs: give both the same seeds, rounds and clients."
         )
     if len(unprotected) < 2:
         raise InvalidInput(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trilemma.beliefs.line_up import Distance
     from trilemma.beliefs.recovery import Criterion
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "Source"]
 
 _TRIED: Final = 8  # records on which the loss is tried
 
@@ -147,6 +147,10 @@ class Scenario:
         return int(outputs.shape[1])
 
 
+Source = Scenario | Callable[[], Scenario]
+"""A scenario, or what makes it: workers make their own rather than receive the data."""
+
+
 def _check_device(device: str) -> None:
     try:
         kind = torch.device(device).type
@@ -184,8 +188,8 @@ def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         raise InvalidInput(f"the model must return a tensor, got {type(outputs).__name__}.")
     if not torch.isfinite(outputs).all():
         raise InvalidInput(
-            "the model returns NaN or infinity for the first records; check its weights and the "
-            "scale of the inputs."
+            f"the model returns NaN or infinity for the first {len(inputs)} records; check its "
+            f"weights and the scale of the inputs."
         )
     return outputs
 

@@ -58,8 +58,9 @@ class LocalTraining:
             self.steps > 1 or self.records not in (None, self.batch)
         ):
             raise InvalidInput(
-                "fedsgd sends one gradient over one batch; for several steps or batches "
-                "use algorithm='fedavg'."
+                f"fedsgd sends one gradient over one batch, got {self.steps} steps and "
+                f"{self.records or self.batch} records; for several steps or batches use "
+                f"algorithm='fedavg'."
             )
         if self.records is not None and self.sampling == "poisson":
             raise InvalidInput(

@@ -34,7 +34,9 @@ class RoundInfo:
 
     def __post_init__(self) -> None:
         if not self.run:
-            raise InvalidInput("run (the name that keys are bound to) must not be empty.")
+            raise InvalidInput(
+                f"run (the name that keys are bound to) must not be empty, got {self.run!r}."
+            )
         for name in ("number", "mask_seed"):
             if not 0 <= getattr(self, name) < 1 << 63:
                 raise InvalidInput(f"{name} must lie in 0 .. 2^63 - 1, got {getattr(self, name)}.")

@@ -59,7 +59,10 @@ def _compression(
     keep: float | Layers | None = None, drop: float | None = None, unbiased: bool = True
 ) -> Transform:
     if (keep is None) == (drop is None):
-        raise InvalidInput("compression takes keep or drop, e.g. compression:keep=0.1.")
+        given = "neither" if keep is None else "both"
+        raise InvalidInput(
+            f"compression takes keep or drop, got {given}; write e.g. compression:keep=0.1."
+        )
     if isinstance(keep, tuple):
         return LayerCompression(keep, unbiased)
     if keep is not None:

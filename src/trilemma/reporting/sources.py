@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.fronts.pareto import Front
+from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
 from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
 from trilemma.work.files import parse_json

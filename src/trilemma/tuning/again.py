@@ -12,11 +12,12 @@ from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
+from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import suite_of
-from trilemma.estimation.tasks import AttackTask, Bench, read_attack
+from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.work.executors import Crew
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trilemma.attacks import Rung
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
@@ -72,15 +73,18 @@ def attack_again(
     Where the claim is that participation is secret, by the one attack that can be made then.
     """
     if verdict.protection is None:
-        raise InvalidInput("the verdict chose no protection, so there is nothing to attack.")
+        raise InvalidInput(
+            f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
+            f"nothing to attack; take one that did."
+        )
     if units < 1:
         raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
     Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
         raise InvalidInput(
-            "the server reads nothing under this protection, which rests on its key; attack the "
-            "verdict of a run with --adversary client."
+            f"the server reads nothing under {verdict.protection.describe()}, which rests on its "
+            f"key; attack the verdict of a run with --adversary client."
         )
     scenario = source if isinstance(source, Scenario) else source()
     if run is not None:

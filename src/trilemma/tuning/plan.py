@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
-from trilemma.estimation.claims import Claim
-from trilemma.estimation.games import Arena
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import Suite, leading, suite_of
-from trilemma.estimation.tasks import Bench, Task
+from trilemma.estimation.tasks import Task
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
-from trilemma.tuning.calibrating.gauge import Gauge, streams
-from trilemma.tuning.certificate.conditions import certified_families
-from trilemma.tuning.choosing.families import Family, families
-from trilemma.tuning.choosing.pricing import Pricing
-from trilemma.tuning.choosing.setting import Setting
+from trilemma.tuning.families.families import Family, families
+from trilemma.tuning.families.gauge import Gauge, streams
+from trilemma.tuning.families.pricing import Pricing
+from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
-    from trilemma.estimation.units import Source
+    from trilemma.estimation.scenario import Source
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
 
@@ -70,14 +69,14 @@ class Plan:
         claim = _claim(scenario, request, rounds)
         p_max = largest_mean_success_rate(request.budget, claim.kappa)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
-        names: Sequence[str] | None = request.families
-        if request.knows == "anyone":
-            names = certified_families(names, len(scenario.records))
         with one_thread():  # sums must not change their order with the number of cores
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks)
             profile = update_profile(scenario, seed=request.seed)
-        chosen = families(setting, claim, p_max, request.adversary, names)
+        chosen = families(
+            *(setting, claim, p_max, request.adversary, request.families),
+            proved=request.knows == "anyone",
+        )
         if run is not None:
             mechanisms = {each.name: each.mechanism for each in chosen}
             require_own(run, mechanisms | {name: get(name) for name in suite.attacks})

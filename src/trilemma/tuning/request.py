@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from trilemma.bounds import check_budget
 from trilemma.errors import InvalidInput, UnknownName
@@ -91,6 +99,16 @@ class Request(BaseModel):
     ladder: bool = Field(True, description="Whether the other rungs are estimated as well.")
     seed: int = Field(0, description="Same seed, same numbers.")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_text_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """A "0.9" in a file is no number, nor is True; a weight's flag is a text."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        numbers = {float, int} & {annotation, *get_args(annotation)}
+        if numbers and isinstance(value, str | bool) and annotation != float | tuple[float, ...]:
+            raise ValueError("a number is needed")
+        return value
+
     def __init__(self, **settings: Any) -> None:
         for name in settings:
             if name not in type(self).model_fields:
@@ -134,7 +152,8 @@ class Request(BaseModel):
             )
         if self.basis == "surrogate" and self.knows == "anyone":
             raise InvalidInput(
-                "the paper's closed forms prove nothing against anyone; leave out basis or knows."
+                f"the paper's closed forms prove nothing against {self.knows}; leave out basis or "
+                f"knows."
             )
         _ = self.problem  # checks budget, weights and caps
 

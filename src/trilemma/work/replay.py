@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from trilemma.work.executors import Executor, Task
     from trilemma.work.journal import Run
 
-__all__ = ["Ask", "Watcher", "settle"]
+__all__ = ["Ask", "Procedure", "Watcher", "settle"]
 
 
 class Ask(Protocol):
     """The payloads of some tasks, in their order; a procedure knows its own kinds of them."""
 
     def __call__(self, tasks: Sequence[Any]) -> list[bytes]: ...
+
+
+Procedure = Callable[[Ask], Any]
 
 
 class Watcher(Protocol):
@@ -40,7 +43,7 @@ class _NotYet(Exception):
 
 
 def settle(
-    procedures: Mapping[str, Callable[[Ask], Any]],
+    procedures: Mapping[str, Procedure],
     crew: Executor[Any],
     *,
     run: Run | None = None,

@@ -49,7 +49,7 @@ def test_terms_check_themselves(settings: dict[str, Any], sentence: str) -> None
 
 
 def test_bounded_masks_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="bounded masks need a secret"):
+    with pytest.raises(InvalidInput, match="needs a secret that all clients share"):
         Terms.of("secret-sharing:bound=2.0")
 
 

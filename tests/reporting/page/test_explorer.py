@@ -14,8 +14,8 @@ from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.sections import front_explorer, verdict_explorer
-from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.problem import Problem
+from trilemma.tuning.results.points import Evaluated
 
 START = Preference(0.3, 1.0, 0.01)
 ONCE = frozenset({"compression"})

@@ -9,7 +9,7 @@ from tests.reporting import examples
 
 from trilemma.protections.specs import parse_protection
 from trilemma.reporting.words.protections import family, phrase, short_spec, strength
-from trilemma.tuning.choosing.families import FAMILIES
+from trilemma.tuning.families.families import FAMILIES
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -14,12 +13,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.deployment import Deployment
 from trilemma.learning import LocalTraining
-from trilemma.tuning.certificate.conditions import (
-    CERTIFIED,
-    KEPT,
-    certified_families,
-    check_scenario,
-)
+from trilemma.tuning.certificate.conditions import KEPT, check_scenario
 
 
 class Remembers(nn.Module):
@@ -72,28 +66,6 @@ def test_a_coupled_loss_is_refused_where_single_records_are_clipped() -> None:
 def test_fixed_batches_keep_no_participation_secret() -> None:
     with pytest.raises(InvalidInput, match="secret under Poisson sampling only"):
         Deployment(LocalTraining(batch=4), 10, 3, 3, 2, participation="secret")
-
-
-def test_families_that_can_be_proved() -> None:
-    assert certified_families(None, clients=5) == CERTIFIED
-    assert certified_families(None, clients=1) == ("randomization",)
-    assert certified_families(["randomization"], clients=5) == ("randomization",)
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("compression", "without Gaussian noise"),
-        ("secret-sharing", "without Gaussian noise"),
-        ("paillier", "without Gaussian noise"),
-        ("own.module:Noise", "without Gaussian noise"),
-        ("compression+randomization", "error feedback"),
-    ],
-)
-def test_other_families_are_refused_with_a_reason(name: str, why: str) -> None:
-    sentence = rf"proved of {re.escape(name)}.*{why}.*choose from randomization"
-    with pytest.raises(InvalidInput, match=sentence):
-        certified_families(["randomization", name], clients=5)
 
 
 def test_what_only_nodes_can_keep_is_said() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.tuning.calibrating.test_gauge import SETTING
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_gauge import SETTING
+from tests.tuning.families.test_pricing import candidate
 
-from trilemma.estimation.claims import Claim
-from trilemma.estimation.suite import Suite
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.suite import Suite
 from trilemma.tuning.choosing.advice import advice, headline, limits
 from trilemma.tuning.request import KNOWLEDGE, Request
 from trilemma.tuning.results.candidates import Candidate

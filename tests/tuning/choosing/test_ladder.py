@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.tasks import AttackTask, Task, TrainTask
 from trilemma.protections.protection import Protection
-from trilemma.tuning.choosing.families import Family
 from trilemma.tuning.choosing.ladder import ladder_procedures
 from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
+from trilemma.tuning.families.families import Family
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.verdict import Rung

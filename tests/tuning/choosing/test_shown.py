@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.commands.own_scenario import small
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Bench, Task
-from trilemma.tuning.choosing.shown import beliefs_procedure, checkpoints, rounds_procedure
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.tasks import AttackTask, BeliefTask, Task
+from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 
@@ -28,17 +26,9 @@ def plan() -> Plan:
     return Plan.of(small(), Request(attacks=ATTACKS, steps=2, families=("randomization",)))
 
 
-@given(st.integers(1, 100_000))
-def test_checkpoints_rise_from_one_round_to_all(rounds: int) -> None:
-    steps = checkpoints(rounds)
-    assert (steps[0], steps[-1]) == (1, rounds)
-    assert all(a < b for a, b in pairwise(steps))
-    assert len(steps) <= 6
-
-
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
     done: list[Task] = []
-    found = rounds_procedure(plan, NOISE)(asking(Simulated(small, None, 1, 2, 0), done))
+    found = shown_procedures(plan, NOISE)["rounds"](asking(Simulated(small, None, 1, 2, 0), done))
     assert {each.stream for each in done if isinstance(each, AttackTask)} == {"rounds"}
     for knows in ("candidates", "rest"):
         points = [each for each in found if each.knows == knows]
@@ -52,16 +42,16 @@ def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
 def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
     ask = asking(Simulated(small, None, 1, 2, 0))
     alone = replace(plan, claim=replace(plan.claim, rounds=1))
-    assert rounds_procedure(alone, NOISE)(ask) == ()
-    assert rounds_procedure(plan, KEY)(ask) == ()
-    assert beliefs_procedure(plan, KEY)(ask) == ()
+    assert shown_procedures(alone, NOISE)["rounds"](ask) == ()
+    assert shown_procedures(plan, KEY)["rounds"](ask) == ()
+    assert shown_procedures(plan, KEY)["beliefs"](ask) == ()
     client = replace(plan, request=Request(adversary="client"))
-    assert rounds_procedure(client, KEY)(ask), "a curious client opens the sum"
+    assert shown_procedures(client, KEY)["rounds"](ask), "a curious client opens the sum"
 
 
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
     done: list[Task] = []
-    found = beliefs_procedure(plan, NOISE)(asking(Simulated(small, None, 1, 2, 0), done))
+    found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
     assert [each.attack for each in done if isinstance(each, BeliefTask)] == [
         "gaussian-posterior",
         "exact-posterior",
@@ -77,6 +67,8 @@ def test_beliefs_of_real_attacks_lie_between_nothing_and_all(plan: Plan) -> None
     loud = replace(NOISE, protection="randomization:variance=1e6")
     quiet = replace(NOISE, protection="randomization:variance=1e-9")
     one = replace(plan, claim=replace(plan.claim, rounds=1))
-    (silent, _), (told, _) = (beliefs_procedure(one, each)(real) for each in (loud, quiet))
+    (silent, _), (told, _) = (
+        shown_procedures(one, each)["beliefs"](real) for each in (loud, quiet)
+    )
     assert silent.mean < 0.05
     assert 0.8 < told.mean <= told.largest <= 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_pricing import candidate
 from tests.tuning.fronts.test_meter import family, meter
 from tests.tuning.simulating import Simulated, asking
 
@@ -50,7 +50,7 @@ def test_which_points_are_measured(usual: Meter) -> None:
     noise = family(usual, "randomization")
     parameter = noise.parameter(-0.5)
     tuned = [found("randomization", parameter), *(found(name) for name in NAMES[1:])]
-    wanted = curve_procedures(usual, tuned)
+    wanted = curve_procedures(usual.plan, tuned)
     assert next(iter(wanted)) == "curve of none"
     names = [name.removeprefix("curve of ") for name in wanted]
     assert [name.partition(" at ")[0] for name in names] == [
@@ -70,4 +70,4 @@ def test_which_points_are_measured(usual: Meter) -> None:
 
 def test_a_family_without_costs_or_candidate_has_no_tested_point(usual: Meter) -> None:
     unpriced = replace(found("secret-sharing"), costs=None)
-    assert list(curve_procedures(usual, [unpriced])) == ["curve of none"]
+    assert list(curve_procedures(usual.plan, [unpriced])) == ["curve of none"]

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.tasks import AttackTask, Task, TrainTask
 from trilemma.protections.protection import Protection
-from trilemma.tuning.choosing.families import Family
+from trilemma.tuning.families.families import Family
 from trilemma.tuning.fronts.meter import Meter
-from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results import candidates as results
+from trilemma.tuning.results.points import Evaluated
 
 NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
 

@@ -13,7 +13,9 @@ from tests.tuning.simulating import simulate
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.tuning.fronts.front import hypervolume
-from trilemma.tuning.fronts.pareto import REFERENCE, Front, front_schema, pareto
+from trilemma.tuning.fronts.measured import REFERENCE
+from trilemma.tuning.fronts.pareto import pareto
+from trilemma.tuning.results.front import Front, front_schema
 from trilemma.work.journal import Run
 
 ROOT = Path(__file__).parents[3]

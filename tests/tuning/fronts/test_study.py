@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.fronts.study import SamplerName, Study, grid_point
+from trilemma.estimation.leakage import Estimate
+from trilemma.tuning.fronts.study import Study, grid_point
+from trilemma.tuning.results.front import SamplerName
+from trilemma.tuning.results.points import Evaluated
 
 
 def test_the_grid_takes_turns() -> None:
@@ -29,16 +32,22 @@ def study(path: Path, sampler: SamplerName, owner: str | None = None) -> Study:
     )
 
 
-def toy(mechanism: str, strength: float) -> tuple[float, float, float]:
-    return (1 - strength) ** 2, strength**2 + 0.1 * (mechanism == "b"), 0.5
+def toy(mechanism: str, strength: float) -> Evaluated:
+    leaked, lost = (1 - strength) ** 2, strength**2 + 0.1 * (mechanism == "b")
+    return Evaluated(
+        mechanism,
+        strength,
+        leakage=Estimate(leaked, 0, 1),
+        utility_loss=Estimate(lost, 0, 1),
+        efficiency_reduction=Estimate(0, 0, 0),
+    )
 
 
 def worked(trials: Study, count: int) -> list[tuple[str, float]]:
     while choices := trials.choices(count, at_once=1):
         for each in choices:
-            result = {"at": [each.mechanism, each.strength]}
-            trials.finish(each, result, toy(each.mechanism, each.strength))
-    return [tuple(result["at"]) for result in trials.results()]
+            trials.finish(each, toy(each.mechanism, each.strength))
+    return [(each.mechanism, each.strength or 0.0) for each in trials.points()]
 
 
 @pytest.mark.parametrize("sampler", ["grid", "motpe", "nsga2"])
@@ -65,9 +74,10 @@ def test_two_owners_share_a_study(tmp_path: Path, sampler: SamplerName) -> None:
         assert (held.mechanism, held.strength) not in found, "no point is measured twice"
         (again,) = mine.choices(6, at_once=1)
         assert again.trial.number == held.trial.number
-        mine.finish(again, {"at": [again.mechanism, again.strength]}, None)
+        mine.finish(again, Evaluated(again.mechanism, again.strength, note="It diverged."))
         assert not yours.choices(6, at_once=1)
-        assert len(mine.results()) == 6
+        assert [each.note for each in mine.points()].count("It diverged.") == 1
+        assert len(mine.points()) == 6
 
 
 @pytest.mark.parametrize(

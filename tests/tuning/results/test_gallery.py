@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 from tests.commands.own_scenario import shown, small
-from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import asking, simulate
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, Bench, Task
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.tuning.choosing.pictures import gallery_procedure
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.gallery import GALLERY, RECORDS, Gallery, gallery_procedure
+from trilemma.tuning.results.gallery import GALLERY, RECORDS, Gallery
 from trilemma.tuning.tune import tune
 from trilemma.work.journal import Run
 

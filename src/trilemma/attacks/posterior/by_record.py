@@ -134,8 +134,9 @@ def _score(
         return likelihood(squared, left.abs().amax(1).double(), noise)
     if noise is None or noise.kind != "gaussian":
         raise InvalidInput(
-            "whether a round used a record is inferred under Gaussian noise; attack other "
-            "protections with participation known."
+            f"whether a round used a record is inferred under Gaussian noise, not under "
+            f"{'none' if noise is None else noise.kind}; attack other protections with "
+            f"participation known."
         )
     return secret_participation(gap, shares, deviation=noise.scale, rate=rate)
 

@@ -60,8 +60,8 @@ class Terms:
     def __post_init__(self) -> None:
         if self.protection.cancels:
             raise InvalidInput(
-                "bounded masks need a secret that all clients share and are weak; use "
-                "secret-sharing without a bound."
+                f"{self.protection.describe()} needs a secret that all clients share and is weak; "
+                f"use secret-sharing without a bound."
             )
         positive("metric_range (largest metric)", self.metric_range)
         positive("learning_rate (of the local step)", self.learning_rate)
@@ -109,8 +109,8 @@ class Terms:
             return
         if self.event(self.min_cohort).noise_multiplier == 0:
             raise InvalidInput(
-                "a budget needs noise with a clip, as nothing else has an ε; use "
-                "randomization:variance=...,clip=... ."
+                f"a budget needs noise with a clip, as nothing else has an ε, got "
+                f"{self.protection.describe()}; use randomization:variance=...,clip=... ."
             )
 
     @classmethod

@@ -54,7 +54,8 @@ def per_coordinate_distortion(dropped: ArrayLike) -> float:
     values = np.asarray(dropped, dtype=np.float64)
     if values.size == 0 or not ((values >= 0) & (values <= 1)).all():
         raise InvalidInput(
-            "each 1 - ρᵢ (probability of dropping coordinate i) must lie in [0, 1]."
+            f"each 1 - ρᵢ (probability of dropping coordinate i) must lie in [0, 1], got "
+            f"{values.tolist()!r:.80}."
         )
     if (values == 1).any():
         return 1.0

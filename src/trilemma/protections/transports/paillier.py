@@ -210,7 +210,9 @@ class _PaillierClient(ClientSession):
     def _open(self, inbox: bytes) -> bytes | Aggregate:
         parts = unpack(open_message("SUM", self.digest, SERVER, inbox))
         if set(parts) != {0, 1}:
-            raise ProtocolViolation("the server's sum lacks a part; it was altered.")
+            raise ProtocolViolation(
+                f"the server's sum has parts {sorted(parts)} and needs 0 and 1; it was altered."
+            )
         clients = tuple(int(each) for each in read_array(parts[0], np.dtype("u8")))
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:
@@ -294,7 +296,9 @@ class _PaillierServer(ServerSession):
     def _opened(self, message: bytes) -> Aggregate:
         body = open_message("OPN", self.digest, self.openers[0], message)
         if len(body) < _OPENED.size:
-            raise ProtocolViolation("an opened sum is cut short; run the round again.")
+            raise ProtocolViolation(
+                f"an opened sum of {len(body)} bytes is cut short; run the round again."
+            )
         weight, step = _OPENED.unpack_from(body)
         units = read_array(body[_OPENED.size :], np.dtype("i8"))
         if not len(self.clients) <= weight <= self.transport.max_weight:

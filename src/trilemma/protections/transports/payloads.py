@@ -43,7 +43,10 @@ def read_update(body: bytes | memoryview) -> Payload:
     weight, size, place_bytes, width = _BODY.unpack_from(body)
     rest = memoryview(body)[_BODY.size :]
     if width not in (4, 8) or place_bytes > len(rest) or weight < 1:
-        raise ProtocolViolation("a plain update has an impossible header; it was altered.")
+        raise ProtocolViolation(
+            f"a plain update has an impossible header (weight {weight}, width {width}); it was "
+            f"altered."
+        )
     values = read_array(rest[place_bytes:], np.dtype(f"f{width}"))
     positions = decode_positions(bytes(rest[:place_bytes]), size) if place_bytes else None
     if positions is not None and positions.size != values.size:

@@ -102,7 +102,10 @@ class _TwinServer(ServerSession):
         self.round.require_enough(len(replies))
         vectors = [read_array(replies[client], np.dtype("i8")) for client in sorted(replies)]
         if len({each.size for each in vectors}) > 1:
-            raise InvalidInput("clients sent vectors of unlike sizes; all must train one model.")
+            sizes = sorted({each.size for each in vectors})
+            raise InvalidInput(
+                f"clients sent vectors of unlike sizes {sizes}; all must train one model."
+            )
         total = np.sum(vectors, axis=0)
         summed = self.transport.fixed.sum(total[1:], int(total[0]), len(replies))
         return Aggregate(summed.mean, tuple(sorted(replies)), summed.weight)

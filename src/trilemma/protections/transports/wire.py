@@ -81,11 +81,15 @@ def unpack(data: bytes | memoryview) -> dict[int, bytes]:
     view, parts, start, last = memoryview(data), {}, 0, -1
     while start < len(view):
         if len(view) - start < _ENTRY.size:
-            raise ProtocolViolation("a message is cut short; ask for it again.")
+            raise ProtocolViolation(
+                f"a message of {len(view)} bytes is cut short; ask for it again."
+            )
         key, length = _ENTRY.unpack_from(view, start)
         start += _ENTRY.size
         if key <= last or length > len(view) - start:
-            raise ProtocolViolation("a message's table is out of order or cut short.")
+            raise ProtocolViolation(
+                f"entry {key} of a message's table is out of order or cut short."
+            )
         parts[key] = bytes(view[start : start + length])
         start, last = start + length, key
     return parts

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.leakage import Estimate
     from trilemma.reporting.page.panels import Mark, Panel
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["draw_costs", "draw_leakage"]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trilemma.reporting.page.panels import Panel
-    from trilemma.tuning.fronts.pareto import Front
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.front import Front
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["draw_figures"]
 

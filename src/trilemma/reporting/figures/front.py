@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["draw_front"]
 

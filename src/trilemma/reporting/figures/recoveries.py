@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.beliefs.recovery import Range
-    from trilemma.estimation.recoveries import Outcomes
+    from trilemma.estimation.recovering.recoveries import Outcomes
 
 __all__ = ["draw_recoveries"]
 

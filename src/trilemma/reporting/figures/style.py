@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from trilemma.tuning.choosing.families import FAMILIES
+from trilemma.tuning.families.families import FAMILIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

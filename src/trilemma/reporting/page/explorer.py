@@ -15,9 +15,9 @@ from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.leakage import Estimate
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.estimation.playing.claims import Claim
     from trilemma.tuning.problem import Problem
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]
 

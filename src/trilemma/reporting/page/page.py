@@ -43,7 +43,7 @@ from trilemma.tuning.results.verdict import Verdict
 from trilemma.work.files import write_text
 
 if TYPE_CHECKING:
-    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
 
 __all__ = ["earlier_page", "front_page", "verdict_page", "write_report"]

@@ -13,8 +13,8 @@ from trilemma.tuning.fronts.front import non_dominated
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.certificate.certificate import Certificate
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.certificate import Certificate
+    from trilemma.tuning.results.points import Evaluated
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trilemma.reporting.page.panels import Panel
     from trilemma.reporting.page.pictures import Board
     from trilemma.reporting.words.ladder import Ladder
-    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
     from trilemma.tuning.results.verdict import Verdict
 

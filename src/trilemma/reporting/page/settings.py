@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from trilemma.reporting.words.numbers import count, number
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
+    from trilemma.estimation.playing.claims import Claim
     from trilemma.federation.deployment import Deployment
-    from trilemma.tuning.fronts.pareto import Front
     from trilemma.tuning.request import Request
+    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.verdict import Federation, Verdict
 
 __all__ = ["deployment_rows", "federation_rows", "request_rows", "verdict_rows"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from trilemma.reporting.words.numbers import count, hundred, number, percent
 
 if TYPE_CHECKING:
-    from trilemma.tuning.certificate.certificate import Certificate
     from trilemma.tuning.results.candidates import Candidate
+    from trilemma.tuning.results.certificate import Certificate
 
 __all__ = ["Proved", "clipped", "conditions", "line_ups", "proved", "readings"]
 

@@ -11,8 +11,8 @@ from trilemma.reporting.words.protections import family, phrase, strength
 from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
-    from trilemma.tuning.fronts.pareto import Front
-    from trilemma.tuning.fronts.points import Evaluated
+    from trilemma.tuning.results.front import Front
+    from trilemma.tuning.results.points import Evaluated
 
 __all__ = ["front_setting", "show_front"]
 

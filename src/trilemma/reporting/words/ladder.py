@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from trilemma.reporting.words.answer import metric_name
 from trilemma.reporting.words.numbers import metric, number, slower
 from trilemma.reporting.words.protections import family, strength, tuned
-from trilemma.tuning.choosing.families import FAMILIES
+from trilemma.tuning.families.families import FAMILIES
 from trilemma.tuning.request import KNOWLEDGE
 
 if TYPE_CHECKING:

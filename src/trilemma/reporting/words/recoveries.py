@@ -14,8 +14,12 @@ from rich.text import Text
 from trilemma.estimation.leakage import Estimate, mean_leakage, success_rate
 
 if TYPE_CHECKING:
-    from trilemma.estimation.constants import EstimatedConstants, Guess, LiteralConstants
-    from trilemma.estimation.recoveries import Outcomes
+    from trilemma.estimation.recovering.constants import (
+        EstimatedConstants,
+        Guess,
+        LiteralConstants,
+    )
+    from trilemma.estimation.recovering.recoveries import Outcomes
 
 __all__ = ["show_constants", "show_recoveries"]
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from trilemma.reporting.words.ladder import Ladder
     from trilemma.tuning.request import Knows
     from trilemma.tuning.results.candidates import Candidate
+    from trilemma.tuning.results.promises import Promise
     from trilemma.tuning.results.verdict import Verdict
-    from trilemma.tuning.surrogate.promises import Promise
 
 __all__ = ["show_verdict"]
 

@@ -44,9 +44,15 @@ class SequentialTest:
 
     def __post_init__(self) -> None:
         if not len(self.looks) == len(self.accept) == len(self.reject) > 0:
-            raise InvalidInput("a sequential test needs one pair of limits at each look.")
+            counts = len(self.looks), len(self.accept), len(self.reject)
+            raise InvalidInput(
+                f"a sequential test needs one pair of limits at each look, got {counts}."
+            )
         if self.reject[-1] != self.accept[-1] + 1:
-            raise InvalidInput("a sequential test must decide at its last look.")
+            raise InvalidInput(
+                f"a sequential test must decide at its last look, got {self.accept[-1]} to pass "
+                f"and {self.reject[-1]} to fail."
+            )
 
     def decide(self, look: int, successes: int) -> Literal["pass", "fail"] | None:
         """The decision at a look; None asks for the next one."""

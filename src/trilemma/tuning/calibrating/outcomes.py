@@ -118,7 +118,10 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if (self.x is not None) != (self.outcome is Outcome.CERTIFIED):
-            raise InvalidInput("a calibration has a strength exactly when it is certified.")
+            raise InvalidInput(
+                f"a calibration has a strength exactly when it is certified, got x = {self.x} and "
+                f"{self.outcome.value}."
+            )
 
     @property
     def tested(self) -> tuple[TestedStrength, ...]:

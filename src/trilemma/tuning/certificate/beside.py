@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from trilemma.bounds.certificate import leakage_bound
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.tuning.choosing.shown import checkpoints
 from trilemma.tuning.results.verdict import Beside, RoundsPoint
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ plain SGD. What only whoever deploys can keep stands in `KEPT`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -18,10 +17,7 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
 
-__all__ = ["CERTIFIED", "KEPT", "certified_families", "check_scenario"]
-
-CERTIFIED: Final = ("randomization", "randomization+secret-sharing", "randomization+paillier")
-"""The families that can be proved: Gaussian noise on clipped updates, nothing chosen by value."""
+__all__ = ["KEPT", "check_scenario"]
 
 _NO_MEMORY: Final = (
     "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
@@ -34,28 +30,6 @@ _NO_RETRY: Final = (
 )
 KEPT: Final = (_NO_MEMORY, _NO_RETRY)
 """What no scenario shows and every node has to keep."""
-
-
-def certified_families(names: Sequence[str] | None, clients: int) -> tuple[str, ...]:
-    """The families to be proved: those named, by default all that so many clients can run."""
-    if names is None:
-        return CERTIFIED if clients > 1 else CERTIFIED[:1]
-    for name in names:
-        if name not in CERTIFIED:
-            raise InvalidInput(
-                f"nothing can be proved of {name}: {_why_not(name)}; choose from "
-                f"{', '.join(CERTIFIED)}, or tune for another attacker than anyone."
-            )
-    return tuple(names)
-
-
-def _why_not(name: str) -> str:
-    if "randomization" not in name:
-        return "without Gaussian noise one record changes what is seen for certain"
-    return (
-        "which coordinates are sent is no part of the proof, and what a client keeps back for "
-        "later (error feedback) would be a memory of records"
-    )
 
 
 def check_scenario(scenario: Scenario, *, by_record: bool) -> None:

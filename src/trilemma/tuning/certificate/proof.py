@@ -31,6 +31,7 @@ from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.tuning.certificate.conditions import check_scenario
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
@@ -69,7 +70,7 @@ class Proof:
 
     @classmethod
     def of(cls, plan: Plan, transport: str) -> Proof:
-        """The proof that the plan's request asks for."""
+        """The proof that the plan's request asks for; refused where the scenario allows none."""
         request, scenario = plan.request, plan.scenario
         own, sizes = scenario.local_training, tuple(map(len, scenario.records))
         clients, parameters = len(sizes), scenario.task.layout.size
@@ -97,6 +98,7 @@ class Proof:
             line_up=request.line_up,
             remainder=remainder,
         )
+        check_scenario(scenario, by_record=local_training.by_record)
         return cls(
             level=level,
             training=training,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trilemma.tuning.certificate.conditions import KEPT
 
 if TYPE_CHECKING:
-    from trilemma.tuning.certificate.certificate import Certificate
     from trilemma.tuning.request import Request
+    from trilemma.tuning.results.certificate import Certificate
 
 __all__ = ["proved_headline", "proved_limits"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
-from trilemma.tuning.certificate.wording import proved_limits
+from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 
 if TYPE_CHECKING:
-    from trilemma.estimation.claims import Claim
-    from trilemma.estimation.suite import Suite
-    from trilemma.tuning.choosing.setting import Setting
+    from trilemma.estimation.playing.claims import Claim
+    from trilemma.estimation.playing.suite import Suite
+    from trilemma.tuning.families.setting import Setting
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
@@ -22,16 +22,17 @@ _KNOWS: Final = {
     "public": "owns public records of the same kind",
     "candidates": "has a list of {n} candidates",
     "rest": "has a list of {n} candidates and every other record of every client",
-    "anyone": "may know anything",
 }
 _COMBINED: Final = "randomization+secret-sharing"
 
 
-def headline(request: Request, claim: Claim, p_max: float) -> str:
+def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | None = None) -> str:
     """Who is held off, over which rounds, out of how many candidates, and how often it is right.
 
     "A server that has a list of 100 candidates picks the right one in at most 21 of 100 cases."
     """
+    if request.knows == "anyone":
+        return proved_headline(None if chosen is None else chosen.certificate, request)
     who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
     knows = _KNOWS[request.knows].format(n=claim.candidates)
     if claim.rounds == 1:

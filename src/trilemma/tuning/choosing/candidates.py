@@ -8,28 +8,18 @@ from typing import TYPE_CHECKING, Final
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.estimation.tasks import Diverged
-from trilemma.protections.specs import parse_protection
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
-from trilemma.tuning.choosing.pricing import Pricing, breached_cap
+from trilemma.tuning.families.families import KEY_STATEMENT
+from trilemma.tuning.families.pricing import Pricing, priced
 from trilemma.tuning.results.candidates import Candidate, Point, Tested
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from trilemma.tuning.families.counts import Counts, Measured
+    from trilemma.tuning.families.families import Family
+    from trilemma.tuning.families.gauge import Gauge
 
-    from trilemma.estimation.recipes import Recipe
-    from trilemma.protections.protection import Protection
-    from trilemma.tuning.calibrating.gauge import Counts, Gauge, Measured
-    from trilemma.tuning.choosing.families import Family
-    from trilemma.tuning.surrogate.promises import Promise
-    from trilemma.work.replay import Ask
+__all__ = ["measured_candidate"]
 
-__all__ = ["KEY_STATEMENT", "measured_candidate", "priced", "promised_candidate"]
-
-KEY_STATEMENT: Final = (
-    "The server reads nothing: ciphertexts under a key of {bits} bits that it does not hold. This "
-    "is no measurement; it rests on the key."
-)
 _ENOUGH: Final = 20  # games of a client for limits of its own
 
 
@@ -84,50 +74,6 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
     return priced(candidate, gauge.ask, protection, pricing)
 
 
-def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:
-    """The paper's choice: the γ* of least objective by its own bounds, and what it leaks.
-
-    Feasible unless the attacks contradict it; bounded masks are left out, as no federation
-    should run them.
-    """
-    able = [
-        each
-        for each in promises
-        if each.protection
-        and each.measured is not None
-        and each.objective is not None
-        and each.mechanism != "secret-sharing"
-        and (each.form != "printed" or each.mechanism == "compression")
-    ]
-    if not able:
-        return Candidate(
-            name="surrogate",
-            basis="surrogate",
-            feasible=False,
-            deployable=True,
-            statement="No optimum of the paper's closed forms can be run for this budget.",
-        )
-    best = min(able, key=lambda each: each.objective or 0.0)
-    protection = parse_protection(best.protection or "none")
-    candidate = Candidate(
-        name=f"surrogate {best.mechanism}",
-        basis="surrogate",
-        feasible=best.measured is not None and best.measured.low <= best.promised,
-        deployable=True,
-        statement=(
-            f"The paper's closed form, no guarantee: it promises a leakage of "
-            f"{best.promised:.3g}, and the right record was picked in {best.successes} of "
-            f"{best.units} games."
-        ),
-        protection=best.protection,
-        symbol=best.symbol,
-        parameter=best.parameter,
-        leakage=best.measured,
-        units=best.units,
-    )
-    return priced(candidate, ask, protection, pricing)
-
-
 def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
     protection = family.protection(UNPROTECTED)
     candidate = Candidate(
@@ -140,25 +86,6 @@ def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
         protection=protection.describe(),
     )
     return priced(candidate, gauge.ask, protection, pricing)
-
-
-def priced(
-    candidate: Candidate,
-    ask: Ask,
-    protection: Protection,
-    pricing: Pricing,
-    *,
-    recipe: Recipe | None = None,
-    without: Recipe | None = None,
-) -> Candidate:
-    """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
-    try:
-        costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
-    except Diverged as error:
-        return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
-    if breach := breached_cap(pricing.problem, costs):
-        candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {breach}")
-    return replace(candidate, costs=costs, objective=objective)
 
 
 def _statement(family: Family, found: Measured) -> str:

@@ -19,11 +19,10 @@ from trilemma.tuning.results.verdict import Rung
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung as RungName
-    from trilemma.tuning.choosing.families import Family
-    from trilemma.tuning.choosing.procedures import Procedure
+    from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask
+    from trilemma.work.replay import Ask, Procedure
 
 __all__ = ["ladder_procedures", "tested_rungs"]
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from trilemma.estimation.leakage import client_leakage
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import proved_rounds
 from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
-    from trilemma.tuning.choosing.procedures import Procedure
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask
+    from trilemma.work.replay import Ask, Procedure
 
-__all__ = ["beliefs_procedure", "checkpoints", "rounds_procedure"]
+__all__ = ["shown_procedures"]
 
 _BELIEVERS: Final[dict[Rung, str]] = {
     "candidates": "gaussian-posterior",
@@ -31,16 +32,11 @@ _LINE_UPS: Final = 16
 _DRAWS: Final = 6
 
 
-def checkpoints(rounds: int) -> tuple[int, ...]:
-    """Numbers of rounds after which an attacker picks, evenly spread on a log scale.
-
-    >>> checkpoints(150)
-    (1, 3, 7, 20, 55, 150)
-    """
-    if rounds == 1:
-        return (1,)
-    steps = np.unique(np.geomspace(1, rounds, 6).round().astype(int))
-    return tuple(int(step) for step in steps)
+def shown_procedures(plan: Plan, chosen: Candidate) -> dict[str, Procedure]:
+    """By "rounds" and "beliefs" what is shown; of a proof, what it says of fewer rounds."""
+    if chosen.certificate is not None:
+        return {"rounds": proved_rounds(plan, chosen)}
+    return {"rounds": _rounds(plan, chosen), "beliefs": _beliefs(plan, chosen)}
 
 
 def _visible(plan: Plan, chosen: Candidate) -> bool:
@@ -48,7 +44,7 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
     return plan.request.adversary is not Adversary.SERVER or reads != "nothing"
 
 
-def rounds_procedure(plan: Plan, chosen: Candidate) -> Procedure:
+def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
     """Leakage after 1 .. R rounds of the same trainings, participation known."""
 
     def measure(ask: Ask) -> tuple[RoundsPoint, ...]:
@@ -84,7 +80,7 @@ def _leakage(plan: Plan, won: int, games: int) -> Any:
     return client_leakage(won, games, confidence=sure, kappa=kappa)
 
 
-def beliefs_procedure(plan: Plan, chosen: Candidate) -> Procedure:
+def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
     """The paper's leakage of the attackers that have a belief."""
 
     def measure(ask: Ask) -> tuple[PaperLeakage, ...]:

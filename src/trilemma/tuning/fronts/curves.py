@@ -11,27 +11,32 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from trilemma.tuning.fronts.meter import Meter
+
 if TYPE_CHECKING:
-    from trilemma.tuning.choosing.families import Family
-    from trilemma.tuning.choosing.procedures import Procedure
-    from trilemma.tuning.fronts.meter import Meter
+    from trilemma.tuning.families.families import Family
+    from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
+    from trilemma.work.replay import Procedure
 
 __all__ = ["curve_procedures", "grid"]
 
 _WEAKER, _STRONGER = 1.5, 0.5  # decades around the strength that was found
+_UNITS: Final = 24  # at each strength
+_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
 _SHOWN: Final = ("randomization", "randomization+secret-sharing", "compression")
 
 
-def curve_procedures(meter: Meter, candidates: Sequence[Candidate]) -> dict[str, Procedure]:
+def curve_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, Procedure]:
     """The points: no protection first, then each family from weak to strong.
 
     At the strength that was found, and of a bare sum, the test's own counts are taken. Families
     that look alike to the adversary have one curve between them.
     """
+    meter = Meter(plan, _UNITS, _SEEDS)
     wanted: dict[str, Procedure] = {"curve of none": meter.unprotected}
     found = {each.name: each for each in candidates}
-    for family in meter.plan.families:
+    for family in plan.families:
         name, candidate = f"curve of {family.name}", found.get(family.name)
         if candidate is None or not family.deployable:
             continue
@@ -41,7 +46,7 @@ def curve_procedures(meter: Meter, candidates: Sequence[Candidate]) -> dict[str,
             if candidate.costs is not None:
                 wanted[name] = _tested(meter, family, candidate)
         else:
-            for x in grid(family, candidate, meter.plan.request.strengths):
+            for x in grid(family, candidate, plan.request.strengths):
                 low, high = family.domain
                 place = (x - low) / (high - low)
                 wanted[f"{name} at {family.parameter(x):.3g}"] = meter.point(family, place)

@@ -104,5 +104,8 @@ def grid_strength(number: int) -> float:
 def _matrix(points: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     values = np.asarray(points, dtype=float)
     if values.ndim != 2 or not np.isfinite(values).all():
-        raise InvalidInput("points need finite coordinates, each point as many as the others.")
+        raise InvalidInput(
+            f"points need finite coordinates, each point as many as the others, got "
+            f"{values.tolist()!r:.80}."
+        )
     return values

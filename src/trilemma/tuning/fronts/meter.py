@@ -13,12 +13,12 @@ from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.choosing.candidates import KEY_STATEMENT
-from trilemma.tuning.fronts.points import Evaluated
+from trilemma.tuning.families.families import KEY_STATEMENT
+from trilemma.tuning.results.points import Evaluated
 
 if TYPE_CHECKING:
-    from trilemma.tuning.calibrating.gauge import Counts
-    from trilemma.tuning.choosing.families import Family, Seen
+    from trilemma.tuning.families.counts import Counts
+    from trilemma.tuning.families.families import Family, Seen
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask

@@ -9,26 +9,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self
+from functools import cache
+from typing import Any, Final, Self, get_args
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
+from pydantic import TypeAdapter
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.tuning.fronts.front import grid_strength
+from trilemma.tuning.results.front import SamplerName
+from trilemma.tuning.results.points import Evaluated
 
-__all__ = ["SAMPLERS", "Choice", "SamplerName", "Study", "grid_point"]
+__all__ = ["SAMPLERS", "Choice", "Study", "grid_point"]
 
-SamplerName = Literal["grid", "motpe", "nsga2"]
-SAMPLERS: Final[tuple[SamplerName, ...]] = ("grid", "motpe", "nsga2")
+SAMPLERS: Final[tuple[SamplerName, ...]] = get_args(SamplerName)
 _OBJECTIVES: Final = 3
 _POPULATION: Final = 10  # evaluations cost minutes; optuna's 50 would all be random
 _RESULT: Final = "evaluated"
@@ -142,10 +145,11 @@ class Study:
         self._storage.remove_session()
         self._storage.engine.dispose()
 
-    def results(self) -> list[dict[str, Any]]:
+    def points(self) -> list[Evaluated]:
         """What was handed to `finish` by all machines, in the order of the trials."""
         with self._one_sentence():
-            return [trial.user_attrs[_RESULT] for trial in self._trials() if _finished(trial)]
+            found = [trial.user_attrs[_RESULT] for trial in self._trials() if _finished(trial)]
+        return [_document().validate_python(each) for each in found]
 
     def choices(self, wanted: int, *, at_once: int) -> list[Choice]:
         """Up to `at_once` trials to be measured now, so that in the end `wanted` are finished.
@@ -165,12 +169,11 @@ class Study:
                 chosen.append(self._next())
             return chosen
 
-    def finish(
-        self, choice: Choice, result: Mapping[str, Any], objectives: Sequence[float] | None
-    ) -> None:
-        """Keep a result; None in place of objectives: there are none, as the training diverged."""
+    def finish(self, choice: Choice, point: Evaluated) -> None:
+        """Keep a point; one without objectives, as its training diverged, is told as failed."""
+        plain, objectives = _document().dump_python(point, mode="json"), point.objectives
         with self._one_sentence():
-            choice.trial.set_user_attr(_RESULT, dict(result))
+            choice.trial.set_user_attr(_RESULT, plain)
             if objectives is None:
                 self._study.tell(choice.trial, state=TrialState.FAIL)
             else:
@@ -238,3 +241,8 @@ class Study:
 
 def _finished(trial: FrozenTrial) -> bool:
     return trial.state.is_finished() and _RESULT in trial.user_attrs
+
+
+@cache
+def _document() -> TypeAdapter[Evaluated]:
+    return TypeAdapter(Evaluated)

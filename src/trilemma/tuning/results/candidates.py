@@ -8,7 +8,7 @@ from typing import Literal
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
-from trilemma.tuning.certificate.certificate import Certificate
+from trilemma.tuning.results.certificate import Certificate
 
 __all__ = ["Basis", "Candidate", "Point", "Tested"]
 

@@ -6,27 +6,16 @@ shown, and it lives in a file of its own: a verdict never holds one.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, read_attack
-from trilemma.observations import Adversary
-from trilemma.protections.specs import parse_protection
-from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.results.documents import Document
 
-if TYPE_CHECKING:
-    from trilemma.tuning.choosing.procedures import Procedure
-    from trilemma.tuning.plan import Plan
-    from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask
-
-__all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "gallery_procedure"]
+__all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "Label", "Picture"]
 
 GALLERY: Final = "gallery.json"
 RECORDS: Final = 8
@@ -74,7 +63,10 @@ class Gallery:
         for column in self.columns:
             count = len(self.tagged.get(column.label, ()))
             if not len(column.made) == len(column.picked) == len(column.correct) == count:
-                raise InvalidInput("every column of a gallery needs one picture a record.")
+                raise InvalidInput(
+                    f"every column of a gallery needs one picture a record, got "
+                    f"{len(column.made)} of {column.attack} for {count}."
+                )
         pictures = [each for rows in self.tagged.values() for each in rows]
         pictures += [each for c in self.columns for each in (*c.made, *c.picked)]
         if any(len(each) != size for each in pictures):
@@ -101,70 +93,3 @@ _DOCUMENT: Final = Document(
     remedy="take the gallery.json that trilemma tune wrote",
     key="gallery_version",
 )
-
-
-def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
-    """Play a few games without protection and at the verdict, with every attack of the rung."""
-    protection = parse_protection(chosen.protection or "none")
-    asked = plan.request.adversary
-    shown: list[tuple[Label, str, int]] = [("unprotected", "none", 1)]
-    hidden = asked is Adversary.SERVER and protection.transport.server_reads == "nothing"
-    if not hidden and chosen.protection not in (None, "none"):
-        shown.append(("verdict", protection.describe(), chosen.rounds))
-
-    def make(ask: Ask) -> Gallery:
-        tasks = [
-            AttackTask(
-                stream=f"gallery, {label}",
-                protection=spec,
-                attacks=plan.suite.attacks,
-                adversary=asked,
-                rounds=rounds,
-                first=0,
-                count=RECORDS,
-                pictures=RECORDS,
-                recipe=recipe_of(chosen) if label == "verdict" else None,
-            )
-            for label, spec, rounds in shown
-        ]
-        payloads = [read_attack(payload)["pictures"] for payload in ask(tasks)]
-        spec = plan.scenario.input_spec
-        return Gallery(
-            shape=_picture_shape(spec.shape),
-            low=spec.low,
-            high=spec.high,
-            tagged={
-                each[0]: _pictures(found["tagged"])
-                for each, found in zip(shown, payloads, strict=True)
-            },
-            columns=tuple(
-                Column(
-                    label=label,
-                    protection=described,
-                    attack=name,
-                    rounds=rounds,
-                    made=_pictures(column["made"]),
-                    picked=_pictures(column["picked"]),
-                    correct=tuple(column["correct"]),
-                )
-                for (label, described, rounds), found in zip(shown, payloads, strict=True)
-                for name, column in found["attacks"].items()
-            ),
-        )
-
-    return make
-
-
-def _pictures(levels: list[list[int]]) -> tuple[Picture, ...]:
-    return tuple(map(tuple, levels))
-
-
-def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Inputs as pictures [c, h, w]: a flat square as a square, what is no image as one line."""
-    size = math.prod(shape)
-    if len(shape) == 3 and shape[0] in (1, 3):
-        return shape[0], shape[1], shape[2]
-    if len(shape) == 2:
-        return 1, shape[0], shape[1]
-    side = math.isqrt(size)
-    return (1, side, side) if len(shape) == 1 and side**2 == size else (1, 1, size)

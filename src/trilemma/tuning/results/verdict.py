@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.claims import Claim, Participation
 from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.fronts.points import Evaluated
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Document
-from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
+from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario

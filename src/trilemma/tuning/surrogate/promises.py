@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.bounds import Constants, log_c2
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.leakage import client_leakage
 from trilemma.protections.laws import LAWS
 from trilemma.protections.laws.base import Form, Law
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.surrogate.solving import Solution, solve
 
 if TYPE_CHECKING:
-    from trilemma.tuning.calibrating.gauge import Counts, Gauge
+    from trilemma.tuning.families.counts import Counts
+    from trilemma.tuning.families.gauge import Gauge
     from trilemma.tuning.problem import Problem
     from trilemma.updates import Profile
 
-__all__ = ["Promise", "SurrogateConstants", "promises", "surrogate_constants"]
+__all__ = ["promises", "surrogate_constants"]
 
 _UNITS: Final = 12  # attacked at each γ*: enough to tell all from none
 _FORMS: Final[Mapping[str, tuple[Form, ...]]] = {
@@ -34,38 +35,6 @@ _FORMS: Final[Mapping[str, tuple[Form, ...]]] = {
     "compression": ("printed",),
     "randomization": ("printed", "tight"),
 }
-
-
-@dataclass(frozen=True)
-class SurrogateConstants:
-    """C₁ and C₂ as estimated; `smoothed` where the plain estimate of C₂ is not finite, and why."""
-
-    c1: Estimate
-    c2: float
-    smoothed: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class Promise:
-    """γ* of one mechanism in one form: what the paper promises, and what attacks recover there.
-
-    `parameter` is γ*, `distance` how far it lies from no protection. `measured` is None where γ*
-    cannot be run, and `note` says why.
-    """
-
-    mechanism: str
-    form: str
-    symbol: str
-    parameter: float | None
-    distance: float | None
-    protection: str | None
-    promised: float
-    measured: Estimate | None
-    units: int
-    successes: int
-    objective: float | None
-    note: str
 
 
 def surrogate_constants(control: Counts, kappa: float, confidence: float) -> SurrogateConstants:

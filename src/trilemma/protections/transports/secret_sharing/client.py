@@ -201,7 +201,10 @@ class SharingClient(ClientSession):
         listed = read_array(open_message("SUR", self.digest, SERVER, inbox), np.dtype("u8"))
         survivors = [int(each) for each in listed]
         if len(set(survivors)) < len(survivors):
-            raise ProtocolViolation("the list of survivors names a client twice; it is forged.")
+            raise ProtocolViolation(
+                f"the list of survivors {sorted(survivors)!r:.80} names a client twice; it is "
+                f"forged."
+            )
         self._check_list(dict.fromkeys(survivors, b""), tuple(self._shares))
         reply = {
             peer: shares[:SHARE_BYTES] if peer in survivors else shares[SHARE_BYTES:]
@@ -250,7 +253,10 @@ class SharingClient(ClientSession):
         """The session that `export` wrote; refused in another round."""
         fields = unpack(state)
         if len(fields) != 8:
-            raise InvalidInput("the stored state is not one of a secure aggregation client.")
+            raise InvalidInput(
+                f"the stored state has {len(fields)} parts, and is not one of a secure "
+                f"aggregation client; start a new session."
+            )
         keys = KeyPair(fields[3]), KeyPair(fields[4]), Seed(fields[5])
         client = int.from_bytes(fields[0], "little")
         session = cls(client, round, ring, entropy, label, identity, keys)

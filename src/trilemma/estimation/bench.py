@@ -1,0 +1,208 @@
+"""What a worker does with a task: play games, train once, time rounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from trilemma.attacks import Rung, get
+from trilemma.attacks.base import RUNGS
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.playing.games import Arena, Game
+from trilemma.estimation.playing.paper_leakage import paper_leakage
+from trilemma.estimation.playing.picks import Picks, play
+from trilemma.estimation.playing.sights import Observer
+from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Task, TrainTask
+from trilemma.federation.scoring import write_scores
+from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.training import train
+from trilemma.protections.protection import Protection
+from trilemma.protections.specs import parse_protection
+
+__all__ = ["Bench"]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Makes a worker's function: task -> payload.
+
+    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100).
+    """
+
+    source: Source
+    line_up: int | None
+    restarts: int
+    steps: int
+    seed: int
+
+    def __call__(self) -> Callable[[Task], bytes]:
+        own = self.source if isinstance(self.source, Scenario) else self.source()
+
+        @lru_cache(maxsize=8)
+        def scenario(recipe: Recipe | None) -> Scenario:
+            return own if recipe is None else recipe.applied(own)
+
+        @lru_cache(maxsize=8)
+        def arena(rounds: int, recipe: Recipe | None) -> Arena:
+            return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
+
+        def work(task: Task) -> bytes:
+            if isinstance(task, AttackTask):
+                return _write(self._played(arena(task.rounds, task.recipe), task))
+            if isinstance(task, BeliefTask):
+                return _write(self._believed(arena(task.rounds, None), task))
+            if isinstance(task, CostTask):
+                return _write(_timed(own, scenario(task.recipe), task))
+            return _write(_trained(scenario(task.recipe), task))
+
+        return work
+
+    def _observer(self, arena: Arena, task: AttackTask | BeliefTask, rung: Rung) -> Observer:
+        return Observer(
+            arena,
+            parse_protection(task.protection),
+            task.adversary,
+            rung,
+            Seeded(self.seed).integer("stream", task.stream),
+            steps=self.steps,
+        )
+
+    def _believed(self, arena: Arena, task: BeliefTask) -> dict[str, Any]:
+        attack = get(task.attack)
+        observer = self._observer(arena, task, attack.rung)
+        numbers = range(task.first, task.first + task.count)
+        games = [arena.draw(number, observer.seed) for number in numbers]
+        found = paper_leakage(observer, games, attack, draws=task.draws)
+        return {"client": [game.client for game in games], "leakage": found.tolist()}
+
+    def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
+        attacks = {name: get(name) for name in task.attacks}
+        rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
+        equal = task.recipe is not None and task.recipe.equal_weights
+        observer = replace(
+            self._observer(arena, task, rung),
+            equal_weights=task.equal_weights or equal,
+            blind=task.blind,
+            participation=task.participation,
+        )
+        seed = observer.seed
+        games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
+        views = observer.views(games)
+        start = Seeded(seed).integer("attack", task.first)
+        found = {
+            name: play(
+                *(observer, games, views, attack),
+                restarts=self.restarts,
+                seed=start,
+                checkpoints=task.checkpoints,
+            )
+            for name, attack in attacks.items()
+        }
+        counts: dict[str, Any] = {
+            "client": [game.client for game in games],
+            "rounds": [len(each) for each in views],
+            "correct": {name: each.correct.tolist() for name, each in found.items()},
+            "failed": {name: int(each.failed.sum()) for name, each in found.items()},
+        }
+        if task.checkpoints:
+            counts["after"] = {
+                name: {str(t): right.tolist() for t, right in each.after.items()}
+                for name, each in found.items()
+            }
+        if task.pictures and arena.scenario.show_records:
+            counts["pictures"] = _pictures(arena, games[: task.pictures], found)
+        return counts
+
+
+def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> dict[str, Any]:
+    """The tagged records, each attack's reconstruction and its pick, in levels 0 .. 255."""
+    spec, pool = arena.scenario.input_spec, arena.pool
+
+    def levels(inputs: torch.Tensor) -> list[list[int]]:
+        shown = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
+        share = (shown.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
+        whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
+        return whole
+
+    def rows(places: Sequence[int]) -> torch.Tensor:
+        return pool.inputs[torch.tensor(places)]
+
+    return {
+        "tagged": levels(rows([game.sought for game in games])),
+        "attacks": {
+            name: {
+                "made": levels(each.shown[: len(games)]),
+                "picked": levels(
+                    rows(
+                        [
+                            int(game.line_up[int(each.chosen[place])])
+                            for place, game in enumerate(games)
+                        ]
+                    )
+                ),
+                "correct": each.correct[: len(games)].tolist(),
+            }
+            for name, each in found.items()
+        },
+    }
+
+
+def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
+    protection, recipe = parse_protection(task.protection), task.recipe
+    try:
+        found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
+    except InvalidInput as error:
+        if protection == Protection():
+            raise
+        return {"diverged": str(error)}
+    if recipe is not None:  # clipping single records takes longer than their mean
+        plain = round_costs(own, Protection(), rounds=task.rounds)
+        found = RoundCosts(plain.without, found.within)
+    return found.as_json()
+
+
+def _rounds_of(recipe: Recipe | None) -> dict[str, Any]:
+    if recipe is None:
+        return {}
+    return {"threshold": recipe.threshold, "weighted": not recipe.equal_weights}
+
+
+def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
+    protection, recipe = parse_protection(task.protection), task.recipe
+    try:
+        history = train(
+            scenario,
+            protection,
+            rounds=task.rounds,
+            seed=task.seed,
+            weights=fresh_weights(scenario, [task.seed])[0],
+            server_lr=scenario.server_lr,
+            server_decay=scenario.server_decay,
+            evaluate_every=task.rounds,
+            real_rounds=0,
+            **_rounds_of(recipe),
+        )
+    except InvalidInput as error:
+        if protection == Protection() and recipe is None:
+            raise
+        return {"diverged": str(error)}  # a fact about the protection, not about the input
+    return {
+        "rounds": [asdict(each) for each in history.rounds],
+        "client_metrics": history.client_metrics,
+        "one_by_one": history.one_by_one,
+        "scores": write_scores(history.scores),
+        "client_scores": [write_scores(each) for each in history.client_scores],
+    }
+
+
+def _write(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, allow_nan=False).encode()

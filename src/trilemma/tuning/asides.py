@@ -1,0 +1,36 @@
+"""What is measured once something is chosen: beside it, the ladder, curves, rounds, beliefs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trilemma.tuning.choosing.beside import procedures_beside
+from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
+from trilemma.tuning.choosing.shown import shown_procedures
+from trilemma.tuning.fronts.curves import curve_procedures
+
+if TYPE_CHECKING:
+    from trilemma.tuning.choosing.choice import Choice, Done
+    from trilemma.tuning.plan import Plan
+
+__all__ = ["measure_asides"]
+
+
+def measure_asides(plan: Plan, choice: Choice, done: Done) -> dict[str, Any]:
+    """The verdict's fields beside, ladder, curves, rounds and beliefs, a tuple each."""
+    asked, chosen = plan.request, choice.chosen
+    measured = asked.basis == "measured"
+    estimated = measured and asked.knows != "anyone"  # a proof needs no estimates
+    curves = estimated and asked.strengths
+    groups = {
+        "beside": procedures_beside(plan, chosen),
+        "ladder": ladder_procedures(plan) if estimated and asked.ladder else {},
+        "curves": curve_procedures(plan, choice.candidates) if curves else {},
+    }
+    shown = shown_procedures(plan, chosen) if chosen is not None and measured else {}
+    found = done({name: each for some in (*groups.values(), shown) for name, each in some.items()})
+    made = {field: tuple(found[name] for name in some) for field, some in groups.items()}
+    if measured:
+        tested = tested_rungs(plan, {each.name: each for each in choice.candidates})
+        made["ladder"] = (*tested, *made["ladder"])
+    return made | {field: found.get(field, ()) for field in ("rounds", "beliefs")}

@@ -1,0 +1,290 @@
+"""The state of one calibration: explore, then walk from a safe strength towards weaker ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from trilemma.beliefs.intervals import Interval, clopper_pearson_upper, zero_success_size
+from trilemma.errors import InvalidInput
+from trilemma.tuning.calibrating.acceptance import SMALLEST_BATCH, SequentialTest, sequential_test
+from trilemma.tuning.calibrating.outcomes import (
+    UNPROTECTED,
+    AttackUnits,
+    Calibration,
+    Control,
+    Outcome,
+    TestedStrength,
+    counts_by_strength,
+    non_monotone,
+)
+from trilemma.tuning.calibrating.success_curve import SuccessCurve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Search"]
+
+_EXPLORATION: Final = 60  # units at most; 96 for 48: over-protection -0..5 %, units up to +19 %
+_EXPLORATION_START: Final = 18  # units at least
+_INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
+_SETTLED: Final = (0.05, 0.5)  # sd of x* that ends exploration: decades, in the curve's sd
+_SEPARATION: Final = 0.1  # decades beyond x* at which a test should pass
+_SEPARATIONS: Final = (0.2, 0.28, 0.4, 0.57, 0.8, 1.13, 1.6)  # in the curve's sd; few, for caches
+_SAFE: Final = 0.8  # P(pass) wanted of a chain's first test
+_HOPEFUL: Final = 0.3  # P(pass) wanted of a further step
+_HOPELESS: Final = 0.1  # P(pass) below which no further chain is begun
+_SMALLEST_GAIN: Final = 0.02  # decades expected from a further step: 5 % of the parameter
+_ESCAPE: Final = 0.3  # decades to go when the model sees no strength that is safe
+_TESTS: Final = 8  # in a chain; three are usual
+_CHAINS: Final = 5
+
+
+class Search:
+    """Points so far, the belief, and the number of the next unit.
+
+    Strengths are places in `candidates`: no protection first where it is allowed, then the lattice
+    of the belief from weak to strong.
+    """
+
+    def __init__(
+        self,
+        attack_units: AttackUnits,
+        p_max: float,
+        alpha: float,
+        max_units: float,
+        first_unit: int,
+    ) -> None:
+        self.attack_units, self.p_max, self.alpha = attack_units, p_max, alpha
+        self.max_units, self.first_unit = max_units, first_unit
+        self.points: list[TestedStrength] = []
+        self.units = 0
+
+    def believe(self, domain: tuple[float, float], control: Control, unprotected: bool) -> None:
+        ceiling = min(1.0, (control.successes + 0.5) / (control.units + 0.5))
+        self.curve = SuccessCurve.prior(*domain, ceiling)
+        self.control = control
+        self.offset = 1 if unprotected else 0
+        weakest = [UNPROTECTED] if unprotected else []
+        self.candidates = np.concatenate([weakest, self.curve.strengths])
+        # No protection is worth as much as half a decade below the weakest setting.
+        self.worth = self.candidates.copy()
+        if unprotected:
+            self.worth[0] = domain[0] - 0.5
+
+    def attack(self, x: float, count: int, stage: str) -> int:
+        answer = np.asarray(self.attack_units(x, count, stage, self.first_unit + self.units))
+        whole = answer.dtype.kind in "bui" and answer.shape in ((), (count,))
+        successes = int(answer.sum()) if whole else -1
+        if not 0 <= successes <= count:
+            raise InvalidInput(
+                f"attack_units must return the successes among {count} units or one truth value "
+                f"a unit, got {answer.tolist()}."
+            )
+        self.units += count
+        return successes
+
+    def observe(self, place: int, units: int, successes: int) -> None:
+        if place < self.offset:
+            self.control = Control(self.control.successes + successes, self.control.units + units)
+        else:
+            self.curve = self.curve.observe(place - self.offset, units, successes)
+
+    def explore(self, most: int = _EXPLORATION) -> None:
+        """Batches where a unit says most about x*, until x* is known well enough to test."""
+        rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
+        used = 0
+        while used < most:
+            place = int(np.argmin(np.abs(self.curve.expect() - rate))) + self.offset
+            x = float(self.candidates[place])
+            successes = self.attack(x, SMALLEST_BATCH, "explore")
+            self.points.append(TestedStrength(x, SMALLEST_BATCH, successes, "explore"))
+            self.observe(place, SMALLEST_BATCH, successes)
+            used += SMALLEST_BATCH
+            settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary().sd)
+            if used >= _EXPLORATION_START and self.curve.crossing(self.p_max)[1] <= settled:
+                return
+
+    def certify(self) -> int | None:
+        """The chains; the place of the last strength that passed."""
+        failed: int | None = None
+        for chain in range(_CHAINS):
+            level = 0.8 * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
+            stage = "walk" if chain == 0 else f"fallback {chain}"
+            test, chance = self.suited(level) if chain == 0 else self.surest(level)
+            start = _start(chance, failed, self.candidates)
+            if start is None:
+                return None
+            best = self.walk(start, test, stage)
+            if best is not None:
+                return best
+            failed = start
+        return None
+
+    def walk(self, place: int, test: SequentialTest, stage: str) -> int | None:
+        """One chain from `place` towards weaker strengths, up to its first fail."""
+        best: int | None = None
+        for _ in range(_TESTS):
+            if self.units + test.looks[-1] > self.max_units:
+                break
+            if not self.passes(place, test, stage):
+                break
+            best = place
+            test, chance = self.suited(test.level)
+            gain = chance[:best] * (self.worth[best] - self.worth[:best])
+            gain[chance[:best] < _HOPEFUL] = 0.0
+            if not gain.size or gain.max() < _SMALLEST_GAIN:
+                break
+            place = int(np.argmax(gain))
+        return best
+
+    def passes(self, place: int, test: SequentialTest, stage: str) -> bool:
+        """Test one strength with units of its own."""
+        x = float(self.candidates[place])
+        units = successes = look = 0
+        decision = None
+        while decision is None:
+            successes += self.attack(x, test.looks[look] - units, stage)
+            units = test.looks[look]
+            decision = test.decide(look, successes)
+            look += 1
+        self.observe(place, units, successes)
+        passed = decision == "pass"
+        allowed = test.accept[look - 1]
+        self.points.append(TestedStrength(x, units, successes, stage, test.level, allowed, passed))
+        return passed
+
+    def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
+        """A test suited to the slope of the curve, and its P(pass) at every candidate."""
+        wanted = _SEPARATION / self.curve.summary().sd
+        return self.prospects(
+            level, min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
+        )
+
+    def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
+        """The test with the best chance anywhere: after a fail a floor may matter, not a slope."""
+        choices = [self.prospects(level, separation) for separation in _SEPARATIONS]
+        return max(choices, key=lambda choice: float(choice[1].max()))
+
+    def prospects(
+        self, level: float, separation: float
+    ) -> tuple[SequentialTest, NDArray[np.float64]]:
+        largest = max(6 * zero_success_size(self.p_max, level), 200)
+        test = sequential_test(self.p_max, level, separation, largest)
+        chance = self.curve.expect(test.pass_probability)
+        if self.offset:
+            hits, misses = self.control.successes, self.control.units - self.control.successes
+            rates = betaincinv(hits + 0.5, misses + 0.5, np.arange(0.05, 1, 0.1))
+            chance = np.concatenate([[test.pass_probability(rates).mean()], chance])
+        return test, chance
+
+    def attack_failed(self, control: Control) -> Calibration:
+        return Calibration(
+            Outcome.ATTACK_FAILED,
+            self.p_max,
+            self.alpha,
+            None,
+            tuple(self.points),
+            self.units,
+            f"The attack failed here: it recovered {control.successes} of {control.units} "
+            f"unprotected units, so its failure under protection would show nothing; give it "
+            f"more restarts or iterations, or use another attack.",
+        )
+
+    def certified(self, best: int) -> Calibration:
+        x = float(self.candidates[best])
+        point = next(p for p in reversed(self.points) if p.passed)
+        what = "no protection" if x == UNPROTECTED else f"10^{x:.3f} times the warm start"
+        return self.result(
+            Outcome.CERTIFIED,
+            x,
+            f"At {what}, {point.successes} of {point.units} fresh units were recovered, which "
+            f"shows a success rate of at most {self.p_max:.4g} at confidence "
+            f"{1 - self.alpha:.4g}.",
+            pointwise_interval=point.pointwise_interval,
+        )
+
+    def not_certified(self) -> Calibration:
+        rates = self.curve.expect()
+        likely, needed = float(rates.min()), None
+        upper = self.smallest_upper()
+        reason = (
+            f"No strength was shown to keep the success rate at or below {self.p_max:.4g}: the "
+            f"smallest upper limit reached is {upper:.4g}"
+        )
+        if likely < self.p_max:
+            needed = _size_needed(self.p_max, likely, self.alpha)
+            reason += f"; about {needed} units at the strongest setting would be needed."
+        else:
+            reason += (
+                f" and the success rate seems to stay near {likely:.2g}, so more units would not "
+                f"help; raise the budget or combine protections."
+            )
+        return self.result(Outcome.NOT_CERTIFIED, None, reason, units_needed=needed)
+
+    def smallest_upper(self) -> float:
+        """Over all strengths tried, each by itself; for display: the least of many is biased."""
+        limits = (
+            clopper_pearson_upper(successes, units, 1 - self.alpha)
+            for successes, units in counts_by_strength(self.points).values()
+        )
+        return min(limits)
+
+    def result(
+        self,
+        outcome: Outcome,
+        x: float | None,
+        reason: str,
+        *,
+        pointwise_interval: Interval | None = None,
+        units_needed: int | None = None,
+    ) -> Calibration:
+        odd = non_monotone(self.points)
+        if odd is not None:
+            reason += (
+                f" The curve is not monotone: x = {odd[1]:.3f} is stronger than x = {odd[0]:.3f} "
+                f"but was broken significantly more often."
+            )
+        return Calibration(
+            outcome,
+            self.p_max,
+            self.alpha,
+            x,
+            tuple(self.points),
+            self.units,
+            reason,
+            self.curve.summary(),
+            pointwise_interval,
+            self.smallest_upper(),
+            units_needed,
+            odd,
+        )
+
+
+def _start(
+    chance: NDArray[np.float64], failed: int | None, candidates: NDArray[np.float64]
+) -> int | None:
+    """Where a chain begins: the weakest strength likely to pass, after a fail a stronger one."""
+    if failed is None:
+        return int(np.argmax(chance >= min(_SAFE, 0.95 * chance.max())))
+    last = len(candidates) - 1
+    stronger = chance[min(failed + 1, last) :]
+    if stronger.max() < _HOPELESS:
+        return None
+    if failed == last:
+        return last  # nothing is stronger; fresh units may still pass
+    first = last + 1 - len(stronger)
+    if stronger.max() >= _SAFE:
+        return first + int(np.argmax(stronger >= _SAFE))
+    beyond = int(np.searchsorted(candidates, candidates[failed] + _ESCAPE))
+    return min(last, max(failed + 1, beyond))
+
+
+def _size_needed(p_max: float, rate: float, alpha: float) -> int:
+    """n of one test at level α that passes with probability .85 where p = rate (normal limit)."""
+    spread = -ndtri(alpha) * math.sqrt(p_max * (1 - p_max))
+    spread -= ndtri(0.15) * math.sqrt(rate * (1 - rate))
+    return max(zero_success_size(p_max, alpha), math.ceil((spread / (p_max - rate)) ** 2))

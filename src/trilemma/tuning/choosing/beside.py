@@ -1,0 +1,51 @@
+"""What another adversary picks at what was chosen: measured, not tuned for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trilemma.estimation.leakage import client_leakage
+from trilemma.observations import Adversary
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import measured_beside
+from trilemma.tuning.results.verdict import Beside
+
+if TYPE_CHECKING:
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.work.replay import Ask, Procedure
+
+__all__ = ["procedures_beside"]
+
+_UNITS: Final = 16
+
+
+def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
+    """What the other adversary picks at what was chosen; beside a proof, who knows the most."""
+    if chosen is not None and chosen.certificate is not None:
+        return {**measured_beside(plan, chosen)}
+    if chosen is None or plan.setting.clients < 2:
+        return {}
+    protection = parse_protection(chosen.protection or "none")
+    server = plan.request.adversary is Adversary.SERVER
+    other = Adversary.CLIENT if server else Adversary.SERVER
+    who = "a curious client" if server else "the server"
+
+    def measure(ask: Ask) -> Beside:
+        reads = protection.transport.server_reads
+        if other is Adversary.SERVER and reads == "nothing":
+            return Beside(who, "the server reads nothing; this rests on the key.")
+        counts = plan.gauge(ask).count(
+            "beside", protection, _UNITS, attacks=(plan.suite.lead,), adversary=other
+        )
+        kappa, sure = plan.claim.kappa, plan.request.confidence
+        return Beside(
+            who,
+            f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
+            f"games (measured, not tuned for)",
+            client_leakage(counts.successes, counts.units, confidence=sure, kappa=kappa),
+            counts.units,
+            counts.successes,
+        )
+
+    return {"other": measure}

@@ -1,0 +1,48 @@
+"""The choice: every family measured, and the best of those that keep the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trilemma.tuning.choosing.procedures import procedures
+from trilemma.tuning.families.pricing import ranked
+from trilemma.tuning.results.candidates import Candidate
+
+if TYPE_CHECKING:
+    from trilemma.tuning.families.counts import Counts
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.promises import Promise, SurrogateConstants
+    from trilemma.work.replay import Procedure
+
+__all__ = ["Choice", "Done", "choose"]
+
+Done = Callable[[Mapping[str, "Procedure"]], dict[str, Any]]
+"""Does procedures by name, and gives their results by the same names."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was found: the candidates in their order, and the control of every attack.
+
+    `constants` and `promises` are the paper's, where its closed forms were asked for.
+    """
+
+    candidates: tuple[Candidate, ...]
+    control: Counts
+    constants: SurrogateConstants | None
+    promises: tuple[Promise, ...]
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best, None where nothing keeps the budget."""
+        return next((each for each in self.candidates if each.rank == 1), None)
+
+
+def choose(plan: Plan, done: Done) -> Choice:
+    """Measure every family of the plan, and rank them."""
+    found = done(procedures(plan))
+    constants, promises = found.pop("promises", (None, ()))
+    control = found.pop("control")
+    return Choice(ranked(list(found.values())), control, constants, promises)

@@ -1,0 +1,81 @@
+"""The paper's own choice: the γ* of least objective by its bounds, and what it leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.families.pricing import Pricing, priced
+from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.surrogate.promises import promises
+from trilemma.tuning.surrogate.promises import surrogate_constants as constants_of
+
+if TYPE_CHECKING:
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.promises import Promise, SurrogateConstants
+    from trilemma.work.replay import Ask, Procedure
+
+__all__ = ["promised_candidate", "promised_procedures"]
+
+
+def promised_procedures(plan: Plan) -> dict[str, Procedure]:
+    """The paper's promises, and the candidate that follows from them."""
+    return {
+        "promises": lambda ask: _promises(plan, ask),
+        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing),
+    }
+
+
+def _promises(plan: Plan, ask: Ask) -> tuple[SurrogateConstants, tuple[Promise, ...]]:
+    """The paper's closed forms, from what is picked in single unprotected rounds."""
+    gauge, asked = plan.gauge(ask), plan.request
+    found = constants_of(gauge.control(), plan.claim.kappa, asked.confidence)
+    profile = plan.pricing.profile
+    return found, promises(
+        gauge, found, asked.problem, profile, asked.confidence, plan.claim.kappa
+    )
+
+
+def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:
+    """The paper's choice: the γ* of least objective by its own bounds, and what it leaks.
+
+    Feasible unless the attacks contradict it; bounded masks are left out, as no federation
+    should run them.
+    """
+    able = [
+        each
+        for each in promises
+        if each.protection
+        and each.measured is not None
+        and each.objective is not None
+        and each.mechanism != "secret-sharing"
+        and (each.form != "printed" or each.mechanism == "compression")
+    ]
+    if not able:
+        return Candidate(
+            name="surrogate",
+            basis="surrogate",
+            feasible=False,
+            deployable=True,
+            statement="No optimum of the paper's closed forms can be run for this budget.",
+        )
+    best = min(able, key=lambda each: each.objective or 0.0)
+    protection = parse_protection(best.protection or "none")
+    candidate = Candidate(
+        name=f"surrogate {best.mechanism}",
+        basis="surrogate",
+        feasible=best.measured is not None and best.measured.low <= best.promised,
+        deployable=True,
+        statement=(
+            f"The paper's closed form, no guarantee: it promises a leakage of "
+            f"{best.promised:.3g}, and the right record was picked in {best.successes} of "
+            f"{best.units} games."
+        ),
+        protection=best.protection,
+        symbol=best.symbol,
+        parameter=best.parameter,
+        leakage=best.measured,
+        units=best.units,
+    )
+    return priced(candidate, ask, protection, pricing)

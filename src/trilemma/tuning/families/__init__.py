@@ -1,0 +1,1 @@
+"""Protections with one free strength: how they are made for a federation, tried and priced."""

@@ -1,0 +1,330 @@
+"""How a family fares: the weakest strength at which every attack of the rung passes its own test.
+
+Each attack ends a game with one pick; the claim that none picks the tagged record more often than
+p_max is an intersection-union test: every attack is tested at the full level, and the claim
+holds if all pass. Strengths are searched with the leading attack; the others are tested where it
+passes. If one of them fails, the search goes on with that one, from there.
+
+Levels: attempt r may spend (3/4)·4⁻ʳ of α, two thirds of it on the search and one third on the
+others, so that the sum over all attempts stays within α.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from trilemma.beliefs.intervals import zero_success_size
+from trilemma.estimation.playing.suite import Suite
+from trilemma.estimation.tasks import AttackTask, read_attack
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.tuning.calibrating.acceptance import sequential_test
+from trilemma.tuning.calibrating.calibration import calibrate, crossing
+from trilemma.tuning.calibrating.outcomes import (
+    UNPROTECTED,
+    AttackUnits,
+    Calibration,
+    Control,
+    Outcome,
+    TestedStrength,
+)
+from trilemma.tuning.families.counts import Check, Counts, Measured, Seen, counted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.tuning.families.families import Family
+    from trilemma.work.replay import Ask
+
+__all__ = ["Gauge", "stream_of", "streams"]
+
+CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
+_CONTROL: Final = 24
+_CEILING: Final = 0.1  # a search needs something to fall from
+_SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
+_ATTEMPTS: Final = 3
+_SEARCH, _OTHERS = 2 / 3, 1 / 3
+_ESTIMATE: Final = 36  # games that estimate the strength of another rung
+
+
+_Log = list[tuple[float, str, Seen]]
+
+
+@dataclass
+class Gauge:
+    """Plays games for procedures: what they ask is turned into tasks, and tasks into counts."""
+
+    ask: Ask
+    suite: Suite
+    adversary: Adversary
+    rounds: int
+    p_max: float
+    level: float
+
+    def count(
+        self,
+        stream: str,
+        protection: Protection,
+        units: int,
+        *,
+        attacks: Sequence[str] | None = None,
+        adversary: Adversary | None = None,
+        rounds: int | None = None,
+        chunk: int = CHUNK,
+        pictures: int = 0,
+    ) -> Counts:
+        """Play that many games of a stream from its first, `chunk` of them a task."""
+        seen = self._play(
+            *(stream, protection, 0, units, tuple(attacks or self.suite.attacks)),
+            adversary=adversary,
+            rounds=rounds,
+            chunk=chunk,
+            pictures=pictures,
+        )
+        return counted([seen])
+
+    def control(self) -> Counts:
+        """What every attack wins from the server's view of unprotected single rounds."""
+        return self.count("control", Protection(), _CONTROL, adversary=Adversary.SERVER, rounds=1)
+
+    def measure(self, family: Family) -> Measured:
+        """The weakest strength of a family at which every attack of the rung passes."""
+        rounds = self.rounds if family.whole_training else 1
+        if family.mechanism is None:
+            return self._single(family, rounds)
+        return self._searched(family, rounds)
+
+    def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
+        """Where the leading attack is expected to reach p_max, by few games; no test."""
+        stream = f"{stream_of(family)}, {self.suite.rung}"
+        log: _Log = []
+        attack = self._units(family, self.suite.lead, stream, rounds, log)
+        x = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
+        near = min(log, key=lambda each: abs(each[0] - x))[0]
+        return x, counted([seen for at, _, seen in log if at == near])
+
+    def _searched(self, family: Family, rounds: int) -> Measured:
+        lead, floor = self.suite.lead, family.domain[0]
+        checks: list[Check] = []
+        found: Calibration | None = None
+        for attempt in range(_ATTEMPTS):
+            level = 0.75 * self.level / 4**attempt
+            stream = f"{stream_of(family)}, attempt {attempt}"
+            log: _Log = []
+            top = self._units(family, lead, stream, rounds, log)
+            start = UNPROTECTED if attempt == 0 else floor
+            control = Control(*self._start(top, start))
+            found = calibrate(
+                top,
+                self.p_max,
+                alpha=_SEARCH * level,
+                domain=(floor, family.domain[1]),
+                control=control,
+                unprotected=attempt == 0,
+                first_unit=control.units,
+            )
+            if found.x is None:
+                return Measured(found, tuple(checks), None)
+            point = next(p for p in reversed(found.points) if p.passed)
+            own = (point.x, point.stage)
+            counts = counted([seen for x, stage, seen in log if (x, stage) == own])
+            checks.append(Check(lead, found.x, point.units, point.successes, passed=True))
+            others = [name for name in self.suite.attacks if name != lead]
+            shown = family.attacked(found.x, self.adversary)
+            tested = self._tested(
+                *(others, shown, f"{stream}, the others", rounds, found.x),
+                level=_OTHERS * level,
+            )
+            checks += tested
+            failed = [each.attack for each in tested if not each.passed]
+            if not failed:
+                return Measured(found, tuple(checks), counts)
+            lead, floor = failed[0], max(found.x, family.domain[0])
+            if floor >= family.domain[1]:
+                break
+        assert found is not None
+        reason = (
+            f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
+            f"{self.p_max:.3g}; no strength was shown to stop every attack."
+        )
+        return Measured(_unmet(found, reason), tuple(checks), None)
+
+    def _start(self, attack: AttackUnits, x: float) -> tuple[int, int]:
+        """Wins of a few games at the weakest strength; a search needs something to fall from."""
+        wins = int(np.asarray(attack(x, CHUNK, "control", 0)).sum())
+        return max(wins, math.ceil(_CEILING * CHUNK)), CHUNK
+
+    def _single(self, family: Family, rounds: int) -> Measured:
+        """Test the one strength there is: nothing is added to what the adversary reads."""
+        shown = family.attacked(UNPROTECTED, self.adversary)
+        stream = f"none of the {family.seen}"
+        checks = self._tested(
+            self.suite.attacks, shown, stream, rounds, UNPROTECTED, level=self.level
+        )
+        passed = all(each.passed for each in checks)
+        last = checks[0] if passed else next(each for each in checks if not each.passed)
+        point = TestedStrength(
+            UNPROTECTED, last.units, last.successes, "walk", self.level, None, passed
+        )
+        few = "which shows a rate of at most" if passed else "too many for a rate of"
+        found = Calibration(
+            Outcome.CERTIFIED if passed else Outcome.NOT_CERTIFIED,
+            self.p_max,
+            self.level,
+            UNPROTECTED if passed else None,
+            (point,),
+            sum(each.units for each in checks),
+            f"{last.attack} picked the right record in {last.successes} of {last.units} games "
+            f"from the sum of all clients, {few} {self.p_max:.3g}.",
+        )
+        counts = None
+        if passed:
+            lead = checks[0]
+            counts = self.count(stream, shown, lead.units, attacks=(lead.attack,), rounds=rounds)
+        return Measured(found, tuple(checks), counts)
+
+    def _tested(
+        self,
+        attacks: Sequence[str],
+        shown: Protection,
+        stream: str,
+        rounds: int,
+        x: float,
+        *,
+        level: float,
+    ) -> list[Check]:
+        """Each attack's own test at one strength; all go on together until one of them fails."""
+        largest = max(6 * zero_success_size(self.p_max, level), 200)
+        test = sequential_test(self.p_max, level, _SEPARATION, largest)
+        checks: dict[str, Check] = {}
+        for look, units in enumerate(test.looks):
+            pending = [name for name in attacks if name not in checks]
+            pieces = _pieces(test.looks[: look + 1])
+            for name, won in self._wins(stream, shown, pieces, pending, rounds).items():
+                decision = test.decide(look, won)
+                if decision is not None:
+                    checks[name] = Check(name, x, units, won, decision == "pass")
+            if len(checks) == len(attacks) or not all(each.passed for each in checks.values()):
+                break
+        return [checks[name] for name in attacks if name in checks]
+
+    def _wins(
+        self,
+        stream: str,
+        shown: Protection,
+        pieces: Sequence[tuple[int, int]],
+        attacks: Sequence[str],
+        rounds: int,
+    ) -> dict[str, int]:
+        """Games of these pieces (first, count) that each attack wins, asked for at once."""
+        tasks = [
+            AttackTask(
+                *(stream, shown.describe(), (name,), self.adversary, rounds),
+                first=first,
+                count=count,
+            )
+            for name in attacks
+            for first, count in pieces
+        ]
+        won = dict.fromkeys(attacks, 0)
+        for task, payload in zip(tasks, self.ask(tasks), strict=True):
+            (name,) = task.attacks
+            won[name] += sum(read_attack(payload)["correct"][name])
+        return won
+
+    def _units(
+        self,
+        family: Family,
+        attack: str,
+        stream: str,
+        rounds: int,
+        log: _Log,
+    ) -> AttackUnits:
+        def play(x: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
+            shown = family.attacked(x, self.adversary)
+            seen = self._play(stream, shown, first_unit, count, (attack,), rounds=rounds)
+            log.append((x, stage, seen))
+            return seen.correct[attack]
+
+        return play
+
+    def _play(
+        self,
+        stream: str,
+        protection: Protection,
+        first: int,
+        count: int,
+        attacks: tuple[str, ...],
+        *,
+        adversary: Adversary | None = None,
+        rounds: int | None = None,
+        chunk: int = CHUNK,
+        pictures: int = 0,
+    ) -> Seen:
+        spec, who = protection.describe(), adversary or self.adversary
+        over = self.rounds if rounds is None else rounds
+        tasks = [
+            AttackTask(
+                *(stream, spec, attacks, who, over),
+                first=start,
+                count=min(chunk, first + count - start),
+                pictures=pictures if start == 0 else 0,
+            )
+            for start in range(first, first + count, chunk)
+        ]
+        parts = [read_attack(payload) for payload in self.ask(tasks)]
+        return Seen(
+            np.concatenate([np.asarray(part["client"]) for part in parts]),
+            {
+                name: np.concatenate([np.asarray(part["correct"][name]) for part in parts])
+                for name in attacks
+            },
+            sum(sum(part["failed"].values()) for part in parts),
+        )
+
+
+def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:
+    """(first, count) of the tasks between looks: what was asked for before is asked for again.
+
+    >>> _pieces((6, 30))
+    [(0, 6), (6, 16), (22, 8)]
+    """
+    return [
+        (first, min(CHUNK, end - first))
+        for start, end in pairwise((0, *looks))
+        for first in range(start, end, CHUNK)
+    ]
+
+
+def stream_of(family: Family) -> str:
+    """Families that look alike to the adversary share their games."""
+    if family.mechanism is None:
+        return f"none of the {family.seen}"
+    thinned = "thinned " if family.thins and not family.mechanism.thins else ""
+    own = family.thins and family.seen == "sum" and family.carrier == "plain"
+    places = " of own places" if own else ""
+    return f"{thinned}{family.mechanism.name} of the {family.seen}{places}"
+
+
+def streams(families: Sequence[Family]) -> int:
+    """M: how many calibrations the families take."""
+    return max(1, len({stream_of(each) for each in families if each.seen != "nothing"}))
+
+
+def _unmet(found: Calibration, reason: str) -> Calibration:
+    return Calibration(
+        Outcome.NOT_CERTIFIED,
+        found.p_max,
+        found.alpha,
+        None,
+        found.points,
+        found.units,
+        reason,
+        found.curve,
+    )

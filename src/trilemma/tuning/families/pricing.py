@@ -1,0 +1,154 @@
+"""Choosing among protections that keep the budget: utility and cost, measured and weighed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from trilemma.errors import InvalidInput
+from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
+from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.paper_bounds import paper_bounds
+from trilemma.estimation.tasks import CostTask, Diverged, TrainTask, read_costs, read_training
+
+if TYPE_CHECKING:
+    from trilemma.estimation.recipes import Recipe
+    from trilemma.protections.protection import Protection
+    from trilemma.tuning.problem import Problem
+    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.updates import Profile
+    from trilemma.work.replay import Ask
+
+__all__ = ["Pricing", "breached_cap", "priced", "ranked"]
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """How utility and cost are measured, alike for all protections."""
+
+    problem: Problem
+    profile: Profile
+    rounds: int
+    seeds: tuple[int, ...]
+    bandwidth: float
+    confidence: float
+
+    def __post_init__(self) -> None:
+        check_bandwidth(self.bandwidth)
+
+    def price(
+        self,
+        ask: Ask,
+        protection: Protection,
+        *,
+        recipe: Recipe | None = None,
+        without: Recipe | None = None,
+    ) -> tuple[Costs, Estimate]:
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e.
+
+        The protected trainings follow `recipe`, those without protection `without` (None: the
+        federation's own).
+        """
+        arms = (("none", without), (protection.describe(), recipe))
+        trainings = [
+            TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
+        ]
+        timing = CostTask(protection.describe(), fewest_rounds(self.confidence), recipe)
+        *payloads, timed = ask([*trainings, timing])
+        histories = [read_training(payload) for payload in payloads]
+        plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
+        found = compare(
+            protection.describe(),
+            plain,
+            shielded,
+            read_costs(timed),
+            bandwidth=self.bandwidth,
+            confidence=self.confidence,
+            bounds=paper_bounds(protection, self.profile),
+        )
+        return found, self._objective(found)
+
+    def _objective(self, costs: Costs) -> Estimate:
+        """Of the estimates and of their ends: at most as certain as either of the two."""
+        each_client = any(
+            isinstance(weight, tuple)
+            for weight in (self.problem.utility_weight, self.problem.efficiency_weight)
+        )
+        losses = costs.client_utility_loss if each_client else (costs.utility_loss,)
+
+        def objective(end: Literal["value", "low", "high"]) -> float:
+            lost: list[float] = [getattr(each, end) for each in losses]
+            slower: float = getattr(costs.efficiency_reduction, end)
+            return self.problem.objective(lost, [slower] * len(lost))
+
+        return Estimate(objective("value"), objective("low"), objective("high"))
+
+
+def priced(
+    candidate: Candidate,
+    ask: Ask,
+    protection: Protection,
+    pricing: Pricing,
+    *,
+    recipe: Recipe | None = None,
+    without: Recipe | None = None,
+) -> Candidate:
+    """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
+    try:
+        costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
+    except Diverged as error:
+        return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
+    if breach := breached_cap(pricing.problem, costs):
+        candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {breach}")
+    return replace(candidate, costs=costs, objective=objective)
+
+
+def breached_cap(problem: Problem, costs: Costs) -> str:
+    """Why a measured protection is beyond the user's caps; empty if it is not."""
+    loss, reduction = costs.utility_loss.value, costs.efficiency_reduction.value
+    if problem.max_utility_loss is not None and loss > problem.max_utility_loss:
+        return (
+            f"The utility loss of {loss:.3g} exceeds the cap of {problem.max_utility_loss:g}; "
+            f"raise the cap or the budget."
+        )
+    if problem.max_cost is not None and reduction > problem.max_cost:
+        return (
+            f"The efficiency reduction of {reduction:.3g} exceeds the cap of "
+            f"{problem.max_cost:g}; raise the cap or the budget."
+        )
+    return ""
+
+
+def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates, the best first; those that cannot be chosen keep no rank and come last.
+
+    Ties are candidates whose objective's interval meets that of the best; of these the one that
+    sends the fewest bits comes first, then by name.
+    """
+    able = [each for each in candidates if each.feasible and each.deployable and each.objective]
+    order = sorted(able, key=_value)
+    best = order[0].objective if order else None
+    tied = [each for each in order if _meets(each.objective, best)]
+    order = sorted(tied, key=_bits) + [each for each in order if each not in tied]
+    placed = [
+        replace(each, rank=place, tied=place > 1 and _meets(each.objective, best))
+        for place, each in enumerate(order, start=1)
+    ]
+    return (*placed, *(each for each in candidates if each not in able))
+
+
+def _value(candidate: Candidate) -> float:
+    if candidate.objective is None:
+        raise InvalidInput(f"{candidate.name} has no objective to be ranked by.")
+    return candidate.objective.value
+
+
+def _bits(candidate: Candidate) -> tuple[float, str]:
+    bits = math.inf if candidate.costs is None else candidate.costs.protected.bits
+    return bits, candidate.name
+
+
+def _meets(one: Estimate | None, other: Estimate | None) -> bool:
+    return one is not None and other is not None and one.low <= other.high

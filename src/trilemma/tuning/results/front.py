@@ -1,0 +1,77 @@
+"""The measured front: all points, which of them are on it, and pareto.json, its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict
+
+from trilemma.estimation.playing.claims import Claim
+from trilemma.tuning.request import Request
+from trilemma.tuning.results.documents import Document
+from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.verdict import Federation
+
+__all__ = ["Front", "SamplerName", "front_schema"]
+
+SamplerName = Literal["grid", "motpe", "nsga2"]
+
+
+@dataclass(frozen=True)
+class Front:
+    """All points that were measured, and which of them (by place) are on the front.
+
+    `hypervolume` is that of the front's `Evaluated.objectives`, rounded to `resolution`, below
+    `reference`; `knee` the place of the point of the front nearest to its utopia point, each
+    objective scaled to the front's range. `reproduce` is the command that repeats it where no
+    trilemma.toml is, empty from Python.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+
+    limits: tuple[str, ...]
+    points: tuple[Evaluated, ...]
+    front: tuple[int, ...]
+    knee: int
+    hypervolume: float
+    reference: tuple[float, ...]
+    resolution: tuple[float, ...]
+    sampler: SamplerName
+    evaluations: int
+    wanted: int
+    request: Request
+    claim: Claim
+    attacks: tuple[str, ...]
+    federation: Federation
+    versions: dict[str, str]
+    reproduce: str = ""
+    schema_version: Literal[3] = 3
+
+    def as_json(self) -> dict[str, Any]:
+        """The front as plain values, the version first."""
+        return _DOCUMENT.plain(self)
+
+    def save(self, path: Path | str) -> None:
+        """Write the front; the file is complete, or not there."""
+        _DOCUMENT.write(self, path)
+
+    @staticmethod
+    def load(path: Path | str) -> Front:
+        """The front in a file."""
+        return _DOCUMENT.read(path)
+
+
+_DOCUMENT: Final = Document(
+    Front,
+    "front",
+    3,
+    remedy="take the pareto.json that trilemma pareto wrote",
+    upgrade="run the same trilemma pareto command again with --fresh --out {folder}",
+)
+
+
+def front_schema() -> dict[str, Any]:
+    """The JSON Schema of pareto.json."""
+    return _DOCUMENT.schema()

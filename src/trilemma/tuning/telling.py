@@ -1,0 +1,57 @@
+"""A choice told: the verdict, with all that is measured beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trilemma.attacks import get
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.asides import measure_asides
+from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.results.provenance import versions
+from trilemma.tuning.results.verdict import AttackUsed, Verdict
+
+if TYPE_CHECKING:
+    from trilemma.tuning.choosing.choice import Choice, Done
+    from trilemma.tuning.plan import Plan
+
+__all__ = ["verdict_on"]
+
+
+def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
+    """Measure what stands beside the choice, and put everything in one value."""
+    request, chosen, control = plan.request, choice.chosen, choice.control
+    return Verdict(
+        headline=headline(request, plan.claim, plan.p_max, chosen),
+        limits=limits(chosen, plan.suite, request, plan.claim),
+        protection=None if chosen is None else parse_protection(chosen.protection or "none"),
+        basis=request.basis if chosen is None else chosen.basis,
+        statement=(
+            "No protection was shown to keep the budget." if chosen is None else chosen.statement
+        ),
+        advice="" if chosen else advice(choice.candidates, request, plan.setting),
+        leakage=None if chosen is None else chosen.leakage,
+        request=request,
+        claim=plan.claim,
+        largest_success_rate=plan.p_max,
+        attacks=tuple(
+            AttackUsed(
+                name=name,
+                rung=get(name).rung,
+                effort=repr(get(name)),
+                restarts=request.restarts,
+                control_units=control.units,
+                control_recovered=control.by_attack[name],
+            )
+            for name in plan.suite.attacks
+        ),
+        deployment=(chosen and chosen.deployment) or plan.deployment,
+        federation=plan.federation,
+        chosen=None if chosen is None else chosen.name,
+        candidates=choice.candidates,
+        constants=choice.constants,
+        promises=choice.promises,
+        versions=versions(),
+        show_records=plan.scenario.show_records,
+        **measure_asides(plan, choice, done),
+    )
