@@ -15,8 +15,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from trilemma.bounds.training import Participation
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, Bench, read_attack
+from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.proof import Proof

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from trilemma.tuning.certificate.certificate import Certificate
 from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 from trilemma.tuning.request import Request
+from trilemma.tuning.results.certificate import Certificate
 
 PROOF = Certificate(
     level="record",
