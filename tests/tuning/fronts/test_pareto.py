@@ -154,3 +154,8 @@ def test_bad_arguments() -> None:
         pareto(small, confidence=1.0, **ASKED)
     with pytest.raises(InvalidInput, match="at least one family"):
         pareto(small, families=(), **ASKED)
+
+
+def test_no_front_is_measured_for_anyone() -> None:
+    with pytest.raises(InvalidInput, match=r"measured.*tune with knows='anyone'"):
+        pareto(small(), knows="anyone")

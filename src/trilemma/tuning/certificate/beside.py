@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["measured_beside", "proved_rounds", "recipe_of"]
 
 _GAMES: Final = 64
-_CHUNK: Final = 16
+_CHUNK: Final = 8  # whole trainings whose every round is attacked are large
 _WHO: Final = "whoever knows every other record"
 
 
