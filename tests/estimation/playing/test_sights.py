@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
@@ -194,3 +195,9 @@ def test_poisson_batches_and_record_clips_are_what_is_sent() -> None:
             gradient = plain_gradient(made, view.weights, np.array([row]))
             total += gradient * min(1.0, 0.05 / float(gradient.norm()))
         torch.testing.assert_close(view.observation.update, total / 4, rtol=1e-4, atol=1e-6)
+
+
+def test_batches_of_one_size_keep_no_participation_secret() -> None:
+    with pytest.raises(InvalidInput, match="counts it, so that batches of sampling='fixed'"):
+        observer(scenario(), rounds=30, participation="secret")
+    observer(scenario(sampling="poisson"), rounds=30, participation="secret")

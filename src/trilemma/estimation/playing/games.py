@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.claims import Claim
 from trilemma.records.records import Records
 
@@ -65,6 +66,15 @@ class Arena:
 
     scenario: Scenario
     claim: Claim
+
+    def __post_init__(self) -> None:
+        training = self.scenario.local_training
+        if (training.algorithm, training.sampling) == ("fedavg", "poisson"):
+            raise InvalidInput(
+                f"no attack knows the batches of {training.steps} Poisson steps of FedAvg, so no "
+                "game is played on them; use sampling='fixed', from which a proof against anyone "
+                "makes Poisson steps by itself."
+            )
 
     @cached_property
     def pool(self) -> Records:

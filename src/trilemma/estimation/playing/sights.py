@@ -68,6 +68,12 @@ class Observer:
                 f"rounds whose participation is secret are attacked by those who know the rest, "
                 f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
             )
+        sampling = self.arena.scenario.local_training.sampling
+        if self.participation == "secret" and sampling == "fixed":
+            raise InvalidInput(
+                f"who knows the rest counts it, so that batches of sampling={sampling!r} keep no "
+                "participation secret; use sampling='poisson', or grant participation."
+            )
 
     def views(self, games: Sequence[Game]) -> list[list[View]]:
         """The views of each game: one for each round that holds its record, perhaps none.
