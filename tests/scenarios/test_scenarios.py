@@ -9,7 +9,17 @@ import pytest
 import torch
 
 from trilemma.errors import InvalidInput, UnknownName
+from trilemma.estimation.bench import Bench
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.tasks import (
+    AttackTask,
+    CostTask,
+    TrainTask,
+    read_attack,
+    read_costs,
+    read_training,
+)
+from trilemma.observations import Adversary
 from trilemma.records.records import Records
 from trilemma.scenarios import SCENARIOS, load_scenario
 from trilemma.scenarios.images import read_cifar10, read_idx
@@ -147,6 +157,22 @@ def test_cifar10_pickles_hold_arrays_and_nothing_that_runs(tmp_path: Path) -> No
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="holds no data_batch_1"):
         read_cifar10(tmp_path / "empty")
+
+
+def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
+    made = load_scenario("digits", clients=5, batch=2, cohort=2)
+    work = Bench(made, None, 1, 2, 0)()
+    history = read_training(work(TrainTask("none", 0, 30)))
+    assert {len(each.clients) for each in history.rounds} == {2}
+    assert {k for each in history.rounds for k in each.clients} == set(range(5))
+    sharing = CostTask("secret-sharing:max_weight=2000", 6)
+    everyone = Bench(load_scenario("digits", clients=5, batch=2), None, 1, 2, 0)()
+    few, all_five = (read_costs(each(sharing)).protected.bits for each in (work, everyone))
+    assert few < all_five, "keys and shares go to the cohort alone"
+    task = AttackTask("x", "secret-sharing", ("exact-posterior",), Adversary.SERVER, 60, 0, 8)
+    found = read_attack(work(task))
+    assert sum(found["rounds"]) < 60 * 8 * 2 / 300
+    assert sum(found["correct"]["exact-posterior"]) >= sum(n > 0 for n in found["rounds"])
 
 
 def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "loss": fingerprint(scenario.loss, key=key),
         "local training": repr(scenario.local_training),
         "server_lr": repr(scenario.server_lr),
+        "server_decay": repr(scenario.server_decay),
         "rounds": repr(scenario.rounds),
+        "cohort": repr(scenario.per_round),
         "distance": "mean squared"
         if scenario.distance is None
         else fingerprint(scenario.distance, key=key),
