@@ -279,7 +279,9 @@ class Observer:
             pool.inputs[torch.from_numpy(rows.reshape(-1))],
             pool.labels[torch.from_numpy(rows.reshape(-1))],
         ).to(device)
-        there = None if present.all() else torch.from_numpy(present.reshape(-1)).to(device)
+        # A Poisson batch without padding is still of no size that others share.
+        alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
+        there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
         share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
         rate = share if secret else None
         return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
