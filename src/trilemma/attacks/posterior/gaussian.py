@@ -15,7 +15,7 @@ from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
 from trilemma.attacks.posterior.inner_products import (
     Rows,
     Table,
-    outside_variance,
+    held_out_remainder,
     tabulate,
 )
 from trilemma.attacks.posterior.rest_law import Message, by_classes, few_counts, overall
@@ -31,7 +31,7 @@ Averaged = tuple[list[torch.Tensor], torch.Tensor]
 """The models [B, m] on the path of an average client, and the mean contribution [B, m]."""
 
 _TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
-_FLOOR: Final = 1e-6  # the least remainder, relative to the rest's variance inside the span
+_NONE: Final = 1e-12  # of an update's square
 _ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _FEWEST: Final = 4  # records on which a law can be fitted
 
@@ -115,8 +115,9 @@ class _Block:
         if weights.dtype == torch.float32 and _is_rounded(table, message):
             return self._doubled().scores()
         rest = view.records - 1
-        equal = flat is not None and bool((flat == flat[:, :1]).all())
-        if task.classes is None or not equal or not few_counts(rest, task.classes):
+        alike = view.observation.clip is None or view.observation.clients == 1
+        alike = alike and flat is not None and bool((flat == flat[:, :1]).all())
+        if task.classes is None or not alike or not few_counts(rest, task.classes):
             return overall(table, message).double()
         member = one_hot(self.people.labels, task.classes).to(weights)
         if self.people.shared:
@@ -177,15 +178,16 @@ class _Block:
         squares = self._counts() * shares.square()
         spread = squares[:, 0] * factors.own.square().mean(1)
         spread = spread + squares[:, 1:].sum(1) * factors.others.square()
-        remainder = self._noise() + spread * outside_variance(table)
+        remainder = self._noise() + spread * held_out_remainder(table)
         cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
         return Message(
             torch.stack([torch.ones_like(cut), cut], 1),
             shares[:, :1] * factors.own,
             spread,
-            torch.maximum(remainder, _least(table, spread)),
-            factors.scale,
-            torch.cat([torch.ones_like(own), own + others], 1),
+            torch.maximum(remainder, _least(table)),
+            factors.jitter,
+            torch.cat([torch.zeros_like(own), own], 1),
+            shares[:, 0],
         )
 
     def _own_places(
@@ -205,10 +207,9 @@ class _Block:
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
         diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
-        outside = outside_variance(table)[:, None]
+        outside = held_out_remainder(table)[:, None]
         diagonal = diagonal + self._noise()[:, None] + along.square() * outside
-        least = _least(table, spread.mean(1))[:, None]
-        unit = known / torch.maximum(diagonal, least).sqrt()
+        unit = known / torch.maximum(diagonal, _least(table)[:, None]).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)
         anchors = torch.stack([unit * gap, own * mean, others * mean], 1)
         scaled = self._table(averaged, (unit * along, own / size), anchors)
@@ -218,8 +219,9 @@ class _Block:
             factors.own,
             one[:, 0],
             one[:, 0],
-            factors.scale,
-            one[:, :3],
+            factors.jitter,
+            one.new_tensor([0.0, 1.0, 0.0]).expand(len(one), -1),
+            one[:, 0],
         )
         return scaled, message
 
@@ -252,7 +254,6 @@ def _is_rounded(table: Table, message: Message) -> bool:
     return not bool((largest < _ROUNDED).all())
 
 
-def _least(table: Table, spread: torch.Tensor) -> torch.Tensor:
-    """The least remainder [B] that keeps the forms well-conditioned."""
-    inside = table.rows.diagonal(dim1=1, dim2=2).mean(1) / table.rows.shape[1]
-    return _FLOOR * spread * inside + 1e-12 * table.candidate.mean(1)
+def _least(table: Table) -> torch.Tensor:
+    """The remainder [B] that stands for none, where there is neither noise nor a rest."""
+    return _NONE * table.candidate.mean(1) + torch.finfo(table.candidate.dtype).tiny
