@@ -1,13 +1,25 @@
-"""What cannot be collected without an optional extra."""
+"""What cannot be collected without an optional extra, and how property tests draw."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
+from hypothesis import HealthCheck, settings
+
 collect_ignore_glob: list[str] = []
 if find_spec("flwr") is None:
     collect_ignore_glob += [
         "src/trilemma/federation/flower/*",
-        "tests/federation/flower_harness.py",
-        "tests/federation/simulate.py",
+        "tests/federation/flower/harness.py",
+        "tests/federation/flower/simulate.py",
     ]
+
+# The same draws each time, and no clock: a busy machine must not fail a test.
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fixed")

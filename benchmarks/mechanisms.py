@@ -32,13 +32,15 @@ from trilemma.crypto import shamir
 from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pairwise_seeds
 from trilemma.crypto.packing import FixedPoint, Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
-from trilemma.crypto.randomizers import RandomizerPool
 from trilemma.entropy import Seeded, System
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
+from trilemma.protections.sessions import ProtectedClient
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transforms.top_k import TopK
 
 ENTROPY = System()
 FIXED = FixedPoint(clip=1.0, bits=16, max_weight=100)
@@ -104,10 +106,9 @@ def paillier(quick: bool) -> Iterable[Table]:
     )
     yield Table(
         "Paillier: microseconds a ciphertext, and seconds for the tables of a key",
-        "bits | encrypt, public | encrypt, owner | encrypt, pool made ahead | add | "
-        "receive + send | decrypt | public table s | owner tables s",
+        "bits | encrypt, public | encrypt, owner | add | receive + send | decrypt | "
+        "public table s | owner tables s",
         costs,
-        "The pool moves the cost of a randomizer to an idle time; it does not remove it.",
     )
     yield growth(quick)
 
@@ -129,23 +130,20 @@ def paillier_at(bits: int, quick: bool) -> tuple[list[Row], Row]:
     (owner_table,) = seconds(lambda: key.randomizers(1, ENTROPY), repeats=1)
     first, second = (key.encrypt(packing.pack(values), ENTROPY) for _ in range(2))
     message = first.to_bytes()
-    pool = RandomizerPool(key, ENTROPY)
-    pool.refill(words * repeats)
     spent = seconds(
         lambda: [public.encrypt(x, precision=FIXED.step) for x in few],
         lambda: [a + b for _ in range(20) for a, b in zip(theirs, theirs, strict=True)],
         lambda: [private.decrypt(x) for x in theirs],
         lambda: key.public.encrypt(packing.pack(values), ENTROPY),
         lambda: key.encrypt(packing.pack(values), ENTROPY),
-        lambda: key.public.encrypt(packing.pack(values), ENTROPY, pool),
         lambda: [key.public.add((first, second)) for _ in range(10)],
         lambda: key.public.receive(message).to_bytes(),
         lambda: packing.unpack(key.decrypt(first), length, 1),
         repeats=repeats,
     )
     base = (spent[0] / singles, spent[1] / (20 * singles), spent[2] / singles)
-    by_public, by_owner, by_pool, add, wire, decrypt = (
-        cost / count for cost, count in zip(spent[3:], (1, 1, 1, 10, 1, 1), strict=True)
+    by_public, by_owner, add, wire, decrypt = (
+        cost / count for cost, count in zip(spent[3:], (1, 1, 10, 1, 1), strict=True)
     )
 
     def row(name: str, costs: tuple[float, ...], size: float) -> Row:
@@ -162,7 +160,7 @@ def paillier_at(bits: int, quick: bool) -> tuple[list[Row], Row]:
     rows.append(row("ours, public key", (by_public / length, *shared), size))
     rows.append(row("ours, key owner", (by_owner / length, *shared), size))
     micros = [f"{1e6 * c / words:.0f}" for c in (by_public, by_owner)]
-    micros += [f"{1e6 * c / words:.1f}" for c in (by_pool, add, wire)]
+    micros += [f"{1e6 * c / words:.1f}" for c in (add, wire)]
     micros.append(f"{1e6 * decrypt / words:.0f}")
     return rows, (str(bits), *micros, f"{public_table:.2f}", f"{owner_table:.2f}")
 
@@ -338,7 +336,8 @@ def transforms_at(length: int) -> list[Row]:
         if "compress" not in protection.describe() and "top-k" not in protection.describe():
             protection.apply(values, 0, info, entropy)
             return b""
-        reply = protection.client(0, info, length, entropy=entropy).step(b"", values)
+        session = ProtectedClient.start(protection, 0, info, length, entropy=entropy)
+        reply = session.step(b"", values)
         assert isinstance(reply, bytes)
         return reply
 
@@ -368,7 +367,7 @@ def rounds(quick: bool) -> Iterable[Table]:
         secret = key if protection.transport.name == "paillier" else None
         info = RoundInfo.new(range(10), ENTROPY)
         start = time.process_time()
-        transcript = protection.run_round(batch, None, info, secret=secret).transcript
+        transcript = run_round(protection, batch, None, info, secret=secret).transcript
         spent = time.process_time() - start
         up, down = (bits / 80 / length for bits in (transcript.bits_up, transcript.bits_down))
         rows.append((text, f"{spent:.2f}", f"{up:.2f}", f"{down:.2f}"))

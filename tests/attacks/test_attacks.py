@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.attacks import ATTACKS, IDLG, InvertingGradients, View, get
-from trilemma.attacks.gradient_matching import Units
 from trilemma.attacks.inverting_gradients import total_variation
 from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.matching import Units
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import gmpy2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilemma.crypto.keyfiles import load_private, load_public, save_private, save_public
 from trilemma.entropy import System
@@ -75,3 +79,108 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
         load_private(path)
     with pytest.raises(InvalidInput, match="not a trilemma paillier public key;"):
         load_public(path)
+
+
+def written(path: Path, kind: str, **numbers: object) -> Path:
+    """A key file with these numbers, unchecked."""
+    path.write_text(json.dumps({"kind": f"trilemma paillier {kind} key 1", **numbers}))
+    path.chmod(0o600)
+    return path
+
+
+def test_degenerate_keys_are_refused_when_read(real: PrivateKey, tmp_path: Path) -> None:
+    p, q, h = real.reveal()
+    prime = int(gmpy2.next_prime(1 << 2047))
+    for n, base, why in (
+        (p * q, 1, "h has a tiny order"),
+        (p * q, p * q - 1, "h has a tiny order"),
+        (p * q, p, "h is not a unit"),
+        (prime, h % prime, "n is a prime"),
+        (p * q * 2, h, "n has a small factor"),
+        (p * p, h % p, "n is a power"),
+        (15, 4, "below the floor"),
+    ):
+        path = written(tmp_path / "bad.pub", "public", n=hex(n), h=hex(base))
+        with pytest.raises(InvalidInput, match=why):
+            load_public(path)
+    for base in (0, 1, p * q - 1, q):
+        path = written(tmp_path / "bad.key", "private", p=hex(p), q=hex(q), h=hex(base))
+        with pytest.raises(InvalidInput, match="h "):
+            load_private(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        '{"kind": "trilemma paillier public key 1", "n": ' + "[" * 50_000,
+        '{"kind": "trilemma paillier public key 1", "n": "0x' + "f" * 100_000 + '", "h": "0x4"}',
+        '{"kind": "trilemma paillier public key 1", "n": 15, "h": 1e999}',
+        '{"kind": "trilemma paillier public key 1", "n": NaN, "h": -Infinity}',
+        '{"kind": "trilemma paillier public key 1", "n": "é", "h": "1"}',
+    ],
+)
+def test_deep_long_and_odd_files_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="not a trilemma paillier public key;"):
+        load_public(path)
+
+
+NUMBERS = st.one_of(
+    st.integers(-(1 << 300), 1 << 300).map(hex),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.none(),
+)
+
+
+@given(content=st.one_of(st.binary(), st.text().map(str.encode)))
+def test_any_bytes_are_a_key_or_refused(
+    content: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("keys") / "key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    for load in (load_public, load_private):
+        with pytest.raises(InvalidInput, match="is not a"):
+            load(path, insecure=True)
+
+
+@given(n=NUMBERS, h=NUMBERS)
+def test_any_numbers_are_a_key_that_round_trips_or_refused(
+    n: object, h: object, small: PrivateKey, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("keys")
+    for base in (h, hex(small.public.h)):
+        for modulus in (n, hex(small.public.n)):
+            path = written(folder / "key", "public", n=modulus, h=base)
+            try:
+                key = load_public(path, insecure=True)
+            except InvalidInput:
+                continue
+            again = folder / f"again-{len(list(folder.iterdir()))}"
+            save_public(key, again)
+            assert load_public(again, insecure=True) == key
+    assert load_public(path, insecure=True) == small.public  # the last pair is sound
+
+
+@given(p=NUMBERS, q=NUMBERS, h=NUMBERS, keep=st.sets(st.sampled_from("pqh")))
+def test_any_private_numbers_are_the_key_or_refused(
+    p: object,
+    q: object,
+    h: object,
+    keep: set[str],
+    small: PrivateKey,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    sound = dict(zip("pqh", map(hex, small.reveal()), strict=True))
+    numbers = {"p": p, "q": q, "h": h} | {name: sound[name] for name in keep}
+    path = written(tmp_path_factory.mktemp("keys") / "key", "private", **numbers)
+    try:
+        key = load_private(path, insecure=True)
+    except InvalidInput:
+        return
+    assert {"p", "q"} <= keep
+    assert key.decrypt(key.public.encrypt([42], System())) == [42]

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from trilemma.crypto import masking
@@ -236,6 +238,59 @@ def test_sums_that_could_wrap_are_refused() -> None:
         Ring(FixedPoint(clip=1.0), 16)
     with pytest.raises(InvalidInput, match="uint32"):
         ring.decode(half.astype(np.int64), 1)
+
+
+@pytest.mark.parametrize(
+    ("bits", "cap"), [(32, 99), (32, 65_535), (32, 65_536), (32, 65_537), (32, 1 << 17), (64, 70)]
+)
+def test_max_summands_is_the_last_that_leaves_the_weight_exact(bits: int, cap: int) -> None:
+    ring = Ring(FixedPoint(clip=1.0, bits=2, max_weight=cap), bits)
+    most = ring.max_summands
+    assert most <= cap
+    assert most * cap < 1 << bits
+    assert most == cap or (most + 1) * cap >= 1 << bits
+    total = most * ring.encode(np.zeros(1))
+    assert ring.decode(total, most).weight == most
+    with pytest.raises(InvalidInput, match=f"sum of {most + 1} updates"):
+        ring.decode(total, most + 1)
+
+
+@pytest.mark.parametrize("bits", [32.0, "32", True, None, pytest.param(10**5000, id="long")])
+def test_rings_take_whole_numbers_of_bits(bits: Any) -> None:
+    with pytest.raises(InvalidInput, match="bits of the ring"):
+        Ring(FixedPoint(clip=1.0), bits)
+
+
+@given(sealed=st.binary(max_size=60), sender=st.integers(-1, 3), peer=st.binary(max_size=40))
+def test_any_sealed_bytes_are_refused(sealed: bytes, sender: int, peer: bytes) -> None:
+    own = KeyPair(bytes(range(32)))
+    for public in (peer, own.public):
+        with pytest.raises(InvalidInput):
+            unseal(own, public, sealed, context=ROUND, sender=sender, receiver=1)
+
+
+@given(message=st.binary(max_size=80), run=st.text(), number=st.integers())
+def test_any_message_comes_back_from_its_seal(message: bytes, run: str, number: int) -> None:
+    a, b = KeyPair(bytes(32)), KeyPair(bytes(range(32)))
+    try:
+        context = RoundContext(run, number)
+    except InvalidInput:
+        assert not run or not 0 <= number < 1 << 64
+        return
+    sealed = seal(a, b.public, message, context=context, sender=0, receiver=1, entropy=System())
+    assert unseal(b, a.public, sealed, context=context, sender=0, receiver=1) == message
+
+
+@given(ring=st.lists(st.integers(0, (1 << 32) - 1), max_size=6), summands=st.integers(-1, 12))
+def test_any_ring_vector_is_a_sum_within_bounds_or_refused(ring: list[int], summands: int) -> None:
+    layout = Ring(FixedPoint(clip=1.0, bits=2, max_weight=10))
+    for vector in (ring, [summands, *([1] * len(ring))]):
+        try:
+            result = layout.decode(np.array(vector).astype(np.uint32), summands)
+        except InvalidInput:
+            continue
+        assert summands <= result.weight <= 10
+        assert np.abs(result.units).max(initial=0) <= result.weight
 
 
 def test_bad_arguments_are_refused() -> None:

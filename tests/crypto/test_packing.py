@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import gmpy2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilemma.crypto.packing import FixedPoint, Packing
+from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import ForeignCiphertext, InvalidInput
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from trilemma.crypto.paillier import PrivateKey
 
 CASES = 10_000
 
@@ -168,6 +169,64 @@ def test_weights_above_the_cap_raise_even_where_slots_overflow(
         packing.unpack(small.decrypt(total), 20, total.summands)
 
 
+def layout_by_hand(units: list[int], weight: int, packing: Packing) -> list[int]:
+    """The words from their description: weight, raised units, and an empty slot atop the first."""
+    size, slots, levels = 8 * packing.slot_bytes, packing.slots, packing.fixed.levels
+    fields = [weight, *(weight * (u + levels) for u in units)]
+    if len(fields) >= slots:
+        fields.insert(slots - 1, 0)
+    return [
+        sum(field << (size * i) for i, field in enumerate(fields[start : start + slots]))
+        for start in range(0, len(fields), slots)
+    ]
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 9, 10, 19, 20, 21, 22, 45])
+def test_words_are_laid_out_as_described(length: int) -> None:
+    packing = Packing(FixedPoint(clip=1.0, bits=12, max_weight=4096), plaintext_bits=271)
+    assert (packing.slots, packing.slot_bytes) == (11, 3)
+    units = random_units(random.Random(length), packing.fixed, length)
+    words = packing.pack(np.array(units) * packing.fixed.step, 7)
+    assert words == layout_by_hand(units, 7, packing)
+    assert packing.words(length) == max(len(words), 1 + (length + 1) // 11)
+    assert words[0] >> 240 == 0
+
+
+def test_no_carry_leaves_the_first_word() -> None:
+    """2048 clients of the greatest weight: the top value slot outgrows n, unless one is empty."""
+    key = PrivateKey.generate(System(), bits=272, insecure=True)
+    packing = Packing(FixedPoint(clip=1.0, bits=12, max_weight=4096), key.public.plaintext_bits)
+    total = key.encrypt(packing.pack(np.ones(30), 4096), System())
+    for _ in range(11):
+        total = key.public.add([total, total])
+    assert total.summands == 2048 <= packing.max_summands
+    assert key.public.n < 2048 * 4096 * 4094 << 240
+    with pytest.raises(ForeignCiphertext, match=f"of 2048 clients add up to {2048 * 4096},"):
+        packing.unpack(key.decrypt(total), 30, total.summands)
+
+
+def test_a_filled_top_slot_is_noticed() -> None:
+    packing = Packing(FixedPoint(clip=1.0), 255)
+    for place, length in ((9, 15), (9, 8), (8, 7)):  # the top slot, and the first beyond the end
+        words = packing.pack(np.zeros(length))
+        words[0] += 1 << (24 * place)
+        with pytest.raises(ForeignCiphertext, match="must be empty"):
+            packing.unpack(words, length, 1)
+
+
+@pytest.mark.parametrize("cap", range(1, 128))
+def test_max_summands_is_the_last_that_leaves_the_weight_exact(cap: int) -> None:
+    """By trial: S weights of at most `cap` in a slot of one byte, and at most `cap` of them."""
+    packing = Packing(FixedPoint(clip=1.0, bits=2, max_weight=cap), 255)
+    assert packing.slot_bytes == 1
+    most = max(s for s in range(1, cap + 1) if s * cap <= 255)
+    assert packing.max_summands == most
+    words = packing.pack(np.zeros(2))
+    assert packing.unpack([most * w for w in words], 2, most).weight == most
+    with pytest.raises(InvalidInput, match=f"sum of {most + 1} updates"):
+        packing.unpack([(most + 1) * w for w in words], 2, most + 1)
+
+
 def test_random_plaintexts_are_noticed() -> None:
     """What a foreign key or a tampered ciphertext decrypts to is uniform; no slot fits by luck."""
     rng = random.Random(6)
@@ -232,9 +291,19 @@ def test_only_flat_floats_are_packed(values: NDArray[Any]) -> None:
         (1.0, 33, 1, "bits"),
         (1.0, 16, 0, "max_weight"),
         (1.0, 32, 1 << 31, "62 bits"),
+        (5e-324, 16, 1, "clip"),
+        (1e308, 16, 1, "clip"),
+        pytest.param(10**5000, 16, 1, "clip .* got inf", id="long clip"),
+        (True, 16, 1, "clip .* a number"),
+        ("1", 16, 1, "clip .* a number"),
+        (1.0, 16.0, 1, "bits .* whole number"),
+        (1.0, True, 1, "bits .* whole number"),
+        pytest.param(1.0, 10**5000, 1, "at most 64 bits", id="long bits"),
+        (1.0, 16, 1.5, "max_weight must be a whole number"),
+        (1.0, 16, "1", "max_weight must be a whole number"),
     ],
 )
-def test_bad_fixed_points_are_refused(clip: float, bits: int, cap: int, match: str) -> None:
+def test_bad_fixed_points_are_refused(clip: Any, bits: Any, cap: Any, match: str) -> None:
     with pytest.raises(InvalidInput, match=match):
         FixedPoint(clip, bits, cap)
 
@@ -245,3 +314,43 @@ def test_slots_must_fit_the_plaintext() -> None:
     tight = Packing(FixedPoint(clip=1.0), 48)
     values = np.array([1.0, -1.0, 0.0])
     assert tight.unpack(tight.pack(values), 3, 1).total.tolist() == values.tolist()
+
+
+def test_numpys_numbers_become_plain() -> None:
+    fixed = FixedPoint(np.float32(0.5), np.int8(16), np.uint16(100))  # type: ignore[arg-type]
+    assert fixed == FixedPoint(0.5, 16, 100)
+    assert repr(fixed) == "FixedPoint(clip=0.5, bits=16, max_weight=100)"
+
+
+SCALARS = st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), st.text())
+
+
+@given(
+    clip=st.one_of(SCALARS, st.floats(1e-100, 1e100)),
+    bits=st.one_of(SCALARS, st.integers(2, 32)),
+    cap=st.one_of(SCALARS, st.integers(1, 1 << 32)),
+    plaintext_bits=st.integers(-10, 4096),
+)
+def test_any_packing_carries_its_ends_or_is_refused(
+    clip: Any, bits: Any, cap: Any, plaintext_bits: int
+) -> None:
+    try:
+        packing = Packing(FixedPoint(clip, bits, cap), plaintext_bits)
+    except InvalidInput:
+        return
+    values = np.array([clip, -clip, 0.0])
+    result = packing.unpack(packing.pack(values, cap), 3, 1)
+    levels = 2 ** (bits - 1) - 1
+    assert result.units.tolist() == [cap * levels, -cap * levels, 0]
+    assert np.allclose(result.mean, values, rtol=1e-12, atol=0)
+
+
+@given(words=st.lists(st.integers(-1, 1 << 300), max_size=3), length=st.integers(0, 20))
+def test_any_plaintexts_are_a_sum_within_bounds_or_refused(words: list[int], length: int) -> None:
+    packing = Packing(FixedPoint(clip=1.0, bits=2, max_weight=100), 128)
+    try:
+        result = packing.unpack(words, length, 2)
+    except InvalidInput:
+        return
+    assert 2 <= result.weight <= 100
+    assert np.abs(result.units).max(initial=0) <= result.weight

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilemma.crypto.shamir import MAX_SECRET_BYTES, SHARE_BYTES, Share, combine, split
 from trilemma.entropy import Seeded, System
@@ -62,6 +66,22 @@ def test_sixty_seven_of_a_hundred() -> None:
 def test_secrets_of_any_length_come_back_whole(length: int, fill: int) -> None:
     secret = bytes([fill]) * length
     assert combine(split(secret, 2, 3, System()), 2) == secret
+
+
+def test_coefficients_fill_the_field() -> None:
+    """Each bit of a_1 and a_2 takes both values in 64 sharings; shorter ones would leak secrets.
+
+    As f(x) = s + a_1 x + a_2 x^2, y_3 - 2 y_2 + y_1 = 2 a_2 and y_2 - y_1 = a_1 + 3 a_2. A uniform
+    bit stays the same in all 64 once in 10^19.
+    """
+    drawn: list[tuple[int, int]] = []
+    for _ in range(64):
+        (_, y1), (_, y2), (_, y3) = map(point, split(b"secret", 3, 3, System()))
+        second = (y3 - 2 * y2 + y1) * pow(2, -1, PRIME) % PRIME
+        drawn.append(((y2 - y1 - 3 * second) % PRIME, second))
+    for values in zip(*drawn, strict=True):
+        assert functools.reduce(operator.or_, values) == PRIME  # 521 ones
+        assert functools.reduce(operator.and_, values) == 0
 
 
 def test_one_share_less_is_consistent_with_every_secret() -> None:
@@ -124,3 +144,36 @@ def test_long_secrets_and_seeded_entropy_are_refused() -> None:
         split(bytes(49), 2, 3, System())
     with pytest.raises(InvalidInput, match="System"):
         split(b"secret", 2, 3, Seeded(1))  # type: ignore[arg-type]
+
+
+@given(data=st.one_of(st.binary(max_size=80), st.binary(min_size=68, max_size=68)))
+def test_any_bytes_are_a_share_that_round_trips_or_refused(data: bytes) -> None:
+    try:
+        share = Share.from_bytes(data)
+    except InvalidInput:
+        return
+    assert share.reveal() == data
+
+
+@given(
+    points=st.lists(st.tuples(st.integers(1, 65_535), st.integers(0, PRIME - 1)), max_size=5),
+    threshold=st.integers(-1, 6),
+)
+def test_any_shares_are_refused(points: list[tuple[int, int]], threshold: int) -> None:
+    """A random value has the checksum of a secret once in 2^128."""
+    with pytest.raises(InvalidInput):
+        combine([Share(index, value) for index, value in points], threshold)
+
+
+@given(
+    secret=st.binary(max_size=MAX_SECRET_BYTES + 2),
+    threshold=st.integers(-1, 6),
+    count=st.integers(-1, 6),
+)
+def test_any_secret_comes_back_or_is_refused(secret: bytes, threshold: int, count: int) -> None:
+    try:
+        shares = split(secret, threshold, count, System())
+    except InvalidInput:
+        assert len(secret) > MAX_SECRET_BYTES or not 1 <= threshold <= count
+        return
+    assert combine(shares[::-1], threshold) == secret

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import Reconstructions, Rung, View, common_view
-from trilemma.attacks.gradient_matching import Units
 from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.matching import Units
 from trilemma.errors import InvalidInput
 from trilemma.records.range import InputSpec
 

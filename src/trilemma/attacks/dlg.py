@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from trilemma.attacks.gradient_matching import (
+from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.matching import (
     Candidates,
     Precision,
     Units,
     invert,
     random_starts,
 )
-from trilemma.attacks.labels import infer_labels
 
 if TYPE_CHECKING:
     import torch

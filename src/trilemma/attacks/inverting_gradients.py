@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.func import grad_and_value, vmap
 
-from trilemma.attacks.gradient_matching import (
+from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.matching import (
     Candidates,
     Precision,
     Units,
@@ -18,7 +19,6 @@ from trilemma.attacks.gradient_matching import (
     reconstructions,
     traced,
 )
-from trilemma.attacks.labels import infer_labels
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Reconstructions, Rung, View

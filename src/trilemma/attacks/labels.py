@@ -14,7 +14,7 @@ from torch.func import vmap
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
-    from trilemma.attacks.gradient_matching import Units
+    from trilemma.attacks.matching import Units
     from trilemma.learning import Task
 
 __all__ = ["infer_labels", "last_linear"]

@@ -49,7 +49,7 @@ class Ciphertexts:
         if len(message) < HEADER_BYTES or message[:4] != _MAGIC:
             raise ForeignCiphertext("the message is not a Paillier vector; ask for it again.")
         _, fingerprint, width, summands, count = _HEADER.unpack_from(message)
-        if len(message) != HEADER_BYTES + width * count:
+        if not width or len(message) != HEADER_BYTES + width * count:
             raise ForeignCiphertext(
                 f"the message has {len(message)} bytes but announces {count} ciphertexts of "
                 f"{width}; it was cut or altered, ask for it again."
@@ -59,6 +59,6 @@ class Ciphertexts:
         body = memoryview(message)[HEADER_BYTES:]
         words = tuple(
             mpz(int.from_bytes(body[start : start + width], "little"))
-            for start in range(0, len(body), width or 1)
+            for start in range(0, len(body), width)
         )
         return cls(words, summands, fingerprint, width)

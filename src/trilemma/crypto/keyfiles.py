@@ -14,6 +14,7 @@ __all__ = ["load_private", "load_public", "save_private", "save_public"]
 
 _PRIVATE: Final = "trilemma paillier private key 1"
 _PUBLIC: Final = "trilemma paillier public key 1"
+_MAX_CHARACTERS: Final = 1 << 16  # of a file; the longest key takes an eighth
 
 
 def save_private(key: PrivateKey, path: Path) -> None:
@@ -60,11 +61,12 @@ def _write(path: Path, kind: str, numbers: dict[str, int], mode: int) -> None:
 def _read(path: Path, kind: str, names: str) -> dict[str, int]:
     """The file's numbers; an error never quotes the file, which may hold a secret."""
     try:
-        fields = json.loads(path.read_text(encoding="ascii"))
+        with path.open(encoding="ascii") as file:
+            fields = json.loads(file.read(_MAX_CHARACTERS))
         if fields["kind"] == kind:
             return {name: int(fields[name], 16) for name in names}
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise InvalidInput(f"{path} is not a {kind[:-2]}; make one with `trilemma keys new`.")

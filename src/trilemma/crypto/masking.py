@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from trilemma.crypto.sealed import Sealed, require_system
 from trilemma.errors import ForeignCiphertext, InvalidInput
+from trilemma.quantities import whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -276,6 +277,7 @@ class Ring:
     bits: int = 32
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", whole("bits of the ring", self.bits))
         if self.bits not in (32, 64):
             raise InvalidInput(f"bits of the ring must be 32 or 64, got {self.bits}.")
         if self.fixed.levels * self.fixed.max_weight >= 1 << (self.bits - 1):

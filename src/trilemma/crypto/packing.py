@@ -9,7 +9,6 @@ is an error, never a wrong number.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from trilemma.errors import ForeignCiphertext, InvalidInput
+from trilemma.quantities import positive, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,11 +65,12 @@ class FixedPoint:
     max_weight: int = 100
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise InvalidInput(f"clip must be a positive finite number, got {self.clip}.")
+        object.__setattr__(self, "clip", positive("clip (largest coordinate)", self.clip))
+        object.__setattr__(self, "bits", whole("precision (bits of a value)", self.bits))
+        object.__setattr__(self, "max_weight", whole("max_weight", self.max_weight))
         if not 2 <= self.bits <= 32:
             raise InvalidInput(
-                f"bits (precision of a value) must lie in 2 .. 32, got {self.bits}."
+                f"precision (bits of a value) must lie in 2 .. 32, got {self.bits}."
             )
         if self.max_weight < 1:
             raise InvalidInput(f"max_weight must be at least 1, got {self.max_weight}.")
@@ -102,13 +103,12 @@ class FixedPoint:
 
     def check_weight(self, weight: int) -> int:
         """The weight of one update, as a plain integer in 1 .. max_weight."""
-        if isinstance(weight, bool) or not isinstance(weight, int | np.integer):
-            raise InvalidInput(f"weight must be a whole number, got {weight!r}.")
+        weight = whole("weight", weight)
         if not 1 <= weight <= self.max_weight:
             raise InvalidInput(
                 f"weight must lie in 1 .. max_weight = {self.max_weight}, got {weight}."
             )
-        return int(weight)
+        return weight
 
     def check_total(self, weight: int, summands: int) -> None:
         """Raises unless `summands` weights can add up to `weight`, and the cap allows it."""
@@ -237,16 +237,14 @@ class Packing:
                 "a plaintext is longer than its slots; it was altered or made under another "
                 "packing, so run the round again."
             ) from None
-        top, end = word_bytes - slot_bytes, (length + 2) * slot_bytes
-        if any(data[top:word_bytes]) or any(data[end:]):
+        top, end = word_bytes - slot_bytes, length * slot_bytes
+        filled, data = data[top:word_bytes], data[slot_bytes:top] + data[word_bytes:]
+        if any(filled) or any(data[end:]):
             raise ForeignCiphertext(
                 "a slot that must be empty is not; the update was altered or has another length."
             )
-        data = data[slot_bytes:top] + data[word_bytes:]
         wide = np.zeros((length, 8), np.uint8)
-        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8)[: length * slot_bytes].reshape(
-            -1, slot_bytes
-        )
+        wide[:, :slot_bytes] = np.frombuffer(data, np.uint8)[:end].reshape(-1, slot_bytes)
         sums = wide.view("<u8").ravel()
         return self.fixed.sum(sums, weight, summands, self.fixed.levels * weight)
 

@@ -10,6 +10,7 @@ in constant time, so keys belong on machines that their owners alone use.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,25 +20,36 @@ import gmpy2
 from gmpy2 import mpz
 
 from trilemma.crypto.ciphertexts import Ciphertexts
-from trilemma.crypto.randomizers import FixedBase, RandomizerPool, RandomizerSource
+from trilemma.crypto.randomizers import FixedBase
 from trilemma.crypto.sealed import Sealed, require_system
 from trilemma.errors import ForeignCiphertext, InvalidInput, WeakKey
+from trilemma.quantities import whole
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
 
-__all__ = ["DEFAULT_BITS", "FLOOR_BITS", "PrivateKey", "PublicKey"]
+__all__ = ["CEILING_BITS", "DEFAULT_BITS", "FLOOR_BITS", "PrivateKey", "PublicKey", "check_bits"]
 
 DEFAULT_BITS: Final = 3072  # 128-bit security
 FLOOR_BITS: Final = 2048  # 112-bit security
+CEILING_BITS: Final = 16_384  # beyond 256-bit security; longer ones only cost time
+_LEAST_BITS: Final = 64  # of a key for tests
 _PRIME_ROUNDS: Final = 64
+_SMALL_FACTORS: Final = 1 << 16  # every prime of a key is larger
+_SMALL_ORDERS: Final = math.lcm(*range(1, 17))
 
 
-def _require_floor(bits: int, insecure: bool) -> None:
+def check_bits(bits: int, *, insecure: bool = False) -> None:
+    """Raises unless keys of this length are used: neither weak nor endless."""
+    bits = whole("bits (length of the key)", bits)
     if bits < FLOOR_BITS and not insecure:
         raise WeakKey(
             f"a key of {bits} bits is below the floor of {FLOOR_BITS}; "
             f"use {DEFAULT_BITS} (insecure=True is for tests)."
+        )
+    if not _LEAST_BITS <= bits <= CEILING_BITS:
+        raise InvalidInput(
+            f"a key has {_LEAST_BITS} .. {CEILING_BITS} bits, got {bits}; use {DEFAULT_BITS}."
         )
 
 
@@ -50,9 +62,9 @@ class PublicKey:
     insecure: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        _require_floor(self.n.bit_length(), self.insecure)
-        if self.n % 2 == 0 or not 0 < self.h < self.n or gmpy2.gcd(self.h, self.n) != 1:
-            raise InvalidInput("not a public key: n must be odd and h a unit modulo n.")
+        check_bits(self.n.bit_length(), insecure=self.insecure)
+        if fault := _fault(mpz(self.n), mpz(self.h)):
+            raise InvalidInput(f"not a public key: {fault}; make one with `trilemma keys new`.")
 
     def __repr__(self) -> str:
         return f"PublicKey({self.bits} bits, {self.fingerprint.hex()[:16]})"
@@ -95,11 +107,9 @@ class PublicKey:
         size, power = self._table.digits, self._table.power
         return [power(entropy.bytes(size)) for _ in range(count)]
 
-    def encrypt(
-        self, words: Sequence[int], entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
-        """One ciphertext per word, with fresh randomizers from `pool` or made now."""
-        return _encrypt(self, self, words, entropy, pool)
+    def encrypt(self, words: Sequence[int], entropy: System) -> Ciphertexts:
+        """One ciphertext per word, each with a fresh randomizer."""
+        return _encrypt(self, self, words, entropy)
 
     def add(self, vectors: Iterable[Ciphertexts]) -> Ciphertexts:
         """The encrypted sum, word by word: Π c mod n^2. The numbers of summands add up.
@@ -124,12 +134,10 @@ class PublicKey:
             raise InvalidInput("there is nothing to add; pass at least one encrypted vector.")
         return total
 
-    def rerandomise(
-        self, vector: Ciphertexts, entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
+    def rerandomise(self, vector: Ciphertexts, entropy: System) -> Ciphertexts:
         """The same plaintexts under fresh randomizers, unlinkable to the vector that came in."""
         self.check(vector)
-        fresh = _randomizers(self, len(vector.words), entropy, pool)
+        fresh = self.randomizers(len(vector.words), entropy)
         words = [c * r % self._square for c, r in zip(vector.words, fresh, strict=True)]
         return self._wrap(words, vector.summands)
 
@@ -161,7 +169,7 @@ class PublicKey:
                 f"{self.fingerprint.hex()[:16]}; give every client the same key file."
             )
 
-    def check_words(self, words: Sequence[int]) -> None:
+    def _check_words(self, words: Sequence[int]) -> None:
         """Raises unless every word is a plaintext of `plaintext_bits` bits."""
         limit = 1 << self.plaintext_bits
         for index, word in enumerate(words):
@@ -184,6 +192,7 @@ class PrivateKey(Sealed):
 
     def __init__(self, p: int, q: int, h: int, *, insecure: bool = False) -> None:
         p, q = mpz(p), mpz(q)
+        check_bits((p * q).bit_length(), insecure=insecure)  # first: huge primes take hours
         _check_primes(p, q)
         self.public: Final = PublicKey(int(p * q), int(h), insecure)
         self._p, self._q = p, q
@@ -198,9 +207,9 @@ class PrivateKey(Sealed):
     ) -> PrivateKey:
         """A new key of `bits` bits. Every prime candidate is drawn afresh, so none is favoured."""
         require_system(entropy)
-        _require_floor(bits, insecure)
-        if bits % 16 or bits < 64:
-            raise InvalidInput(f"bits must be a multiple of 16 and at least 64, got {bits}.")
+        check_bits(bits, insecure=insecure)
+        if bits % 16:
+            raise InvalidInput(f"bits must be a multiple of 16, got {bits}.")
         while True:
             p, q = _prime(bits // 2, entropy), _prime(bits // 2, entropy)
             if (
@@ -213,11 +222,6 @@ class PrivateKey(Sealed):
         while gmpy2.gcd(x := entropy.below(n), n) != 1:
             pass
         return cls(int(p), int(q), -x * x % n, insecure=insecure)
-
-    @property
-    def fingerprint(self) -> bytes:
-        """The public key's."""
-        return self.public.fingerprint
 
     @cached_property
     def _tables(self) -> tuple[FixedBase, FixedBase]:
@@ -238,11 +242,9 @@ class PrivateKey(Sealed):
             made.append(low + p2 * ((table_q.power(digits) - low) * inverse % q2))
         return made
 
-    def encrypt(
-        self, words: Sequence[int], entropy: System, pool: RandomizerPool | None = None
-    ) -> Ciphertexts:
+    def encrypt(self, words: Sequence[int], entropy: System) -> Ciphertexts:
         """As the public key's `encrypt`, by CRT."""
-        return _encrypt(self.public, self, words, entropy, pool)
+        return _encrypt(self.public, self, words, entropy)
 
     def decrypt(self, vector: Ciphertexts) -> list[mpz]:
         """The plaintexts: m = L(c^(p-1) mod p^2) (-q)^-1 mod p, the same for q, joined by CRT."""
@@ -256,34 +258,19 @@ class PrivateKey(Sealed):
         return words
 
     def reveal(self) -> tuple[int, int, int]:
-        """(p, q, h), for a key file or a worker process: handle as the secret that it is."""
+        """(p, q, h), for a key file: handle as the secret that it is."""
         return int(self._p), int(self._q), self.public.h
 
 
 def _encrypt(
-    key: PublicKey,
-    source: RandomizerSource,
-    words: Sequence[int],
-    entropy: System,
-    pool: RandomizerPool | None,
+    key: PublicKey, source: PublicKey | PrivateKey, words: Sequence[int], entropy: System
 ) -> Ciphertexts:
-    key.check_words(words)
+    key._check_words(words)
     n = mpz(key.n)
-    fresh = _randomizers(source, len(words), entropy, pool)
+    fresh = source.randomizers(len(words), entropy)
     # (1 + m n) r = r + n (m r mod n) mod n^2: half-length products
     made = [(r + n * (word * r % n)) % key._square for word, r in zip(words, fresh, strict=True)]
     return key._wrap(made, 1)
-
-
-def _randomizers(
-    source: RandomizerSource, count: int, entropy: System, pool: RandomizerPool | None
-) -> list[mpz]:
-    require_system(entropy)
-    if pool is None:
-        return source.randomizers(count, entropy)
-    if pool.fingerprint != source.fingerprint:
-        raise InvalidInput("the randomizer pool belongs to another key; make one for this key.")
-    return pool.take(count)
 
 
 def _prime(bits: int, entropy: System) -> mpz:
@@ -294,9 +281,25 @@ def _prime(bits: int, entropy: System) -> mpz:
     return candidate
 
 
+def _fault(n: mpz, h: mpz) -> str | None:
+    """What makes the pair no public key, as far as it shows without the factors of n."""
+    if n < 0 or gmpy2.gcd(n, gmpy2.primorial(_SMALL_FACTORS)) != 1:
+        return "n has a small factor"
+    if gmpy2.is_prime(n):
+        return "n is a prime"
+    if gmpy2.is_power(n):
+        return "n is a power of another number"
+    if not 0 < h < n or gmpy2.gcd(h, n) != 1:
+        return "h is not a unit modulo n"
+    if gmpy2.gcd(gmpy2.powmod(h, _SMALL_ORDERS, n) - 1, n) != 1:
+        return "h has a tiny order, so that its powers hide nothing"
+    return None
+
+
 def _check_primes(p: mpz, q: mpz) -> None:
     sound = (
-        p != q
+        min(p, q) > 0
+        and p != q
         and p.bit_length() == q.bit_length()
         and p % 4 == q % 4 == 3
         and gmpy2.gcd(p - 1, q - 1) == 2

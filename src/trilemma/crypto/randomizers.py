@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import weakref
-from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 import gmpy2
 from gmpy2 import mpz
 
-from trilemma.crypto.sealed import Sealed, require_system
-from trilemma.errors import InvalidInput
+from trilemma.crypto.sealed import Sealed
 
-if TYPE_CHECKING:
-    from trilemma.entropy import System
-
-__all__ = ["FixedBase", "RandomizerPool", "RandomizerSource"]
+__all__ = ["FixedBase"]
 
 _WINDOW: Final = 8  # bits per digit: a digit is a byte, and a 2048-bit key's table takes 25 MB
 
@@ -72,68 +64,3 @@ class FixedBase(Sealed):
             product = product * (low * other_low) % square
             shift += high + other_high
         return product * (1 + self._modulus * shift) % square
-
-
-class RandomizerSource(Protocol):
-    """What can make randomizers: a public key, or faster, a private one."""
-
-    @property
-    def fingerprint(self) -> bytes: ...
-
-    def randomizers(self, count: int, entropy: System) -> list[mpz]: ...
-
-
-class RandomizerPool(Sealed):
-    """Randomizers made ahead; each is handed out once, and a forked child starts with none.
-
-    A randomizer used twice gives away the difference of the two plaintexts, so the pool lives in
-    memory only and a child process never inherits it.
-    """
-
-    __slots__ = ("__weakref__", "_entropy", "_ready", "_source")
-
-    def __init__(self, source: RandomizerSource, entropy: System) -> None:
-        self._source = source
-        self._entropy = require_system(entropy)
-        self._ready: deque[mpz] = deque()
-        _POOLS.add(self)
-
-    def __len__(self) -> int:
-        return len(self._ready)
-
-    @property
-    def fingerprint(self) -> bytes:
-        return self._source.fingerprint
-
-    def refill(self, count: int) -> None:
-        """Makes randomizers until `count` are ready."""
-        missing = count - len(self._ready)
-        if missing > 0:
-            self._ready.extend(self._source.randomizers(missing, self._entropy))
-
-    def take(self, count: int) -> list[mpz]:
-        """Removes `count` randomizers, and makes those that are missing."""
-        if count < 0:
-            raise InvalidInput(f"the number of randomizers must not be negative, got {count}.")
-        taken: list[mpz] = []
-        with suppress(IndexError):  # popleft is atomic, so threads never share a randomizer
-            while len(taken) < count:
-                taken.append(self._ready.popleft())
-        taken.extend(self._source.randomizers(count - len(taken), self._entropy))
-        return taken
-
-    def clear(self) -> None:
-        """Forgets every randomizer."""
-        self._ready.clear()
-
-
-_POOLS: Final[weakref.WeakSet[RandomizerPool]] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for pool in list(_POOLS):
-        pool.clear()
-
-
-if hasattr(os, "register_at_fork"):  # where there is no fork, nothing can be inherited
-    os.register_at_fork(after_in_child=_forget_after_fork)

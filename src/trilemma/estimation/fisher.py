@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.func import jvp, vjp, vmap
 
-from trilemma.attacks.gradient_matching import Units, explained_update
+from trilemma.attacks.matching import Units, explained_update
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 

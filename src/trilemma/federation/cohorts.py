@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows
 
 __all__ = ["Cohorts", "Federated", "Labelled"]
 
@@ -86,32 +86,55 @@ class Cohorts:
         self, weights: torch.Tensor, number: int, clients: Sequence[int]
     ) -> Sequence[torch.Tensor]:
         """The clients' updates [m] at `weights` [m] for the batches of this round."""
-        rows = torch.stack([self._rows(number, client) for client in clients])
+        rows, present = self._rows(number, clients)
         inputs, labels = self.inputs[rows], self.labels[rows]
-        if self.one_by_one is None:
+        by_record = self.local_training.by_record
+        if self.one_by_one is None or by_record:
             try:
-                return self._together(weights, inputs, labels)
+                return self._together(weights, inputs, labels, present)
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 text = str(error).strip().splitlines() or [type(error).__name__]
-                self.one_by_one = f"the model does not run under vmap ({text[0].rstrip('.')})"
+                reason = f"the model does not run under vmap ({text[0].rstrip('.')})"
+                if by_record:
+                    raise InvalidInput(
+                        f"record_clip and Poisson sampling need the gradient of each record, but "
+                        f"{reason}; train without them."
+                    ) from error
+                self.one_by_one = reason
         return [self._alone(weights, *each) for each in zip(inputs, labels, strict=True)]
 
-    def _rows(self, number: int, client: int) -> torch.Tensor:
-        """The records [S] of a client's unit, as rows of the pool."""
-        draw = self.draws.generator("batch", number, client)
-        own = draw.choice(self.sizes[client], self.local_training.unit_size, replace=False)
-        return torch.from_numpy(own).add_(self.starts[client]).to(self.inputs.device)
+    def _rows(
+        self, number: int, clients: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The records [K, B] of the clients' units, as rows of the pool, and who takes part."""
+        drawn = []
+        for client in clients:
+            draw = self.draws.generator("batch", number, client)
+            own, present = draw_rows(self.local_training, self.sizes[client], draw)
+            drawn.append((own + self.starts[client], present))
+        rows, here = stack_rows(drawn)
+        device = self.inputs.device
+        return rows.to(device), None if here is None else here.to(device)
 
     def _together(
-        self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        present: torch.Tensor | None,
     ) -> Sequence[torch.Tensor]:
-        def one(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return client_update(self.task, weights, x, y, self.local_training)
+        def one(
+            x: torch.Tensor, y: torch.Tensor, here: torch.Tensor | None = None
+        ) -> torch.Tensor:
+            return client_update(self.task, weights, x, y, self.local_training, here)
 
-        chunk = max(1, _WIDEST // weights.numel())
+        made = inputs.shape[1] if self.local_training.by_record else 1  # gradients of a client
+        chunk = max(1, _WIDEST // (made * weights.numel())) if self.one_by_one is None else 1
         every: Callable[..., torch.Tensor] = vmap(one, chunk_size=chunk)
         with torch.no_grad():
-            return every(inputs, labels).unbind()
+            if present is None:
+                return every(inputs, labels).unbind()
+            return every(inputs, labels, present).unbind()
 
     def _alone(
         self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
@@ -133,7 +156,7 @@ class Cohorts:
                 rows: slice | torch.Tensor = slice(start, start + setting.batch)
             else:
                 rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
-            loss = self.task.loss(self._model(inputs[rows]), labels[rows])
+            loss = self.task.loss_of(self._model(inputs[rows]), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
                 return torch.cat([each.reshape(-1) for each in grads])

@@ -11,13 +11,13 @@ import torch
 from torch.func import vmap
 
 from trilemma.attacks.base import Reconstructions, Rung, View
-from trilemma.attacks.gradient_matching import explained_update
+from trilemma.attacks.matching import explained_update
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.gradient_matching import Units
+    from trilemma.attacks.matching import Units
     from trilemma.observations import Noise
 
 __all__ = ["ExactPosterior", "secret_participation"]

@@ -23,7 +23,7 @@ from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, un
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.gradient_matching import Units
+    from trilemma.attacks.matching import Units
 
 __all__ = ["GaussianPosterior"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import Reconstructions, View
-from trilemma.attacks.gradient_matching import Units
+from trilemma.attacks.matching import Units
 from trilemma.beliefs.line_up import pick_mode
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.federation.flower.terms import Kind
-from trilemma.protections.protocol import RoundInfo, Transport
+from trilemma.federation.nodes.stages import Stage
 from trilemma.updates import Layout
 
 __all__ = [
-    "Stage",
-    "decode_metrics",
-    "encode_metrics",
     "model_tensors",
     "only_arrays",
     "read_stages",
@@ -31,47 +24,6 @@ __all__ = [
 
 _PREFIX: Final = "trilemma"
 _BULK: Final = "bytes"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of one session: its public facts, and the bytes of each of its lanes.
-
-    Both sides build the same `RoundInfo` from it, so that keys and messages are bound to the run,
-    the round, the session and its cohort (Flower's node numbers, rising; a client's number in the
-    protocol is its seat among them). `version` > 0 marks an encrypted sum that readers apply to
-    their model, and counts those sums.
-    """
-
-    run: int
-    kind: Kind
-    session: str
-    number: int
-    cohort: tuple[int, ...]
-    size: int
-    terms: str = ""
-    version: int = 0
-    blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("train", "evaluate") or len(self.session) != 32 or not self.cohort:
-            raise ProtocolViolation("a stage's header is not one of this protocol; it is altered.")
-
-    def round(self, lane: str, threshold: int) -> RoundInfo:
-        """The round that this lane's messages are bound to."""
-        who = hashlib.sha256(np.array(self.cohort, "<u8").tobytes()).hexdigest()
-        run = f"flower {self.run} {self.kind} {lane} {self.session} {who}"
-        seed = hashlib.sha256(f"mask seed {run} {self.number}".encode()).digest()
-        mask_seed = int.from_bytes(seed[:8], "big") >> 1
-        return RoundInfo(run, self.number, tuple(range(len(self.cohort))), threshold, mask_seed)
-
-    def seat(self, node: int) -> int:
-        """A node's number in the protocol."""
-        if node not in self.cohort:
-            raise ProtocolViolation(
-                f"node {node} takes no part in round {self.number}; the message is for another."
-            )
-        return self.cohort.index(node)
 
 
 def write_stages(stages: Iterable[Stage]) -> dict[str, ConfigRecord | ArrayRecord]:
@@ -166,42 +118,3 @@ def shifted(record: ArrayRecord, change: torch.Tensor) -> ArrayRecord:
         values = array.numpy()
         made[name] = Array(np.asarray(values - parts[name].numpy(), values.dtype))
     return ArrayRecord(made)
-
-
-def encode_metrics(
-    record: MetricRecord, names: tuple[str, ...], reach: float, transport: Transport
-) -> torch.Tensor:
-    """Each metric as two numbers [2k] on the transport's grid: a coarse part, and what is left.
-
-    One number of 16 bits would round a loss in ±100 to 0.003; two are exact to 1e-7 of `reach`.
-    """
-    clip, step = _grid(transport)
-    made: list[float] = []
-    for name in names:
-        value = record.get(name)
-        if isinstance(value, list) or value is None or not abs(value) <= reach:
-            raise InvalidInput(
-                f"metric {name!r} must be a number in ±{reach:g}, got {value!r}; report it from "
-                "every client, or raise metric_range."
-            )
-        scaled = value / reach * clip
-        coarse = max(-clip, min(clip, round(scaled / step) * step))
-        made += [coarse, (scaled - coarse) / step * clip]
-    return torch.tensor(made, dtype=torch.float64)
-
-
-def decode_metrics(
-    mean: torch.Tensor, names: tuple[str, ...], reach: float, transport: Transport
-) -> dict[str, float]:
-    """The mean of each metric over the clients."""
-    clip, step = _grid(transport)
-    coarse, fine = mean[0::2].tolist(), mean[1::2].tolist()
-    return {
-        name: (big + small * step / clip) / clip * reach
-        for name, big, small in zip(names, coarse, fine, strict=True)
-    }
-
-
-def _grid(transport: Transport) -> tuple[float, float]:
-    clip = float(getattr(transport, "clip_range", 1.0))
-    return clip, transport.step_size() or math.ldexp(clip, -15)

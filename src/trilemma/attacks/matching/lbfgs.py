@@ -1,0 +1,305 @@
+"""L-BFGS on many small problems at once, each with its own line search.
+
+Every round evaluates one trial point of every slot; a slot whose trial is accepted updates its
+memory and gets a new direction, the others shorten their step. So no slot ever waits for
+another's line search, and a slot that ends takes the next job of the queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["Evaluate", "Minima", "minimise"]
+
+Evaluate = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+_ARMIJO = 1e-4
+_SHORTENINGS = 12  # of one line search, before the memory is dropped and then the job ends
+_STALL = 20  # accepted steps in a row without visible progress before a job ends
+
+_SLOT_STATE = (
+    *("unit", "restart", "idle", "point", "trial", "gradient", "direction", "loss"),
+    *("step", "slope", "shortened", "stalled", "spent"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Minima:
+    """points [U, d], loss [U], restart [U] that found it, evaluations [U] spent on each unit."""
+
+    points: torch.Tensor
+    loss: torch.Tensor
+    restart: torch.Tensor
+    evaluations: torch.Tensor
+
+
+class _Memory:
+    """The compact inverse-Hessian form of Byrd, Nocedal and Schnabel for a batch of slots.
+
+    Rows 0 … h-1 of `pairs` [A, 2h, d] are steps s, rows h … 2h-1 are gradient changes y. With
+    R the upper triangle of SᵀY in order of age and D its diagonal,
+    Hg = γg + S·R⁻ᵀ((D + γYᵀY)R⁻¹Sᵀg - γYᵀg) - γY·R⁻¹Sᵀg. R⁻¹ grows by bordering, and dropping
+    the oldest pair only clears a row and a column of it, so no slot ever needs sorting.
+    """
+
+    def __init__(self, slots: int, history: int, like: torch.Tensor) -> None:
+        size = like.shape[-1]
+        self.history = history
+        self.pairs = like.new_zeros(slots, 2 * history, size)
+        # small, and squares of what they come from: single precision would lose the direction
+        self.inverse = like.new_zeros(slots, history, history, dtype=torch.float64)
+        self.gram = torch.zeros_like(self.inverse)
+        self.diagonal = self.inverse.new_zeros(slots, history)
+        self.scale = self.inverse.new_ones(slots)
+        self.count = torch.zeros(slots, dtype=torch.long, device=like.device)
+
+    def clear(self, slots: torch.Tensor) -> None:
+        """Forget the pairs of `slots` (indices)."""
+        for tensor in (self.pairs, self.inverse, self.gram, self.diagonal, self.count):
+            tensor[slots] = 0
+        self.scale[slots] = 1
+
+    def keep(self, slots: torch.Tensor) -> None:
+        """Drop all slots but these."""
+        for name in ("pairs", "inverse", "gram", "diagonal", "scale", "count"):
+            setattr(self, name, getattr(self, name)[slots])
+
+    def update(
+        self,
+        slots: torch.Tensor,
+        steps: torch.Tensor,
+        changes: torch.Tensor,
+        gradient: torch.Tensor,
+    ) -> torch.Tensor:
+        """Add a pair for `slots` (indices); return -H·gradient [A, d] for all slots."""
+        h = self.history
+        at = self.count[slots] % h
+        self.pairs[slots, at] = steps[slots]
+        self.pairs[slots, h + at] = changes[slots]
+        self.count[slots] += 1
+        # row vectors throughout: batched products with one or two rows are several times faster
+        both = torch.stack((gradient, changes), 1)
+        products = torch.bmm(both, self.pairs.transpose(1, 2)).double()
+        self._border(slots, at, products[slots, 1])
+        along = torch.bmm(products[:, :1, :h], self.inverse.transpose(1, 2))
+        scale = self.scale[:, None, None]
+        inner = self.diagonal[:, None] * along
+        inner += scale * (torch.bmm(along, self.gram) - products[:, :1, h:])
+        coefficients = torch.cat((torch.bmm(inner, self.inverse), -scale * along), 2)
+        combined = torch.bmm(coefficients.to(gradient.dtype), self.pairs)[:, 0]
+        return -(self.scale[:, None].to(gradient.dtype) * gradient + combined)
+
+    def _border(self, slots: torch.Tensor, at: torch.Tensor, products: torch.Tensor) -> None:
+        """Replace the oldest row and column of R⁻¹, YᵀY and D by the new pair's."""
+        h = self.history
+        self.inverse[slots, at] = 0
+        self.inverse[slots, :, at] = 0
+        curvature = products[:, :h].gather(1, at[:, None])
+        old = self.inverse[slots].transpose(1, 2)
+        column = torch.bmm(-products[:, None, :h] / curvature[:, None], old)[:, 0]
+        self.inverse[slots, :, at] = column.scatter(1, at[:, None], 1 / curvature)
+        self.gram[slots, at] = products[:, h:]
+        self.gram[slots, :, at] = products[:, h:]
+        self.diagonal[slots, at] = curvature[:, 0]
+        self.scale[slots] = curvature[:, 0] / products[:, h:].gather(1, at[:, None])[:, 0]
+
+
+def minimise(
+    bind: Callable[[torch.Tensor], Evaluate],
+    starts: torch.Tensor,
+    tolerance: torch.Tensor,
+    *,
+    solved: torch.Tensor,
+    resolution: torch.Tensor,
+    iterations: int,
+    history: int,
+    slots: int,
+) -> Minima:
+    """Minimise U independent functions from up to R starts each, `starts` [U, R, d].
+
+    `bind(units [A])` returns a function points [A, d] -> (loss [A], gradient [A, d]) for those
+    units. A job ends at a loss of `tolerance` [U], after `iterations` evaluations, or when it has
+    long gained less than `resolution` [U] a step; a unit whose loss is at most `solved` [U]
+    spends no further start. The result is the best point of all starts by loss.
+    """
+    limits = _Limits(tolerance, solved, resolution, iterations)
+    return _Run(bind, starts, limits, history, slots).run()
+
+
+@dataclass(frozen=True, eq=False)
+class _Limits:
+    tolerance: torch.Tensor
+    solved: torch.Tensor
+    resolution: torch.Tensor
+    iterations: int
+
+
+class _Run:
+    def __init__(
+        self,
+        bind: Callable[[torch.Tensor], Evaluate],
+        starts: torch.Tensor,
+        limits: _Limits,
+        history: int,
+        slots: int,
+    ) -> None:
+        units, _, size = starts.shape
+        width = min(slots, units)
+        self.bind, self.starts, self.limits = bind, starts, limits
+        self.queue: deque[tuple[int, int]] = deque((unit, 0) for unit in range(units))
+        self.memory = _Memory(width, history, starts[0])
+        self.unit = torch.zeros(width, dtype=torch.long, device=starts.device)
+        self.idle = torch.zeros_like(self.unit, dtype=torch.bool)
+        self.restart = torch.zeros_like(self.unit)
+        self.point = starts.new_zeros(width, size)
+        self.trial = torch.zeros_like(self.point)
+        self.gradient = torch.zeros_like(self.point)
+        self.direction = torch.zeros_like(self.point)
+        self.loss = starts.new_full((width,), torch.inf)
+        self.step = starts.new_ones(width)
+        self.slope = starts.new_zeros(width)
+        self.shortened = torch.zeros_like(self.unit)
+        self.stalled = torch.zeros_like(self.unit)
+        self.spent = torch.zeros_like(self.unit)
+        self.best = Minima(
+            starts[:, 0].clone(),
+            starts.new_full((units,), torch.inf),
+            torch.zeros(units, dtype=torch.long, device=starts.device),
+            torch.zeros(units, dtype=torch.long, device=starts.device),
+        )
+
+    def run(self) -> Minima:
+        self._fill(torch.arange(self.unit.shape[0], device=self.unit.device))
+        evaluate = self.bind(self.unit)
+        while True:
+            ended = self._advance(*evaluate(self.trial))
+            if not bool(ended.any()):
+                continue
+            before = self.unit
+            self._retire(ended)
+            if bool(self.idle.all()):
+                return self.best
+            if self.unit is not before:
+                evaluate = self.bind(self.unit)
+
+    def _advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """Judge every trial point and set the next; returns which slots ended [A]."""
+        self.spent += 1
+        fresh = self.loss == torch.inf
+        loss = torch.where(torch.isfinite(loss) & torch.isfinite(gradient.sum(1)), loss, torch.inf)
+        broken = fresh & (loss == torch.inf)
+        accepted = (fresh | (loss <= self.loss + _ARMIJO * self.step * self.slope)) & ~broken
+        progress = (self.loss - loss) > torch.maximum(
+            1e-7 * loss, self.limits.resolution[self.unit]
+        )
+        self.stalled = torch.where(accepted & ~progress & ~fresh, self.stalled + 1, self.stalled)
+        self.stalled = torch.where(accepted & progress, 0, self.stalled)
+
+        steps = self.trial - self.point
+        changes = gradient - self.gradient
+        curved = (steps * changes).sum(1) > 1e-10 * (changes * changes).sum(1)
+        shorter = self._shorter_step(loss)
+        self._accept(accepted, loss, gradient)
+        quasi = self.memory.update(
+            torch.nonzero(accepted & ~fresh & curved)[:, 0], steps, changes, self.gradient
+        )
+        self._redirect(accepted, quasi)
+
+        self.step = torch.where(accepted, self.step, shorter)
+        self.shortened = torch.where(accepted, 0, self.shortened + 1)
+        stuck = self.shortened > _SHORTENINGS
+        hopeless = stuck & (self.memory.count == 0)
+        if bool((stuck & ~hopeless).any()):
+            self._forget(stuck & ~hopeless)
+        self.trial = torch.addcmul(self.point, self.step[:, None], self.direction)
+        return ~self.idle & (
+            (self.loss <= self.limits.tolerance[self.unit])
+            | (self.spent >= self.limits.iterations)
+            | (self.stalled >= _STALL)
+            | hopeless
+            | broken
+        )
+
+    def _shorter_step(self, loss: torch.Tensor) -> torch.Tensor:
+        """The minimum of the parabola through both values and the slope, kept in [t/10, t/2]."""
+        rise = loss - self.loss - self.step * self.slope
+        parabola = -self.slope * self.step**2 / (2 * rise)
+        parabola = torch.where(torch.isfinite(parabola), parabola, 0.0)
+        return torch.clamp(parabola, 0.1 * self.step, 0.5 * self.step)
+
+    def _accept(self, accepted: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+        self.point = torch.where(accepted[:, None], self.trial, self.point)
+        self.gradient = torch.where(accepted[:, None], gradient, self.gradient)
+        self.loss = torch.where(accepted, loss, self.loss)
+
+    def _redirect(self, accepted: torch.Tensor, quasi: torch.Tensor) -> None:
+        """Give accepted slots their quasi-Newton direction, or steepest descent if none."""
+        slope = (quasi * self.gradient).sum(1)
+        descent = (slope < 0) & torch.isfinite(slope) & (self.memory.count > 0)
+        if lost := torch.nonzero(accepted & ~descent & (self.memory.count > 0))[:, 0].tolist():
+            self.memory.clear(torch.tensor(lost, device=accepted.device))
+        direction = torch.where(descent[:, None], quasi, -self.gradient)
+        first = 1 / self.gradient.abs().sum(1).clamp(min=1.0)
+        step = torch.where(descent, torch.ones_like(first), first)
+        self.direction = torch.where(accepted[:, None], direction, self.direction)
+        self.slope = torch.where(accepted, (direction * self.gradient).sum(1), self.slope)
+        self.step = torch.where(accepted, step, self.step)
+
+    def _forget(self, stuck: torch.Tensor) -> None:
+        """A line search that found nothing: drop the memory and try steepest descent."""
+        self.memory.clear(torch.nonzero(stuck)[:, 0])
+        self.shortened = torch.where(stuck, 0, self.shortened)
+        self._redirect(stuck, -self.gradient)
+
+    def _retire(self, ended: torch.Tensor) -> None:
+        """Book finished jobs, queue further starts of unsolved units, refill or drop slots."""
+        slots = torch.nonzero(ended)[:, 0]
+        units, loss = self.unit[slots], self.loss[slots]
+        self.best.evaluations.index_add_(0, units, self.spent[slots])
+        better = loss < self.best.loss[units]
+        won = units[better]
+        self.best.points[won] = self.point[slots][better]
+        self.best.loss[won] = loss[better]
+        self.best.restart[won] = self.restart[slots][better]
+        solved = (loss <= self.limits.solved[units]).tolist()
+        for unit, restart, done in zip(
+            units.tolist(), self.restart[slots].tolist(), solved, strict=True
+        ):
+            if not done and restart + 1 < self.starts.shape[1]:
+                self.queue.append((unit, restart + 1))
+        self._fill(slots)
+        busy = int((~self.idle).sum())
+        width = self.unit.shape[0]
+        # an evaluation is prepared for one width, so only a few widths should occur
+        while 0 < busy <= width // 4:
+            width //= 4
+        if width < self.unit.shape[0]:
+            self._narrow(width)
+
+    def _fill(self, slots: torch.Tensor) -> None:
+        """Give each of `slots` the next job of the queue; idle where there is none."""
+        jobs = [self.queue.popleft() for _ in range(min(len(self.queue), slots.shape[0]))]
+        self.idle[slots] = True
+        if not jobs:
+            return
+        slots = slots[: len(jobs)]
+        table = torch.tensor(jobs, device=slots.device)
+        self.idle[slots] = False
+        self.unit = self.unit.index_copy(0, slots, table[:, 0])  # a new tensor: bind again
+        self.restart[slots] = table[:, 1]
+        self.trial[slots] = self.starts[table[:, 0], table[:, 1]]
+        self.loss[slots] = torch.inf
+        for counter in (self.shortened, self.stalled, self.spent):
+            counter[slots] = 0
+        self.memory.clear(slots)
+
+    def _narrow(self, width: int) -> None:
+        """Keep `width` slots, the busy ones first."""
+        keep = torch.argsort(self.idle.to(torch.int8), stable=True)[:width]
+        self.memory.keep(keep)
+        for name in _SLOT_STATE:
+            setattr(self, name, getattr(self, name)[keep])

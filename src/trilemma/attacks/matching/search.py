@@ -1,0 +1,144 @@
+"""Searching for records: L-BFGS over many units, random starts, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.func import grad_and_value, vmap
+
+from trilemma.attacks.base import Reconstructions
+from trilemma.attacks.matching.candidates import out_of_range
+from trilemma.attacks.matching.explaining import squared_distance
+from trilemma.attacks.matching.lbfgs import Evaluate, minimise
+from trilemma.attacks.matching.tracing import traced
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.matching.candidates import Candidates
+    from trilemma.attacks.matching.units import Units
+    from trilemma.learning import Task
+
+__all__ = ["evaluations", "invert", "random_starts", "reconstructions"]
+
+
+def evaluations(
+    key: tuple[object, ...],
+    task: Task,
+    value: Callable[..., torch.Tensor],
+    data: tuple[torch.Tensor, ...],
+) -> Callable[[torch.Tensor], Evaluate]:
+    """What `minimise` binds: `value(z [d], *rows)` and its gradient for any choice of units.
+
+    `data` are tensors [U, ...], of which each unit gets its rows; `key` names the function.
+    """
+    evaluation = vmap(grad_and_value(value))
+
+    def bind(chosen: torch.Tensor) -> Evaluate:
+        rows = tuple(tensor[chosen] for tensor in data)
+        prepared: list[Callable[..., tuple[torch.Tensor, torch.Tensor]]] = []
+
+        def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            if not prepared:
+                prepared.append(traced(key, task, evaluation, (z, *rows)))
+            gradient, loss = prepared[0](z, *rows)
+            return loss, gradient
+
+        return evaluate
+
+    return bind
+
+
+def invert(
+    units: Units,
+    candidates: Candidates,
+    starts: torch.Tensor,
+    labels: torch.Tensor | None,
+    *,
+    iterations: int,
+    further: int,
+    history: int,
+    slots: int,
+    tolerance: float,
+) -> Reconstructions:
+    """L-BFGS from `starts` [U, R, d]; the best restart, by its loss, goes on for `further` more.
+
+    The loss of a unit is ‖known·(explained - observed)‖² / ‖observed‖² + Σ (x - clamp x)², x in
+    units of the range; a unit ends below `tolerance`. Noise is no reason to stop: among all
+    inputs that explain a noisy update equally well, the true ones lie in the range. `labels`
+    [U, S] are given where they are not unknowns. Counts of iterations are of evaluations.
+    """
+    view = units.view
+    distance = squared_distance(candidates, view)
+    if labels is None:
+        labels = torch.zeros(len(units), 0, dtype=torch.long, device=starts.device)
+    energy = units.energy
+
+    def value(z: torch.Tensor, scale: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
+        # relative to the observed update: steps and tolerances then mean the same for any model
+        return distance(z, *arguments) / scale + out_of_range(z[: candidates.pixels])
+
+    key = ("invert", candidates, view.local_training, view.observation.clip)
+    data = (energy, units.weights, units.update, units.known, units.client_weights, labels)
+    enough = torch.full_like(energy, tolerance)
+    search = partial(
+        minimise,
+        evaluations(key, view.task, value, data),
+        tolerance=enough,
+        solved=enough,
+        # under noise, a gain far below s² moves the candidate by far less than its error
+        resolution=0.01 * units.noise**2 / energy,
+        history=history,
+        slots=slots,
+    )
+    with torch.no_grad():
+        minima = search(starts, iterations=iterations)
+        if further:
+            minima = search(minima.points[:, None], iterations=further)
+    return reconstructions(units, candidates, minima.points, minima.loss * energy, labels)
+
+
+def reconstructions(
+    units: Units,
+    candidates: Candidates,
+    points: torch.Tensor,
+    loss: torch.Tensor,
+    labels: torch.Tensor,
+) -> Reconstructions:
+    """Read records off the chosen points [U, d]; a unit without a finite loss has failed."""
+    spec = candidates.spec
+    failed = ~torch.isfinite(loss)
+    inputs = torch.nan_to_num(candidates.inputs(points)).clamp(spec.low, spec.high)
+    if candidates.joint:
+        labels = candidates.targets(points)
+        if candidates.classes is not None:
+            labels = labels.argmax(-1)
+    dtype = units.view.observation.update.dtype
+    if labels.is_floating_point():
+        labels = labels.to(dtype)
+    return Reconstructions(inputs.to(dtype), labels, loss.to(dtype), failed)
+
+
+def random_starts(
+    units: Units, candidates: Candidates, name: str, restarts: int, seed: int
+) -> torch.Tensor:
+    """Standard normal starts [U, R, d], one stream a unit and restart."""
+    if restarts < 1:
+        raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
+    like = units.weights
+    streams = Seeded(seed)
+    starts = [
+        [
+            torch.randn(
+                candidates.size,
+                generator=streams.torch_generator(name, unit, restart),
+                dtype=torch.float64,
+            )
+            for restart in range(restarts)
+        ]
+        for unit in range(len(units))
+    ]
+    return torch.stack([torch.stack(row) for row in starts]).to(like)

@@ -1,0 +1,92 @@
+"""The views of one call as tensors: what every attack computes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from trilemma.attacks.base import View, common_view
+
+if TYPE_CHECKING:
+    from trilemma.observations import Observation
+
+__all__ = ["Precision", "Units"]
+
+Precision = Literal["auto", "single", "double"]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The views of one call as tensors, in the working precision.
+
+    weights [U, m]; update [U, m] and known [U, m], both zero where a coordinate was not read;
+    client_weights [U, K], or [U, K, m] where clients sent coordinates of their own; noise [U], the
+    standard deviation on each known coordinate.
+    """
+
+    view: View
+    weights: torch.Tensor
+    update: torch.Tensor
+    known: torch.Tensor
+    client_weights: torch.Tensor
+    noise: torch.Tensor
+
+    @classmethod
+    def of(cls, views: Sequence[View], precision: Precision) -> Units:
+        """The views as tensors; "auto": double under noise, single elsewhere."""
+        view = common_view(views)
+        noisy = any(v.observation.noise is not None and v.observation.noise.scale for v in views)
+        double = precision == "double" or (precision == "auto" and noisy)
+        dtype = torch.float64 if double else torch.float32
+        observations = [v.observation for v in views]
+        known = torch.stack(
+            [
+                torch.ones_like(o.update, dtype=torch.bool) if o.known is None else o.known
+                for o in observations
+            ]
+        )
+        update = torch.stack([o.update for o in observations]).to(dtype)
+        return cls(
+            view,
+            torch.stack([v.weights for v in views]).to(dtype),
+            torch.where(known, update, 0.0),
+            known.to(dtype),
+            torch.stack(_client_weights(observations, update)),
+            update.new_tensor([_deviation(v) for v in views]),
+        )
+
+    def __len__(self) -> int:
+        return self.weights.shape[0]
+
+    @property
+    def masked(self) -> bool:
+        """Whether coordinates are missing."""
+        return not bool(self.known.all())
+
+    @property
+    def energy(self) -> torch.Tensor:
+        """Squared norm [U] of what was observed, never zero."""
+        return (self.update**2).sum(1).clamp(min=torch.finfo(self.update.dtype).tiny)
+
+
+def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:
+    """Each unit's [K], or [K, m] for all where one unit has a row for each client."""
+    made = []
+    for each in observations:
+        weights = each.weights
+        if not isinstance(weights, torch.Tensor):
+            weights = like.new_tensor(weights or (1.0 / each.clients,) * each.clients)
+        made.append(weights.to(like))
+    if any(each.ndim == 2 for each in made):
+        made = [w if w.ndim == 2 else w[:, None].expand(-1, like.shape[1]) for w in made]
+    return made
+
+
+def _deviation(view: View) -> float:
+    noise = view.observation.noise
+    if noise is None:
+        return 0.0
+    return noise.scale if noise.kind == "gaussian" else noise.scale / 3**0.5

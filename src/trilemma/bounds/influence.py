@@ -1,0 +1,120 @@
+"""How much noise stands against one record: z, from variances, weights, survivors and helpers.
+
+Each record's gradient is clipped to C_r before the mean over a fixed denominator S, so one record
+of client k moves the weighted sum by at most w_k C_r / S_k. The noise that hides it is that of the
+honest survivors alone:
+
+    z_k = S_k √(Σ over honest survivors j of w_j² v_j) / (w_k C_r),
+
+least over the sets of survivors that the threshold allows: k itself and the t - c - 1 others of
+least noise, where c survivors help the curious party and take their own noise out (c = 1 for a
+curious client). A message seen by itself is a cohort of one: z = S √v / C_r.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["Cohort"]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Clients whose noisy messages are summed: weights w [K], denominators S [K], and the rest.
+
+    `threshold` is the least number of survivors with which a round ends, `helpers` the number of
+    clients, at most, that share what they know with the curious party.
+
+    >>> cohort = Cohort.equal(clients=10, denominator=4, record_clip=0.5, threshold=7, helpers=1)
+    >>> round(cohort.variance_for(0.61), 6)
+    0.000969
+    """
+
+    weights: tuple[float, ...]
+    denominators: tuple[float, ...]
+    record_clip: float
+    threshold: int
+    helpers: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.weights or len(self.weights) != len(self.denominators):
+            raise InvalidInput(
+                f"a cohort needs one weight and one denominator a client, got "
+                f"{len(self.weights)} and {len(self.denominators)}."
+            )
+        for name, values in (
+            ("weights", self.weights),
+            ("denominators", self.denominators),
+            ("record_clip", (self.record_clip,)),
+        ):
+            if not all(math.isfinite(value) and value > 0 for value in values):
+                raise InvalidInput(f"{name} must be positive and finite, got {values}.")
+        if not 1 <= self.threshold <= len(self.weights):
+            raise InvalidInput(
+                f"threshold must lie between 1 and the {len(self.weights)} clients, got "
+                f"{self.threshold}."
+            )
+        if not 0 <= self.helpers < self.threshold:
+            raise InvalidInput(
+                f"helpers must lie between 0 and threshold - 1 = {self.threshold - 1}, got "
+                f"{self.helpers}; raise the threshold, so that honest noise is left."
+            )
+
+    @classmethod
+    def equal(
+        cls,
+        *,
+        clients: int,
+        denominator: float,
+        record_clip: float,
+        threshold: int,
+        helpers: int = 0,
+    ) -> Cohort:
+        """Clients of equal weight; then z = S √((t - c) v) / C_r."""
+        return cls((1.0,) * clients, (denominator,) * clients, record_clip, threshold, helpers)
+
+    @classmethod
+    def alone(cls, *, denominator: float, record_clip: float) -> Cohort:
+        """One message seen by itself."""
+        return cls((1.0,), (denominator,), record_clip, threshold=1)
+
+    def noise_multipliers(self, variance: float | Sequence[float]) -> tuple[float, ...]:
+        """z [K] of each client, for one variance a coordinate and client, or one of each [K]."""
+        variances = self._variances(variance)
+        powers = [w * w * v for w, v in zip(self.weights, variances, strict=True)]
+        found = []
+        for k, (weight, denominator) in enumerate(
+            zip(self.weights, self.denominators, strict=True)
+        ):
+            others = sorted(powers[:k] + powers[k + 1 :])[: self.threshold - self.helpers - 1]
+            noise = math.sqrt(math.fsum([powers[k], *others]))
+            found.append(denominator * noise / (weight * self.record_clip))
+        return tuple(found)
+
+    def variance_for(self, noise_multiplier: float) -> float:
+        """The least common variance with which every client has at least this z.
+
+        Equal weights: v = (z C_r / S)² / (t - c).
+        """
+        if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
+            raise InvalidInput(
+                f"noise_multiplier must be positive and finite, got {noise_multiplier}."
+            )
+        variance = (noise_multiplier / min(self.noise_multipliers(1.0))) ** 2
+        while min(self.noise_multipliers(variance)) < noise_multiplier:
+            variance *= 1 + 1e-15
+        return variance
+
+    def _variances(self, variance: float | Sequence[float]) -> Sequence[float]:
+        clients = len(self.weights)
+        each = [variance] * clients if isinstance(variance, int | float) else list(variance)
+        if len(each) != clients or not all(math.isfinite(v) and v > 0 for v in each):
+            raise InvalidInput(
+                f"variance must be one positive number, or one of each of the {clients} clients, "
+                f"got {variance}."
+            )
+        return each

@@ -1,0 +1,57 @@
+"""A whole training as the certificate sees it: four numbers and who knows the batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["Participation", "Training"]
+
+Participation = Literal["secret", "known"]
+_PARTICIPATION: Final = get_args(Participation)
+
+
+@dataclass(frozen=True)
+class Training:
+    """R rounds; each holds a record with probability q and hides it behind noise z.
+
+    `noise_multiplier` z is the standard deviation of the noise over the influence of one record
+    (see `trilemma.bounds.influence`); a full batch has q = 1. `participation` is secret only
+    under Poisson sampling from the system's own generator; fixed-size batches, epochs, a seed
+    that the server knows and released batch counts make it known. `records_of_person` k says
+    that k records, each sampled by itself, are to be hidden together.
+
+    >>> Training(rounds=150, q=4 / 150, noise_multiplier=0.52).participation
+    'secret'
+    """
+
+    rounds: int
+    q: float
+    noise_multiplier: float
+    participation: Participation = "secret"
+    records_of_person: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InvalidInput(f"rounds must be at least 1, got {self.rounds}.")
+        if not 0 < self.q <= 1:
+            raise InvalidInput(
+                f"q (probability that a round holds the record) must lie in (0, 1], got {self.q}; "
+                f"a full batch has q = 1."
+            )
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+            raise InvalidInput(
+                f"noise_multiplier must be positive and finite, got {self.noise_multiplier}; "
+                f"without noise nothing is certified."
+            )
+        if self.participation not in _PARTICIPATION:
+            raise InvalidInput(
+                f"participation must be 'secret' or 'known', got {self.participation!r}."
+            )
+        if self.records_of_person < 1:
+            raise InvalidInput(
+                f"records_of_person must be at least 1, got {self.records_of_person}."
+            )

@@ -1,0 +1,99 @@
+"""How a node answers the stages of a message; what trains or evaluates is the caller's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from trilemma.errors import ProtocolViolation, TrilemmaError
+from trilemma.federation.nodes.node import Node
+from trilemma.federation.nodes.stages import Stage
+from trilemma.protections.transcripts import Released
+
+__all__ = ["Work", "answer"]
+
+_LOG: Final = logging.getLogger("trilemma.nodes")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What training or evaluating gave: a vector for each lane, and the weight of all."""
+
+    lanes: dict[str, torch.Tensor]
+    weight: int
+
+
+def answer(node: Node, stages: Sequence[Stage], work: Callable[[Stage], Work]) -> list[Stage]:
+    """The node's reply to each stage that is due one; `work` runs where one asks for an update.
+
+    A stage that was answered or that failed is never answered again.
+    """
+    for stage in stages:
+        node.check(stage)
+    for stage in (each for each in stages if each.version):
+        _apply_sum(node, stage)
+    first, *others = [each for each in stages if not each.version]
+    replies = [_step(node, first, work)]
+    for stage in others:  # the next round's keys or shares; without them it starts afresh
+        try:
+            replies.append(_step(node, stage, _no_work))
+        except TrilemmaError as error:
+            _LOG.warning("node %d leaves round %d: %s", node.number, stage.number, error)
+    return replies
+
+
+def _no_work(stage: Stage) -> Work:
+    raise ProtocolViolation(
+        f"a message asks for a second update, of round {stage.number}; it is forged."
+    )
+
+
+def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
+    """One step of each lane of a session that the stage has a message for."""
+    sessions = node.sessions(stage)
+    done = None
+    if any(session.wants_update for session in sessions.values()):
+        done = work(stage)
+        node.spend(stage)
+    blobs: dict[str, bytes] = {}
+    try:
+        for lane, session in sessions.items():
+            inbox = stage.blobs[lane]
+            if session.wants_update and done is not None:
+                reply = session.step(inbox, done.lanes[lane], done.weight)
+            else:
+                reply = session.step(inbox)
+            if isinstance(reply, Released):
+                raise ProtocolViolation("a sum came without its version; nothing is applied.")
+            blobs[lane] = reply
+    finally:
+        node.remember(stage, sessions, answered=done is not None)
+    return Stage(
+        stage.run, stage.kind, stage.session, stage.number, stage.cohort, stage.size, blobs=blobs
+    )
+
+
+def _apply_sum(node: Node, stage: Stage) -> None:
+    """Opens an encrypted sum that the server could not read, and applies it to this node's model.
+
+    A node that did not answer that round opens it as any holder of the key can: in a session of
+    its own, whose encryption of nothing is thrown away.
+    """
+    if stage.version <= node.version:
+        return
+    if stage.version != node.version + 1:
+        raise ProtocolViolation(
+            f"this node holds version {node.version} of the model and cannot apply sum "
+            f"{stage.version}; send those between."
+        )
+    session = node.reader(stage)
+    if session.wants_update:
+        session.step(b"", torch.zeros(stage.size))
+    opened = session.step(stage.blobs["update"])
+    if not isinstance(opened, Released):
+        raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
+    node.advance(stage.version, opened.mean * node.terms.learning_rate)

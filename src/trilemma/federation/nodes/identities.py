@@ -1,0 +1,71 @@
+"""A node's identity, from files that the node itself names, in PEM as openssl writes it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.protections.transports.secret_sharing.identity import Identity
+
+__all__ = ["NodeIdentity"]
+
+_BLOCK: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
+
+
+class NodeIdentity(Identity):
+    """An identity that knows its peers' keys, but not the numbers that the server gives them.
+
+    Each client of a session must be another one of the pinned peers; use it for one session.
+    """
+
+    __slots__ = ("_unseen",)
+
+    def __init__(self, secret: bytes, pinned: frozenset[bytes]) -> None:
+        super().__init__(secret)
+        self._unseen = set(pinned - {self.public})
+
+    @classmethod
+    def load(cls, key_file: Path, peers_file: Path) -> NodeIdentity:
+        """A private key, and the public keys of all nodes one after the other."""
+        try:
+            shown = os.name == "posix" and key_file.stat().st_mode & 0o077
+            key = load_pem_private_key(key_file.read_bytes(), None)
+            blocks = _BLOCK.findall(peers_file.read_bytes())
+            peers = [load_pem_public_key(block) for block in blocks]
+        except OSError as error:
+            raise InvalidInput(f"{error.filename} cannot be read: {error.strerror}.") from None
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"{key_file} or {peers_file} is no plain PEM key; make keys with "
+                "`openssl genpkey -algorithm ed25519`."
+            ) from None
+        if shown:
+            raise InvalidInput(f"{key_file} is open to other users; run chmod 600 on it.")
+        pinned = {each.public_bytes_raw() for each in peers if isinstance(each, Ed25519PublicKey)}
+        if not isinstance(key, Ed25519PrivateKey) or len(pinned) < 2:
+            raise InvalidInput(
+                f"{key_file} must hold an Ed25519 key and {peers_file} the public keys of all "
+                f"nodes, got {type(key).__name__} and {len(pinned)} such keys."
+            )
+        return cls(key.private_bytes_raw(), frozenset(pinned))
+
+    def check(self, client: int, statement: bytes, signature: bytes) -> None:
+        """Raises unless a pinned peer that was not seen in this session signed the statement."""
+        for public in self._unseen:
+            try:
+                Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
+            except InvalidSignature:
+                continue
+            self._unseen.remove(public)
+            return
+        raise ProtocolViolation(
+            f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
+            "server may have swapped them, so this node leaves."
+        )

@@ -1,0 +1,12 @@
+"""What a client computes: the task it learns and the update it sends, as pure functions.
+
+The federation and every attack call the same `client_update`, so what is attacked is exactly
+what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
+"""
+
+from trilemma.learning.local_training import LocalTraining
+from trilemma.learning.sampling import draw_rows, stack_rows
+from trilemma.learning.tasks import Task
+from trilemma.learning.update import client_update
+
+__all__ = ["LocalTraining", "Task", "client_update", "draw_rows", "stack_rows"]

@@ -1,0 +1,110 @@
+"""What an update is: how a client draws its records and what it makes of them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Literal
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["LocalTraining"]
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """What an update is.
+
+    `fedsgd`: the gradient of the mean loss over `batch` records. `fedavg`: the weight change
+    w_before - w_after of `steps` SGD steps at rate `lr`; step t uses records
+    t·batch … (t+1)·batch - 1, counted modulo `records`, the number that the client holds in a
+    round (by default one batch, used in every step).
+
+    `record_clip` (C_r) scales each record's gradient g by min(1, C_r / ‖g‖) before the mean.
+    `sampling="poisson"`: each of the client's n records joins each step with probability
+    batch / n, independently; the sum of their gradients is divided by `batch`, never by the
+    number drawn.
+    """
+
+    algorithm: Literal["fedsgd", "fedavg"] = "fedsgd"
+    lr: float = 0.1
+    steps: int = 1
+    batch: int = 1
+    records: int | None = None
+    record_clip: float | None = None
+    sampling: Literal["fixed", "poisson"] = "fixed"
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("algorithm", ("fedsgd", "fedavg")),
+            ("sampling", ("fixed", "poisson")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InvalidInput(
+                    f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
+                    f"{getattr(self, name)!r}."
+                )
+        self._coerce("lr", "the local learning rate")
+        if self.record_clip is not None:
+            self._coerce("record_clip", "the largest norm of one record's gradient")
+        for name in ("steps", "batch") if self.records is None else ("steps", "batch", "records"):
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        if self.algorithm == "fedsgd" and (
+            self.steps > 1 or self.records not in (None, self.batch)
+        ):
+            raise InvalidInput(
+                "fedsgd sends one gradient over one batch; for several steps or batches "
+                "use algorithm='fedavg'."
+            )
+        if self.records is not None and self.sampling == "poisson":
+            raise InvalidInput(
+                f"Poisson sampling draws from all of a client's records, so records must be "
+                f"None, got {self.records}; leave it out, or use sampling='fixed'."
+            )
+        if self.records is not None and self.records < self.batch:
+            raise InvalidInput(
+                f"records ({self.records}) must hold at least one batch ({self.batch})."
+            )
+
+    @property
+    def unit_size(self) -> int:
+        """S, the number of records behind one update; under Poisson sampling, behind one step.
+
+        There it is the expected number, and the constant by which the sum is divided.
+        """
+        return self.records or self.batch
+
+    @property
+    def participation(self) -> Literal["secret", "known"]:
+        """Whether it stays the client's secret if a record is in a round.
+
+        A batch of fixed size tells: S - 1 others used means that the record was in.
+        """
+        return "secret" if self.sampling == "poisson" else "known"
+
+    @property
+    def by_record(self) -> bool:
+        """Whether an update is made of single records' gradients, not of a batch's mean loss."""
+        return self.record_clip is not None or self.sampling == "poisson"
+
+    def _coerce(self, name: str, meaning: str) -> None:
+        """Make a plain float of a positive, finite number."""
+        given = getattr(self, name)
+        try:
+            value = math.nan if isinstance(given, str | bool) else float(given)
+        except (TypeError, ValueError, OverflowError):
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidInput(f"{name} ({meaning}) must be positive and finite, got {given!r}.")
+        object.__setattr__(self, name, value)
+
+
+def _whole(name: str, given: object) -> int:
+    try:
+        value = 0 if isinstance(given, bool) else operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        value = 0
+    if value < 1:
+        raise InvalidInput(f"{name} must be a whole number of at least 1, got {given!r}.")
+    return value

@@ -1,0 +1,83 @@
+"""A model and its loss as pure functions of flat weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from trilemma.learning.losses import Loss, class_loss, differ, label_batches
+from trilemma.updates import Layout
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model's architecture and loss as pure functions of flat weights [m].
+
+    `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
+    (BatchNorm statistics in eval mode) are constants taken from the module.
+    """
+
+    model: torch.nn.Module
+    loss: Loss
+    classes: int | None
+    layout: Layout = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", Layout.of(self.model))
+
+    def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The model's outputs [S, ...] at flat weights [m] for inputs [S, ...]."""
+        # Attention's fused kernels have no second derivative, which attacks need.
+        with sdpa_kernel(SDPBackend.MATH):
+            outputs: torch.Tensor = functional_call(
+                self.model, self.layout.unflatten(weights), (inputs,)
+            )
+        return outputs
+
+    def mean_loss(
+        self, weights: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        """The loss at flat weights; targets are what `loss` takes, or soft labels [S, classes]."""
+        return self.loss_of(self.outputs(weights, inputs), targets)
+
+    def loss_of(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of outputs [S, ...]; soft labels [S, classes] are as in `class_loss`."""
+        if self.classes is None:
+            return self.loss(outputs, targets)
+        return class_loss(self.loss, outputs, targets)
+
+    def couples_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether a batch's loss is anything but the mean of its records' losses.
+
+        Tried at the model's own weights on records [S, ...], and on their outputs with labels of
+        every class. Then a record's share of an update depends on the others beside it.
+        """
+        weights = self.layout.flatten(dict(self.model.named_parameters())).detach()
+        rows = range(inputs.shape[0])
+
+        def one_by_one(at: torch.Tensor) -> torch.Tensor:
+            losses = [self.mean_loss(at, inputs[[i]], targets[[i]]) for i in rows]
+            return torch.stack(losses).mean()
+
+        if differ(lambda at: self.mean_loss(at, inputs, targets), one_by_one, weights):
+            return True
+        if self.classes is None:
+            return False
+        outputs = self.outputs(weights, inputs).detach()
+
+        def coupled(labels: torch.Tensor) -> bool:
+            def single(at: torch.Tensor) -> torch.Tensor:
+                losses = [self.loss_of(at[[i]], labels[[i]]) for i in rows]
+                return torch.stack(losses).mean()
+
+            return differ(lambda at: self.loss_of(at, labels), single, outputs)
+
+        return any(
+            coupled(labels.to(outputs.device))
+            for labels in label_batches(self.classes, inputs.shape[0])
+        )

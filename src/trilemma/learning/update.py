@@ -1,0 +1,88 @@
+"""The update that a client sends, of one gradient or of several local steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch.func import grad, vmap
+
+if TYPE_CHECKING:
+    from trilemma.learning.local_training import LocalTraining
+    from trilemma.learning.tasks import Task
+
+__all__ = ["client_update"]
+
+
+def client_update(
+    task: Task,
+    weights: torch.Tensor,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    local_training: LocalTraining,
+    present: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The flat update [m] that a client at `weights` [m] sends for its records [B, ...].
+
+    Always points like a gradient: the server applies w ← w - step · update, with step = lr for
+    FedSGD and 1 for FedAvg. With S = `batch`, records that are clipped, drawn by Poisson or
+    masked count one by one, (1/S) Σ_i present_i · clip(g_i, C_r) in each step; `present` [B], or
+    [steps, B], is as `draw_rows` gives it (None: all take part).
+    """
+    if local_training.algorithm == "fedsgd":
+        return _gradient(task, weights, inputs, targets, local_training, present)
+    size = inputs.shape[0]
+    current = weights
+    for step in range(local_training.steps):
+        here = present[step] if present is not None and present.ndim == 2 else present
+        x, y = inputs, targets
+        if local_training.sampling == "fixed":
+            start = step * local_training.batch
+            rows = torch.arange(start, start + local_training.batch, device=inputs.device) % size
+            x, y, here = inputs[rows], targets[rows], None if here is None else here[rows]
+        gradient = _gradient(task, current, x, y, local_training, here)
+        current = current - local_training.lr * gradient
+    return weights - current
+
+
+def _gradient(
+    task: Task,
+    weights: torch.Tensor,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    local_training: LocalTraining,
+    present: torch.Tensor | None,
+) -> torch.Tensor:
+    """The gradient [m] of one step over records [B, ...], of which those `present` [B] count."""
+    if present is None and not local_training.by_record:
+        mean: Callable[..., torch.Tensor] = grad(task.mean_loss)
+        return mean(weights, inputs, targets)
+
+    def one(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return task.mean_loss(at, x[None], y[None])
+
+    if present is None:
+        present = torch.ones(inputs.shape[0], device=weights.device)
+    shares = present.to(weights) / local_training.batch
+    if local_training.record_clip is None:
+
+        def total(at: torch.Tensor) -> torch.Tensor:
+            return (shares * vmap(one, (None, 0, 0))(at, inputs, targets)).sum()
+
+        whole: torch.Tensor = grad(total)(weights)
+        return whole
+    each = vmap(grad(one), (None, 0, 0))(weights, inputs, targets)
+    return shares @ _clipped(each, local_training.record_clip)
+
+
+def _clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+    """Rows g [B, m] scaled by min(1, clip / ‖g‖); a row that is not finite becomes zero.
+
+    So no record, whatever it holds, moves the sum by more than `clip`.
+    """
+    finite = torch.isfinite(gradients).all(1, keepdim=True)
+    rows = torch.where(finite, gradients, 0.0)
+    # The smallest normal number: the root has a slope at a gradient of zero.
+    norms = torch.sqrt((rows * rows).sum(1, keepdim=True) + torch.finfo(rows.dtype).tiny)
+    return rows * torch.clamp(clip / norms, max=1.0)

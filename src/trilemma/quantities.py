@@ -1,0 +1,47 @@
+"""Numbers at the door: plain Python ones, of a size that arithmetic and messages can bear."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Final
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["positive", "whole"]
+
+_LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
+_MOST: Final = 1e100
+
+
+def whole(what: str, value: object) -> int:
+    """The value as a plain integer; NumPy's are taken, a bool or 2.0 is refused.
+
+    >>> whole("bits", 16)
+    16
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidInput(f"{what} must be a whole number, got {value!r}.")
+    number = int(value)
+    if number.bit_length() > 64:  # too long to print, too
+        raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")
+    return number
+
+
+def positive(what: str, value: object) -> float:
+    """The value as a plain float; NumPy's are taken, and 0, nan, inf and 5e-324 are refused.
+
+    >>> positive("variance", 1)
+    1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{what} must be a number, got {value!r}.")
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 1024 bits
+        number = math.inf
+    if not _LEAST <= number <= _MOST:
+        raise InvalidInput(
+            f"{what} must be positive and finite, in {_LEAST:g} .. {_MOST:g}, got {number}."
+        )
+    return number

@@ -1,0 +1,171 @@
+"""The digits app: in this process, in Flower's simulation, and deployed over TLS."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
+
+from flower_digits import client_app, server_app
+from flwr.app import MetricRecord, UserConfig
+from tests.federation.flower.harness import DirectGrid
+
+from trilemma.crypto.keyfiles import save_private, save_public
+from trilemma.crypto.paillier import PrivateKey
+from trilemma.entropy import System
+
+ROOT = Path(__file__).parents[3]
+FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"
+PROTECTIONS = {
+    "noise and compression": "randomization:variance=1e-6,clip=10.0+compression:keep=0.9",
+    "secret sharing": f"secret-sharing:{FIXED_POINT}",
+    "Paillier, reveal": f"paillier:bits=2048,mode=reveal,{FIXED_POINT}",
+    "Paillier, blind": f"paillier:bits=2048,mode=blind,{FIXED_POINT}",
+}
+SETTINGS: dict[str, int | bool] = {"nodes": 3, "rounds": 3, "evaluate-every-round": True}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a Paillier key at the floor."""
+    folder = tmp_path_factory.mktemp("keys")
+    key = PrivateKey.generate(System(), bits=2048)
+    save_private(key, folder / "key")
+    save_public(key.public, folder / "public")
+    return folder
+
+
+def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
+    """The app as it is shipped, its nodes and its server in this process."""
+    config: UserConfig = {"protection": protection, "local-epochs": 5, "lr": 0.1, **SETTINGS}
+    config["least-nodes"] = 3
+    if "paillier" in protection:
+        config["public-key"] = str(keys / "public")
+    grid = DirectGrid(client_app.app, nodes=range(10, 13))
+    for index, context in enumerate(grid.contexts.values()):
+        context.node_config = {
+            "partition-id": index,
+            "num-partitions": 3,
+            "trilemma-key": str(keys / "key"),
+        }
+        context.run_config = dict(config)
+    result = server_app.federate(grid, dict(config))
+    assert len(result.train_metrics_clientapp) == SETTINGS["rounds"]
+    return result.evaluate_metrics_clientapp
+
+
+@pytest.mark.parametrize("name", PROTECTIONS)
+def test_the_app_learns_the_same_under_each_protection(name: str, keys: Path) -> None:
+    plain = in_process("none", keys)
+    protected = in_process(PROTECTIONS[name], keys)
+    exact = name != "noise and compression"
+    for number, metrics in plain.items():
+        for key in ("eval_loss", "eval_acc"):
+            allowed = 2e-3 if exact else 0.3
+            assert protected[number][key] == pytest.approx(metrics[key], abs=allowed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROTECTIONS)
+def test_the_app_runs_in_the_simulation(name: str, keys: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra `ray`: pip install 'trilemma[ray]'")
+    settings: dict[str, object] = {**SETTINGS, "protection": PROTECTIONS[name]}
+    if "paillier" in PROTECTIONS[name]:
+        settings["public-key"] = str(keys / "public")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/federation/flower/simulate.py"), json.dumps(settings)],
+        env=quiet(tmp_path) | {"TRILEMMA_KEY": str(keys / "key")},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, done.stderr[-3000:]
+    found = json.loads(lines[0].removeprefix("RESULT "))
+    losses = [found["train"][str(number)]["train_loss"] for number in (1, 2, 3)]
+    assert losses[2] < losses[0], "it learns"
+    if name == "noise and compression":
+        assert found["train"]["3"]["dp-epsilon"] > found["train"]["1"]["dp-epsilon"] > 0
+        return
+    for number, metrics in in_process("none", keys).items():
+        made = found["evaluate"][str(number)]["eval_loss"]
+        assert math.isclose(made, float(str(metrics["eval_loss"])), abs_tol=2e-3)
+
+
+@pytest.mark.slow
+def test_a_killed_node_is_survived_in_a_deployment(tmp_path: Path) -> None:
+    """Three SuperNodes over TLS; one is killed after it has shared its keys, before it answers."""
+    environment = quiet(tmp_path) | {
+        "WORK": str(tmp_path),
+        "NODES": "3",
+        "THRESHOLD": "2",
+        "ROUNDS": "1",
+        "EVALUATE": "false",
+        "LIMIT": "480",
+        "PORT": str(free_ports(4)),
+    }
+    script = subprocess.Popen(
+        ["bash", str(ROOT / "examples/flower-deployment.sh"), PROTECTIONS["secret sharing"]],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        log = tmp_path / "node-2.log"
+        deadline = time.monotonic() + 300
+        while not log.exists() or log.read_text().count("Received successfully") < 3:
+            assert script.poll() is None, read(tmp_path / "run.log")
+            assert time.monotonic() < deadline, read(log)
+            time.sleep(0.2)
+        os.killpg(int((tmp_path / "node-2.pid").read_text()), signal.SIGKILL)
+        assert script.wait(timeout=500) == 0, read(tmp_path / "run.log")
+    finally:
+        script.terminate()  # its trap ends the rest
+        script.wait(timeout=60)
+    logs = read(tmp_path / "run.log") + read(tmp_path / "superlink.log")
+    assert "round 1: train {'train_loss':" in logs
+    assert "dropped out" in logs
+    assert log.read_text().count("Sent successfully") == 2, "it never sent its update"
+
+
+def quiet(home: Path) -> dict[str, str]:
+    """The environment of a Flower that stays on this machine, with our code in its path."""
+    path = [str(ROOT / "src"), str(ROOT / "examples/flower-digits"), str(ROOT)]
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(path),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_HOME": str(home / "flwr"),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    for first in range(21000 + os.getpid() % 20000, 60000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+def read(path: Path) -> str:
+    return path.read_text(errors="replace")[-4000:] if path.exists() else ""
