@@ -7,17 +7,21 @@ and for several local steps along the path that an average client takes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from trilemma.attacks.posterior.units import blocks
 
 if TYPE_CHECKING:
     from trilemma.attacks.posterior.units import Batch
     from trilemma.learning import LocalTraining, Task
 
 __all__ = ["average_path", "contributions"]
+
+_HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
 
 def average_path(
@@ -30,40 +34,62 @@ def average_path(
     another's gradients is averaged.
     """
     path = [weights]
-    slope = vmap(grad(task.mean_loss), (0, *_places(average)))
     local = training.algorithm == "fedavg"
-    with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
-        step: torch.Tensor = slope(weights, average.inputs, average.labels)
-        total = step
-        for _ in range(training.steps - 1 if local else 0):
-            path.append(path[-1] - training.lr * step)
-            step = slope(path[-1], average.inputs, average.labels)
-            total = total + step
+    step = total = _mean_gradient(task, weights, average, training)
+    for _ in range(training.steps - 1 if local else 0):
+        path.append(path[-1] - training.lr * step)
+        step = _mean_gradient(task, path[-1], average, training)
+        total = total + step
     return path, training.lr * total if local else total
+
+
+def _mean_gradient(
+    task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
+) -> torch.Tensor:
+    if training.record_clip is None:
+        with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
+            slope = vmap(grad(task.mean_loss), (0, *_places(average)))
+            mean: torch.Tensor = slope(weights, average.inputs, average.labels)
+        return mean
+    sums = [
+        _gradients(task, weights, average.rows(start, stop), training).sum(1)
+        for start, stop in blocks(average.count, _HELD // weights.numel())
+    ]
+    return torch.stack(sums).sum(0) / average.count
 
 
 def contributions(
     task: Task, path: Sequence[torch.Tensor], records: Batch, training: LocalTraining
 ) -> torch.Tensor:
     """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path."""
+    total = _gradients(task, path[0], records, training)
+    for weights in path[1:]:
+        total += _gradients(task, weights, records, training)
+    return total if training.algorithm == "fedsgd" else total.mul_(training.lr)
+
+
+def _gradients(
+    task: Task, weights: torch.Tensor, records: Batch, training: LocalTraining
+) -> torch.Tensor:
+    """Each record's gradient [U, n, m] at weights [U, m], as long as the training leaves it."""
 
     def loss(
         tensors: dict[str, torch.Tensor], record: torch.Tensor, label: torch.Tensor
     ) -> torch.Tensor:
         outputs = functional_call(task.model, tensors, (record[None],))
-        return task.loss(outputs, label[None])
+        return task.loss_of(outputs, label[None])
 
     # by named tensors: differentiating through the flat vector takes twice as long
     each = vmap(vmap(grad(loss), (None, 0, 0)), (0, *_places(records)))
-    total = None
+    tensors = vmap(task.layout.unflatten)(weights)
     with sdpa_kernel(SDPBackend.MATH):
-        for weights in path:
-            tensors = vmap(task.layout.unflatten)(weights)
-            gradients = each(tensors, records.inputs, records.labels)
-            flat = torch.cat([gradients[name].flatten(2) for name in task.layout.names], 2)
-            total = flat if total is None else total.add_(flat)
-    assert total is not None
-    return total if training.algorithm == "fedsgd" else total.mul_(training.lr)
+        named = each(tensors, records.inputs, records.labels)
+    flat = torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
+    if training.record_clip is None:
+        return flat
+    norms = torch.linalg.vector_norm(flat, dim=2, keepdim=True)
+    tiny = torch.finfo(flat.dtype).tiny
+    return flat.mul_((training.record_clip / norms.clamp(min=tiny)).clamp(max=1.0))
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:
