@@ -1,7 +1,7 @@
 """What single records contribute to an update, for many records and units at once.
 
 A client's update for S records is the mean of their contributions: exactly so for a gradient,
-and for several local steps along the path that an average client takes.
+nearly so for several local steps, if those are taken along the client's own path.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from trilemma.attacks.posterior.units import Batch
     from trilemma.learning import LocalTraining, Task
 
-__all__ = ["average_path", "contributions"]
+__all__ = ["Path", "average_path", "contributions", "observed_path"]
+
+Path = tuple[list[torch.Tensor], torch.Tensor]
+"""Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
 
 def average_path(
     task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
-) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """The models w_t [U, m] at which a client uses its records, and the mean contribution [U, m].
+) -> Path:
+    """The path of a client that descends the mean loss of the records `average`.
 
-    One model for a gradient. For T local steps the T models of a client that descends the mean
-    loss of the records `average`, w_{t+1} = w_t - lr · ∇L(w_t): what a client's records do to one
-    another's gradients is averaged.
+    One model for a gradient, T for T local steps, w_{t+1} = w_t - lr · ∇L(w_t).
     """
     path = [weights]
     local = training.algorithm == "fedavg"
@@ -41,6 +42,26 @@ def average_path(
         step = _mean_gradient(task, path[-1], average, training)
         total = total + step
     return path, training.lr * total if local else total
+
+
+def observed_path(
+    task: Task, path: Path, deviation: torch.Tensor, average: Batch, training: LocalTraining
+) -> Path:
+    """The path of a client whose update deviates by [U, m] from the average one's.
+
+    It gets as far with each step as the average client does, but straight to where its own update
+    says that it ended: what records do to one another's gradients is in the update.
+    """
+    models, mean = path
+    if len(models) == 1:
+        return path
+    start, norm = models[0], mean.square().sum(1, keepdim=True)
+    bent = [
+        start - ((start - model) * mean).sum(1, keepdim=True) / norm * (mean + deviation)
+        for model in models
+    ]
+    gradients = [_mean_gradient(task, model, average, training) for model in bent]
+    return bent, training.lr * torch.stack(gradients).sum(0)
 
 
 def _mean_gradient(

@@ -102,6 +102,22 @@ class Forms:
         turned = ((shifts @ self.anchor[..., first:, first:]) * shifts).sum(-1, keepdim=True)
         return plain[..., None, :] + 2 * shifts @ moved + turned
 
+    def widened(self, place: int, variance: torch.Tensor) -> Forms:
+        """The forms under Q + variance · a aᵀ, a the anchor at `place`, by Sherman-Morrison.
+
+        variance [...].
+        """
+        by_anchor, by_candidate = self.anchor[..., place], self.anchor_candidate[..., place, :]
+        size = self.anchor[..., place, place]
+        shrink = (variance / (1 + variance * size))[..., None]
+        return Forms(
+            self.anchor - shrink[..., None] * by_anchor[..., None] * by_anchor[..., None, :],
+            self.anchor_candidate
+            - shrink[..., None] * by_anchor[..., None] * by_candidate[..., None, :],
+            self.candidate - shrink * by_candidate.square(),
+            self.log_det + torch.log1p(variance * size),
+        )
+
 
 def tabulate(
     population: tuple[Rows, int],

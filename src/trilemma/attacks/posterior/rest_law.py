@@ -18,7 +18,7 @@ from trilemma.attacks.posterior.inner_products import Forms, Table, class_table
 
 __all__ = ["Message", "by_classes", "few_counts", "overall"]
 
-_COUNTS: Final = 2000  # ways to spread a rest over the classes that are tried one by one
+_COUNTS: Final = 12_000  # ways to spread a rest over the classes that are tried one by one
 _REFINED: Final = 4  # of them, those that get the covariances of their own classes
 _SHRINK: Final = 3.0  # records' worth of trust in the covariance that all classes have in common
 
@@ -31,7 +31,8 @@ class Message:
     and the noise to explain: mix [B, A, N], share [B, N]. The covariance of that is spread [B]
     times one record's, plus remainder [B] on every coordinate. Where the sought record's client
     is clipped, its factor has variance jitter [B] (None: not clipped), along what it would send
-    unclipped: Σ_a sent_a · anchor_a + full · candidate_j, sent [B, A], full [B].
+    unclipped: Σ_a sent_a · anchor_a + full · candidate_j, sent [B, A], full [B]. Where it is not
+    known how many records the rest has, drift [B, A] is the variance along each anchor.
     """
 
     mix: torch.Tensor
@@ -41,6 +42,7 @@ class Message:
     jitter: torch.Tensor | None
     sent: torch.Tensor
     full: torch.Tensor
+    drift: torch.Tensor | None = None
 
     def lifted(self) -> Message:
         """The same for forms with one more dimension behind the units."""
@@ -63,6 +65,9 @@ def overall(table: Table, message: Message) -> torch.Tensor:
     people = table.rows.shape[1]
     weights = (message.spread / (people - 1))[:, None].expand(-1, people)
     forms = table.forms(weights, message.remainder)
+    if message.drift is not None:
+        for place in range(message.drift.shape[1]):
+            forms = forms.widened(place, message.drift[:, place])
     return _log_density(forms, message, table.rows[:, :1, :0])[:, 0]
 
 
