@@ -29,7 +29,8 @@ def table(known: torch.Tensor) -> Table:
 
 
 def factors(batches: torch.Tensor) -> torch.Tensor:
-    return (CLIP / torch.linalg.vector_norm(batches.mean(1), dim=-1)).clamp(max=1.0)
+    cut: torch.Tensor = CLIP / torch.linalg.vector_norm(batches.mean(1), dim=-1)
+    return cut.clamp(max=1.0)
 
 
 def test_factors_are_those_of_batches_of_the_population() -> None:
