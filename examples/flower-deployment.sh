@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs flower-digits over TLS on this machine: a SuperLink and SuperNodes on loopback, each node
-# with its own identity key, pinned peers and Paillier key. Ends every process it started.
+# with its own identity key, pinned peers, Paillier key and ledger. Ends every process it started.
 #
 #   examples/flower-deployment.sh [PROTECTION]      e.g. paillier:clip_range=4.0,mode=blind
 #
 # Needs openssl, and flwr and trilemma in the Python that is first in PATH. Settings, by environment:
-# NODES, LEAST_NODES, THRESHOLD, ROUNDS, PORT (and the NODES ports after it), LIMIT (seconds), WORK.
+# NODES, LEAST_NODES, THRESHOLD, ROUNDS, RECORD_CLIP, LR, PORT (and the NODES ports after it), LIMIT
+# (seconds), WORK.
 set -euo pipefail
 
 protection=${1:-secret-sharing:clip_range=4.0,precision_bits=20,max_weight=2000}
@@ -86,12 +87,14 @@ for ((i = 0; i < nodes; i++)); do
   start "node-$i" flower-supernode --superlink "127.0.0.1:$port" --root-certificates ca.crt \
     --host 127.0.0.1 --port $((port + 1 + i)) \
     --node-config "partition-id=$i num-partitions=$nodes trilemma-key=\"$work/paillier.key\" \
-trilemma-identity=\"$work/identity-$i.pem\" trilemma-peers=\"$work/peers.pem\""
+trilemma-identity=\"$work/identity-$i.pem\" trilemma-peers=\"$work/peers.pem\" \
+trilemma-ledger=\"$work/ledger-$i\" trilemma-data=\"digits-$i\""
 done
 
 timeout "${LIMIT:-600}" flwr run "$app" loopback --stream --run-config \
   "protection=\"$protection\" public-key=\"$public_key\" nodes=$nodes \
 least-nodes=${LEAST_NODES:-$nodes} threshold=${THRESHOLD:-0} rounds=${ROUNDS:-2} \
+record-clip=${RECORD_CLIP:-0.0} lr=${LR:-0.1} \
 evaluate-every-round=${EVALUATE:-true}" 2>&1 | tee run.log
 grep -q "round ${ROUNDS:-2}: train" run.log || {
   echo "the federation did not finish its ${ROUNDS:-2} rounds" >&2

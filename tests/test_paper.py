@@ -23,8 +23,9 @@ from scipy.special import rel_entr
 from trilemma import bounds
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
-from trilemma.beliefs.intervals import Interval
 from trilemma.bounds import Constants
+from trilemma.bounds.certificate import leakage_supremum, noise_multiplier_for, success_bound
+from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import Form, Strength
@@ -867,6 +868,11 @@ def test_the_sharper_forms_are_not_far_from_the_truth() -> None:
 # --- The certificate --------------------------------------------------------------------------
 
 
+def proved(kappa: float, mu: float, rounds: int = 1) -> float:
+    """The bound of rounds that surely hold the record, whose influence is mu of the noise."""
+    return success_bound(Training(rounds, 1.0, 1 / mu, "known"), 1 / kappa)
+
+
 def orthogonal_success(candidates: int, mu: float) -> float:
     """Bayes-optimal success on orthogonal candidates of norm mu, uniform prior, unit noise.
 
@@ -888,7 +894,7 @@ def test_certificate_on_orthogonal_candidates(
 ) -> None:
     exact = orthogonal_success(candidates, mu)
     assert exact == pytest.approx(success, abs=5e-4)
-    limit = bounds.certified_success(1 / candidates, clip=mu, noise=1.0)
+    limit = proved(1 / candidates, mu)
     assert limit == pytest.approx(certified, abs=5e-4)
     assert exact <= limit
 
@@ -907,7 +913,7 @@ def test_certificate_on_random_candidates(candidates: int, mu: float, dimension:
         seen = updates[truth] + rng.normal(size=(trials, dimension))
         posterior = seen @ updates.T - norms**2 / 2 + np.log(prior)
         hits = int((posterior.argmax(axis=1) == truth).sum())
-        limit = bounds.certified_success(float(prior.max()), clip=mu, noise=1.0)
+        limit = proved(float(prior.max()), mu)
         # False alarm if the true rate is at most the limit: below 1e-6.
         assert stats.binom.sf(hits - 1, trials, limit) > 1e-6
 
@@ -918,7 +924,7 @@ def test_certificate_on_two_candidates_is_exact_for_opposite_ones(mu: float, pri
     # g = ±mu with P(+) = prior, unit noise: guess + where y > -log(prior/(1-prior)) / (2 mu).
     edge = -math.log(prior / (1 - prior)) / (2 * mu)
     success = prior * stats.norm.sf(edge - mu) + (1 - prior) * stats.norm.cdf(edge + mu)
-    limit = bounds.certified_success(prior, clip=mu, noise=1.0)
+    limit = proved(prior, mu)
     assert success <= limit + 1e-12
     if prior == 0.5:
         assert success == pytest.approx(limit, rel=1e-12)  # attained: it cannot be improved
@@ -926,26 +932,26 @@ def test_certificate_on_two_candidates_is_exact_for_opposite_ones(mu: float, pri
 
 def test_certificate_over_rounds_and_in_both_directions() -> None:
     for kappa, mu in itertools.product((1e-6, 0.01, 0.3, 0.9), (0.1, 1.0, 4.0)):
-        success = bounds.certified_success(kappa, clip=2.0, noise=2.0 / mu)
-        assert bounds.certified_noise(success, kappa, clip=2.0) == pytest.approx(2.0 / mu, 1e-7)
         # R rounds of one record tell as much as one round with √R of the update.
-        assert bounds.certified_success(kappa, 2.0, 2.0 / mu, rounds=9) == pytest.approx(
+        assert proved(kappa, mu, rounds=9) == pytest.approx(
             float(stats.norm.cdf(stats.norm.ppf(kappa) + 3 * mu))
         )
+    for budget, candidates in itertools.product((0.1, 0.3, 0.5), (2, 100)):
+        z = noise_multiplier_for(
+            budget, rounds=4, q=1.0, participation="known", candidates=candidates
+        )
+        least = bernoulli_leakage(proved(1 / candidates, 1 / z, rounds=4), 1 / candidates)
+        assert budget - 2e-4 < least <= budget
 
 
-def test_certified_leakage_takes_the_worst_kappa() -> None:
-    kappa = Interval(0.001, 0.4)
-    found = bounds.certified_leakage(kappa, clip=1.0, noise=1.0)
-    inner = np.linspace(0.001, 0.4, 20_000)
+def test_certified_leakage_takes_the_worst_line_up() -> None:
+    found, at = leakage_supremum(Training(1, 1.0, 1.0, "known"))
+    inner = 1 / np.arange(2, 20_000)
     limits = stats.norm.cdf(stats.norm.ppf(inner) + 1.0)
     beliefs = np.stack([limits, 1 - limits], axis=-1)
-    oracle = float(root_js(beliefs, np.stack([inner, 1 - inner], axis=-1)).max())
-    assert found == pytest.approx(oracle, abs=1e-6)
-    ends = [bernoulli_leakage(bounds.certified_success(k, 1.0, 1.0), k) for k in (0.001, 0.4)]
-    assert found > max(ends) + 0.003  # the supremum lies inside
-    with pytest.raises(InvalidInput, match="kappa"):
-        bounds.certified_leakage(Interval(0.0, 0.4), clip=1.0, noise=1.0)
+    leakages = root_js(beliefs, np.stack([inner, 1 - inner], axis=-1))
+    assert leakages.max() - 1e-9 <= found <= leakages.max() + 2e-4
+    assert leakages[at - 2] == pytest.approx(leakages.max(), abs=2e-4)
 
 
 @pytest.mark.parametrize("mu", [0.25, 1.0, 3.0])
@@ -959,11 +965,8 @@ def test_certificate_against_riskcal(mu: float) -> None:
     for kappa in (0.001, 0.01, 0.1, 0.5, 0.9):
         # p <= 1 - β(κ): β the trade-off function, from the privacy-loss distribution
         limit = 1 - float(analysis.get_beta_from_pld(numeric, alpha=kappa))
-        assert bounds.certified_success(kappa, 1.0, 1 / mu) == pytest.approx(limit, abs=1e-4)
+        assert proved(kappa, mu) == pytest.approx(limit, abs=1e-4)
         closed = 1 - float(analysis.get_beta_from_gdp(mu, kappa))
-        assert bounds.certified_success(kappa, 1.0, 1 / mu) == pytest.approx(closed, rel=1e-12)
+        assert proved(kappa, mu) == pytest.approx(closed, rel=1e-12)
         four = 1 - float(analysis.get_beta_from_pld(composed, alpha=kappa))
-        assert bounds.certified_success(kappa, 1.0, 1 / mu, rounds=4) == pytest.approx(
-            four, abs=1e-3
-        )
-        assert bounds.certified_noise(closed, kappa, 1.0) == pytest.approx(1 / mu, rel=1e-6)
+        assert proved(kappa, mu, rounds=4) == pytest.approx(four, abs=1e-3)

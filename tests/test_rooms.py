@@ -41,6 +41,7 @@ SUB_RANK = {
     "protections": {
         "parameter": 0,
         "round_info": 0,
+        "texts": 0,
         "laws": 1,
         "transforms": 2,
         "transports": 2,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 from tests.protections.foreign import Shift
@@ -10,6 +11,7 @@ from tests.protections.foreign import Shift
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
+from trilemma.protections.parameter import Parameter
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.testing import check_mechanism
@@ -60,11 +62,47 @@ def test_a_third_partys_transform_can_be_checked() -> None:
         ("biased", "has mean"),
         ("changes its input", "off the weighted mean"),
         ("no text", "cannot be read back"),
+        ("another text", "read back as another"),
     ],
 )
 def test_a_broken_transform_is_found_out(told: str, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
         check_mechanism(Protection((Shift(0.1, told),)))
+
+
+@dataclass(frozen=True)
+class Backwards(Shift):
+    """Says that less noise protects more."""
+
+    parameter: ClassVar[Parameter] = replace(Shift.parameter, stronger="smaller")
+
+
+@dataclass(frozen=True)
+class Short(Shift):
+    """Says that noise adds nothing to what a transport must carry."""
+
+    def reach(self, largest: float) -> float:
+        return largest
+
+
+@dataclass(frozen=True)
+class Narrow(Shift):
+    """Begins outside its own domain."""
+
+    parameter: ClassVar[Parameter] = replace(Shift.parameter, domain=(0.0, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (Backwards(0.1), "should protect more than"),
+        (Short(0.1), "beyond its reach"),
+        (Narrow(0.1), r"must keep within 0 \.\. 1e-09"),
+    ],
+)
+def test_a_broken_parameter_is_found_out(broken: Shift, why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        check_mechanism(Protection((broken,)))
 
 
 def test_strength_the_wrong_way_round_is_found_out() -> None:

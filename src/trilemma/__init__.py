@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
-    from trilemma.bounds import Constants, certified_noise, certified_success
+    from trilemma.bounds import Constants
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.observations import Adversary, Observation
-    from trilemma.protections.dp import dp_figure
     from trilemma.protections.laws import law
     from trilemma.protections.protection import Protection
     from trilemma.protections.round_info import RoundInfo
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from trilemma.protections.transports.paillier import Paillier
     from trilemma.protections.transports.plain import Plain
     from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-    from trilemma.tuning.plan import Effort
     from trilemma.tuning.problem import Problem
+    from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.tuning.surrogate.solving import Solution, solve
     from trilemma.tuning.tune import tune
@@ -39,7 +38,6 @@ __all__ = [
     "BoundedMask",
     "Compression",
     "Constants",
-    "Effort",
     "Layout",
     "Observation",
     "Paillier",
@@ -48,6 +46,7 @@ __all__ = [
     "Profile",
     "Protection",
     "Randomization",
+    "Request",
     "RoundInfo",
     "SecretSharing",
     "Seeded",
@@ -57,9 +56,6 @@ __all__ = [
     "TrilemmaError",
     "Verdict",
     "bernoulli_leakage",
-    "certified_noise",
-    "certified_success",
-    "dp_figure",
     "largest_success_rate",
     "law",
     "leakage",
@@ -73,7 +69,6 @@ _HOME: Final = {
     "BoundedMask": "protections.transforms.bounded",
     "Compression": "protections.transforms.compression",
     "Constants": "bounds",
-    "Effort": "tuning.plan",
     "Layout": "updates",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",
@@ -82,6 +77,7 @@ _HOME: Final = {
     "Profile": "updates",
     "Protection": "protections.protection",
     "Randomization": "protections.transforms.randomization",
+    "Request": "tuning.request",
     "RoundInfo": "protections.round_info",
     "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",
@@ -91,9 +87,6 @@ _HOME: Final = {
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",
     "bernoulli_leakage": "beliefs.belief",
-    "certified_noise": "bounds",
-    "certified_success": "bounds",
-    "dp_figure": "protections.dp",
     "largest_success_rate": "beliefs.belief",
     "law": "protections.laws",
     "leakage": "beliefs.belief",

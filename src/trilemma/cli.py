@@ -20,7 +20,7 @@ from trilemma.commands.report import report
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
 from trilemma.commands.tune import tune
-from trilemma.errors import TrilemmaError
+from trilemma.errors import TrilemmaError, printable
 
 __all__ = ["app", "main"]
 
@@ -47,24 +47,13 @@ def main() -> None:
     try:
         code = app(prog_name="trilemma", standalone_mode=False)
     except TrilemmaError as error:
-        print(f"trilemma: {_printable(str(error))}", file=sys.stderr)
+        print(f"trilemma: {printable(error)}", file=sys.stderr)
         code = 2
     except click.UsageError as error:
         if sentence := error.format_message():  # empty when a bare `trilemma` printed the help
-            print(f"trilemma: {_printable(sentence)} See trilemma --help.", file=sys.stderr)
+            print(f"trilemma: {printable(sentence)} See trilemma --help.", file=sys.stderr)
         code = 2
     except click.Abort:
         print("trilemma: interrupted.", file=sys.stderr)
         code = 130
     sys.exit(code)
-
-
-def _printable(sentence: str) -> str:
-    r"""The sentence with what a terminal would obey written out.
-
-    >>> print(_printable("no file \x1b[31mred"))
-    no file \x1b[31mred
-    """
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in sentence
-    )

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Adversary", "Noise", "Observation"]
 
@@ -57,6 +58,8 @@ class Observation:
     clients: int = 1
 
     def __post_init__(self) -> None:
+        import torch  # heavy: `Adversary` must be had without it
+
         if self.update.ndim != 1:
             raise InvalidInput(
                 f"an observed update is a flat vector, got shape {tuple(self.update.shape)}."

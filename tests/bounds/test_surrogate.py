@@ -7,16 +7,11 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import norm
 
-from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.intervals import Interval
 from trilemma.bounds import (
     Constants,
     Regime,
-    certified_leakage,
-    certified_noise,
-    certified_success,
     chernoff_failure,
     chernoff_sample_size,
     log_c2,
@@ -68,31 +63,6 @@ def test_the_sharper_shift_is_never_worse_and_needs_no_finite_c2() -> None:
         posterior_shift_bound(1.5, 1.0)
 
 
-def test_certificate_against_scipy_and_its_own_inverse() -> None:
-    rng = np.random.default_rng(10)
-    for _ in range(200):
-        kappa, clip = rng.uniform(1e-6, 0.3), 10 ** rng.uniform(-3, 3)
-        rounds = int(rng.integers(1, 1000))
-        success = rng.uniform(kappa * 1.01, 0.999)
-        noise = certified_noise(success, kappa, clip, rounds)
-        assert certified_success(kappa, clip, noise, rounds) == pytest.approx(success, rel=1e-9)
-        reference = norm.cdf(norm.ppf(kappa) + math.sqrt(rounds) * clip / noise)
-        assert certified_success(kappa, clip, noise, rounds) == pytest.approx(reference)
-
-
-def test_certified_leakage_is_the_supremum_over_kappa() -> None:
-    kappa, clip, noise = Interval(1e-4, 0.7), 1.0, 0.8
-    rng = np.random.default_rng(11)
-    sup = certified_leakage(kappa, clip, noise)
-    inside = [
-        bernoulli_leakage(certified_success(k, clip, noise), k)
-        for k in rng.uniform(kappa.low, kappa.high, 2000)
-    ]
-    assert sup >= max(inside) - 1e-7
-    ends = [bernoulli_leakage(certified_success(k, clip, noise), k) for k in (1e-4, 0.7)]
-    assert sup > max(ends) + 0.01, "the ends are not enough: the curve peaks between them"
-
-
 def test_chernoff_size_is_the_first_that_suffices() -> None:
     rates = [0.9, 0.3, 0.05]
     size = chernoff_sample_size(0.2, 0.05, rates)
@@ -128,16 +98,6 @@ def test_budget_outside_its_domain(budget: float) -> None:
         Constants(0.5, 1.0).required_distortion(budget)
 
 
-def test_impossible_certificates_say_what_to_do() -> None:
-    with pytest.raises(InvalidInput, match="raise the budget"):
-        certified_noise(0.1, 0.2, clip=1.0)
-    with pytest.raises(InvalidInput, match="kappa"):
-        certified_success(0.0, 1.0, 1.0)
-    with pytest.raises(InvalidInput, match="clip"):
-        certified_success(0.1, 0.0, 1.0)
-    with pytest.raises(InvalidInput, match="noise"):
-        certified_success(0.1, 1.0, 0.0)
-    with pytest.raises(InvalidInput, match="rounds"):
-        certified_success(0.1, 1.0, 1.0, rounds=0)
+def test_rates_that_never_happen_are_refused() -> None:
     with pytest.raises(InvalidInput, match="never happens"):
         chernoff_failure(0.1, 10, [0.5, 0.0])

@@ -1,4 +1,4 @@
-"""A user's module: a scenario so small that hundreds of units take seconds, and bad ones."""
+"""A user's module: a scenario so small that hundreds of games take seconds, and bad ones."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def small(clients: int = 2, *, show_records: bool = False) -> Scenario:
     return Scenario(
         nn.Sequential(nn.Linear(6, 8), nn.Sigmoid(), nn.Linear(8, 3)),
         cross_entropy,
-        [_data(20, seed) for seed in range(clients)],
-        _data(10, 99),
+        [_data(80, seed) for seed in range(clients)],
+        _data(40, 99),
         LocalTraining(batch=1),
         name="small",
+        rounds=8,
         show_records=show_records,
     )
 

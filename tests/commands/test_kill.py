@@ -1,130 +1,186 @@
-"""kill -9 an `estimate` run at random moments: it resumes to exactly the undisturbed numbers."""
+"""kill -9 at random moments, and more workers: the same numbers as an undisturbed run's."""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands.running import committed, comparable, run, start
 
 from trilemma.work.log import RunLog
 
-ROOT = Path(__file__).parents[2]
+SMALL = ("--scenario", "tests.commands.own_scenario:small", "--restarts", "1")
+SIMULATED = (
+    *("tune", "--scenario", "tests.commands.own_scenario:shown", "--budget", "0.4"),
+    *("--strengths", "2", "--seeds", "2", "--families", "randomization,secret-sharing"),
+    *("--attacks", "gaussian-posterior,analytic"),
+)
+REAL = (
+    *("tune", "--scenario", "tests.commands.own_scenario:shown", "--budget", "0.4"),
+    *("--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10", "--batch", "4"),
+    *("--strengths", "2", "--families", "randomization", "--efficiency-weight", "0"),
+    *("--attacks", "gaussian-posterior,analytic"),
+)
 
 
-# A job in the background ignores Ctrl-C and hands that on to what it starts, such as this test.
-PROGRAM = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from trilemma.cli import main
-main()
-"""
+def estimate(folder: Path, chunks: int, workers: int) -> tuple[str, ...]:
+    words = ("estimate", *SMALL, "--units", str(32 * chunks), "--workers", str(workers))
+    return (*words, "--out", str(folder), "--seed", "5")
 
 
-def start(
-    folder: Path, units: int, workers: int, *, start_new_session: bool = False
-) -> subprocess.Popen[bytes]:
-    words = ["estimate", "--scenario", "tests.commands.own_scenario:small", "--units", str(units)]
-    words += ["--restarts", "1", "--workers", str(workers), "--out", str(folder), "--seed", "5"]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=start_new_session,
-    )
+def finished(words: tuple[str, ...], *, simulated: bool = False) -> None:
+    code, _, err = run(*words, simulated=simulated)
+    assert code == 0, err
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+def payloads(folder: Path) -> dict[int, dict[str, list[object]]]:
+    """What `estimate` has committed, by chunk."""
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        rows = journal.execute("SELECT chunk, payload FROM chunks").fetchall()
+    found = {}
+    for chunk, payload in rows:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
+            found[chunk] = {name: stored[name].tolist() for name in stored}
+    return found
 
 
-def committed(folder: Path) -> dict[int, bytes]:
-    journal = folder / "journal.sqlite"
-    if not journal.exists():
-        return {}
-    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as reader:
-        try:
-            return dict(reader.execute("SELECT chunk, payload FROM chunks").fetchall())
-        except sqlite3.OperationalError:  # killed before the tables were made
-            return {}
+def wait(
+    process: subprocess.Popen[str], until: Callable[[], bool], seconds: float = math.inf
+) -> None:
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end and process.poll() is None:
+        time.sleep(0.002)
 
 
-def events(folder: Path) -> int:
-    """Lines of the run's log, the first of which a process writes when it has the folder."""
-    return len(RunLog(folder).lines())
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the process had ended by itself"
 
 
-def arrays(payload: bytes) -> dict[str, list[object]]:
-    with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-        return {name: stored[name].tolist() for name in stored}
+def kill_and_resume(
+    words: tuple[str, ...], calm: Path, rough: Path, kills: int, *, simulated: bool
+) -> None:
+    """Kill where the journal has come so far, whatever the speed of this machine.
+
+    The first kill comes as soon as there is a folder; the others are spread over all chunks, and
+    each waits for a commit of its own process, and at most for one more.
+    """
+    draw, total, done = random.Random(kills), committed(calm), 0
+    assert total > 2 * kills, "give the run more chunks, so that each kill finds work"
+    for number in range(kills):
+        process = start(*words, "--out", str(rough), simulated=simulated)
+        if number == 0:
+            wait(process, (rough / "lock").exists)
+        else:
+            share = (number + draw.random()) / kills
+            goal = max(done + 1, round((total - 2 * kills) * share))
+            wait(process, lambda goal=goal: committed(rough) >= goal)  # type: ignore[misc]
+            time.sleep(draw.uniform(0, 0.02))
+        kill(process)
+        assert committed(rough) >= done, "a committed chunk was lost"
+        done = committed(rough)
+        assert not list(rough.glob("*.json")), "the run ended before all kills"
+    assert kills == 1 or done > total / 4, "kills are spread over the run"
+    finished((*words, "--out", str(rough)), simulated=simulated)
+    assert committed(rough) == total, "the same chunks, each once"
 
 
-def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) -> None:
-    draw = random.Random(kills)
-    units = 32 * chunks
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "calm"
+    finished((*SIMULATED, "--out", str(folder)), simulated=True)
+    return folder
+
+
+def test_a_tuning_that_was_killed_twice(tmp_path: Path, calm: Path) -> None:
+    rough = tmp_path / "rough"
+    kill_and_resume(SIMULATED, calm, rough, 2, simulated=True)
+    assert comparable(rough) == comparable(calm)
+
+
+def test_two_workers_find_what_one_does(tmp_path: Path, calm: Path) -> None:
+    finished((*SIMULATED, "--out", str(tmp_path / "two"), "--workers", "2"), simulated=True)
+    assert comparable(tmp_path / "two") == comparable(calm)
+
+
+@pytest.mark.slow
+def test_a_tuning_that_was_killed_twenty_times_with_two_workers(
+    tmp_path: Path, calm: Path
+) -> None:
+    rough = tmp_path / "rough"
+    words = (*SIMULATED, "--workers", "2")
+    kill_and_resume(words, calm, rough, 20, simulated=True)
+    assert comparable(rough) == comparable(calm)
+
+
+@pytest.mark.slow
+def test_real_attacks_by_one_worker_by_two_and_after_a_kill(tmp_path: Path) -> None:
+    """The same verdict in every field that is not made from a measured time."""
+    one, two, rough = (tmp_path / name for name in ("one", "two", "rough"))
+    finished((*REAL, "--out", str(one)))
+    finished((*REAL, "--out", str(two), "--workers", "2"))
+    kill_and_resume((*REAL, "--workers", "2"), one, rough, 2, simulated=False)
+    assert comparable(one) == comparable(two) == comparable(rough)
+
+
+def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    finish(start(calm, units, workers))
-    expected = committed(calm)
-    assert len(expected) == chunks
-    kept: dict[int, bytes] = {}
-    killed_at: list[int] = []
-    while len(killed_at) < kills:
-        process = start(rough, units, workers)
-        # Whatever the speed of this machine: every other time as soon as the process works in the
-        # folder, else after its first commit.
-        before = events(rough)
-        while events(rough) == before and process.poll() is None:
-            time.sleep(0.002)
-        if len(killed_at) % 2:
-            while len(committed(rough)) == len(kept) and process.poll() is None:
-                time.sleep(0.002)
-        time.sleep(draw.uniform(0, 0.02))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        now = committed(rough)
-        assert kept.items() <= now.items(), "a committed chunk was lost or written again"
-        kept = now
-        killed_at.append(len(now))
-        assert len(now) < chunks, "the run ended before all kills: give it more chunks"
-    finish(start(rough, units, workers))
-    ended = committed(rough)
-    assert kept.items() <= ended.items()
-    assert max(killed_at) > 0, "no kill came after a commit"
-    assert {c: arrays(p) for c, p in ended.items()} == {c: arrays(p) for c, p in expected.items()}
+    finished(estimate(calm, 4, 1))
+    words = estimate(rough, 4, 1)
+    process = start(*words)
+    wait(process, lambda: committed(rough) >= 1)
+    kill(process)
+    assert 1 <= committed(rough) < 4
+    finished(words)
+    assert payloads(rough) == payloads(calm)
     assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
 
 
-def test_two_kills(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=2, chunks=12, workers=1)
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Its worker processes, by what they were started with."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 @pytest.mark.slow
-def test_twenty_kills_with_two_workers(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=20, chunks=70, workers=2)
+def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finished(estimate(calm, 8, 2))
+    process = start(*estimate(rough, 8, 2))
+    for chunks in (1, 3):
+        wait(process, lambda chunks=chunks: committed(rough) >= chunks)  # type: ignore[misc]
+        os.kill(workers_of(process)[-1], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
 
 
-@pytest.mark.slow
-def test_ctrl_c_with_two_workers_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", 32 * 70, 2, start_new_session=True)
-    while not committed(tmp_path / "run") and process.poll() is None:
-        time.sleep(0.05)
+def test_ctrl_c_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(*SIMULATED, "--out", str(folder), "--workers", "2", simulated=True)
+    wait(process, lambda: committed(folder) >= 2)
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: to the whole group
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in err.decode()
-    assert "run the same command again to go on" in err.decode()
+    assert "Traceback" not in err
+    assert "run the same command again to go on" in err
+    assert RunLog(folder).lines()[-1].endswith("interrupted")
     for _ in range(600):  # multiprocessing's own tracker ends a moment later
         try:
             os.killpg(process.pid, 0)

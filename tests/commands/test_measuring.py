@@ -92,7 +92,7 @@ BAD = {
     "constant": (["--scenario", f"{OWN}:constant_inputs"], "nothing to recover"),
     "loss": (["--scenario", f"{OWN}:loss_differentiable_once"], "not twice differentiable"),
     "batch norm": (["--scenario", f"{OWN}:batch_norm_in_training"], "train mode"),
-    "batch": (["--scenario", f"{OWN}:small", "--batch", "21"], "client 0 has 20 records"),
+    "batch": (["--scenario", f"{OWN}:small", "--batch", "81"], "client 0 has 80 records"),
     "digits batch": (["--batch", "200"], "too few for 10 clients with 200 records"),
     "attack": (["--attack", "dgl"], "unknown attack 'dgl' (did you mean 'dlg'?)"),
     "scenario": (["--scenario", "digit"], "unknown scenario 'digit' (did you mean 'digits'?)"),

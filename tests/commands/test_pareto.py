@@ -16,18 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-from tests.commands.test_tune import ROOT, committed, run, start
+from tests.commands.running import committed, here, run, start
+from tests.tuning.simulating import simulate
 
-from trilemma.errors import InvalidInput
-from trilemma.tuning.fronts.pareto import Front, front_schema
+from trilemma.tuning.fronts.pareto import Front
 from trilemma.work.log import RunLog
 
 QUICK = [
-    *("--scenario", "tests.commands.own_scenario:small", "--units", "4"),
-    *("--restarts", "1", "--rounds", "3", "--seeds", "2"),
-    *("--mechanisms", "randomization,secret-sharing", "--evaluations", "4"),
+    *("--scenario", "tests.commands.own_scenario:small", "--units", "4", "--seeds", "2"),
+    *("--attacks", "gaussian-posterior", "--steps", "2", "--evaluations", "4"),
+    *("--families", "randomization,secret-sharing"),
 ]
 
 
@@ -37,19 +36,10 @@ def read(folder: Path) -> dict[str, Any]:
     return document
 
 
-def points(folder: Path) -> list[dict[str, Any]]:
-    """The points without what a clock decides."""
-    found: list[dict[str, Any]] = read(folder)["points"]
-    for each in found:
-        each.pop("efficiency_reduction")
-        each.pop("seconds")
-    return found
-
-
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("runs") / "calm"
-    code, out, err = run("pareto", *QUICK, "--out", str(folder))
+    code, out, err = run("pareto", *QUICK, "--out", str(folder), simulated=True)
     assert code == 0, err
     return folder, out
 
@@ -57,18 +47,14 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_text_and_the_file(calm: tuple[Path, str]) -> None:
     folder, out = calm
     assert max(len(line.rstrip()) for line in out.splitlines()[:-2]) <= 80
-    for word in ("not a certificate", "mechanism", "leakage", "hypervolume", "knee"):
+    for word in ("not a certificate", "leakage", "hypervolume", "knee"):
         assert word in out
     assert str(folder / "pareto.json") in out
     assert out.rstrip().endswith(str(folder / "report.html"))
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
-    document = read(folder)
-    assert (document["schema_version"], document["evaluations"]) == (2, 4)
-    assert document["reference"] == [1.0, 1.0, 1.0]
-    assert len(document["points"]) == 5
-    jsonschema.validate(document, front_schema())
-    assert sorted(shlex.split(document["reproduce"])) == sorted(["trilemma", "pareto", *QUICK])
-    assert Front.load(folder / "pareto.json").as_json() == document
+    front = Front.load(folder / "pareto.json")
+    assert (front.evaluations, len(front.points)) == (4, 5)
+    assert sorted(shlex.split(front.reproduce)) == sorted(["trilemma", "pareto", *QUICK])
 
 
 def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
@@ -77,50 +63,33 @@ def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
     assert re.search(r"trial 1, randomization at 0, finished on \d+ chunks", log)
 
 
-def test_the_published_schema_is_that_of_the_code() -> None:
-    published = json.loads((ROOT / "docs" / "pareto.schema.json").read_text())
-    assert published == front_schema(), "write front_schema() to docs/pareto.schema.json"
-
-
-@pytest.mark.parametrize(
-    ("spoil", "word"),
-    [
-        (lambda text: text[: len(text) // 2], "not a whole JSON file"),
-        (lambda text: "3", "no front of version 2"),
-        (
-            lambda text: text.replace('"schema_version": 2', '"schema_version": 1'),
-            "of version 1, .* run the same trilemma pareto command again with --fresh",
-        ),
-        (lambda text: text.replace('"sampler": "grid"', '"sampler": "dice"'), "sampler"),
-        (lambda text: text.replace('"knee"', '"need"'), "is wrong"),
-    ],
-)
-def test_a_truncated_or_foreign_file_gets_one_sentence(
-    calm: tuple[Path, str], tmp_path: Path, spoil: Any, word: str
-) -> None:
-    text = (calm[0] / "pareto.json").read_text()
-    assert spoil(text) != text
-    (tmp_path / "pareto.json").write_text(spoil(text))
-    with pytest.raises(InvalidInput, match=word) as error:
-        Front.load(tmp_path / "pareto.json")
-    assert "\n" not in str(error.value)
-
-
 def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "rough"
     words = ["pareto", *QUICK, "--out", str(folder)]
-    process = start(*words)
+    process = start(*words, simulated=True)
     while committed(folder) < 9 and process.poll() is None:
-        time.sleep(0.01)
+        time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = committed(folder)
-    code, out, err = run(*words, "--evaluations", "5", "--json")
+    code, out, err = run(*words, "--evaluations", "5", "--json", simulated=True)
     assert code == 0, err
     assert committed(folder) > done >= 9
     assert json.loads(out) == read(folder)
-    assert points(folder)[:5] == points(calm[0])
-    assert len(points(folder)) == 6
+    assert read(folder)["points"][:5] == read(calm[0])["points"]
+    assert len(read(folder)["points"]) == 6
+
+
+def test_real_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once without simulation: games are played and rounds are timed."""
+    words = ["pareto", *QUICK, "--evaluations", "2", "--claim", "one-round", "--line-up", "10"]
+    code, _, err = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    bare, *_ = Front.load(tmp_path / "run" / "pareto.json").points
+    assert (bare.mechanism, bare.recovered, bare.units) == ("none", 4, 4)
+    assert (bare.seconds or 0) > 0
 
 
 @pytest.mark.parametrize(
@@ -128,11 +97,12 @@ def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None
     [
         ["--evaluations", "0"],
         ["--units", "0"],
-        ["--mechanisms", "noise"],
+        ["--families", "noise"],
         ["--sampler", "random"],
         ["--storage", "nonsense"],
         ["--seeds", "1"],
         ["--workers", "0"],
+        ["--budget", "0.3"],
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
@@ -141,16 +111,12 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from trilemma.cli import main
-
-    line = ["trilemma", "pareto", *QUICK, *words, "--out", str(tmp_path / "run")]
-    monkeypatch.setattr("sys.argv", line)
-    with pytest.raises(SystemExit) as end:
-        main()
-    said = capsys.readouterr()
-    assert (end.value.code, said.out) == (2, "")
-    lines = [line for line in said.err.splitlines() if not line.startswith("pareto:")]
-    assert len(lines) == 1, said.err
+    simulate(monkeypatch)
+    line = ["pareto", *QUICK, *words, "--out", str(tmp_path / "run")]
+    code, out, err = here(monkeypatch, capsys, *line)
+    assert (code, out) == (2, "")
+    lines = [line for line in err.splitlines() if not line.startswith("pareto:")]
+    assert len(lines) == 1, err
     assert lines[0].startswith("trilemma: ")
 
 
@@ -183,11 +149,13 @@ def postgres() -> Iterator[str]:
 
 def test_two_machines_share_a_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
     words = ["pareto", *QUICK, "--storage", postgres]
-    machines = [start(*words, "--out", str(tmp_path / name)) for name in ("one", "two")]
+    machines = [
+        start(*words, "--out", str(tmp_path / name), simulated=True) for name in ("one", "two")
+    ]
     for each in machines:
         _, err = each.communicate()
         assert each.returncode == 0, err
-    code, out, err = run(*words, "--out", str(tmp_path / "one"), "--json")
+    code, out, err = run(*words, "--out", str(tmp_path / "one"), "--json", simulated=True)
     assert code == 0, err
     found = json.loads(out)
     assert 4 <= found["evaluations"] <= 5

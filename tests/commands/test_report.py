@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from tests.reporting import examples
 
+from trilemma.work.files import write_json
+
+FIGURES = ("ladder", "leakage", "costs", "front", "ranking")
+
 
 def cli(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
     from trilemma.cli import main
@@ -56,7 +60,7 @@ def test_figures_prints_the_files(
     words = ("figures", str(run), "--out", str(there), "--format", "svg")
     assert cli(*words, monkeypatch=monkeypatch) == 0
     files = capsys.readouterr().out.splitlines()
-    assert files == [str(there / f"{n}.svg") for n in ("leakage", "costs", "front", "ranking")]
+    assert files == [str(there / f"{n}.svg") for n in FIGURES]
     assert all(Path(each).exists() for each in files)
 
 
@@ -76,3 +80,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert said.out == ""
     assert said.err.startswith("trilemma: ")
     assert len(said.err.splitlines()) == 1
+
+
+def test_a_verdict_of_an_earlier_schema_still_makes_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path / "verdict.json", examples.earlier())
+    assert cli("report", str(tmp_path), monkeypatch=monkeypatch) == 0
+    assert "must not be deployed" in (tmp_path / "report.html").read_text()
+    capsys.readouterr()
+    assert cli("figures", str(tmp_path), monkeypatch=monkeypatch) == 2
+    assert "verdict of schema 2" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_e17_a_batch_paired_by_position_hides_most_recoveries() -> None:
     records = torch.stack([draw_unit(scenario, asked, n).records.inputs for n in range(24)])
     matched = TWENTY.match(found, records, scenario.input_spec).recovered
     placed = TWENTY.match(found, records, scenario.input_spec, by_position=True).recovered
-    assert matched.double().mean() > 0.9
+    assert matched.double().mean() > 0.8
     assert placed.double().mean() < 0.45  # a random order hits a quarter of the places
 
 

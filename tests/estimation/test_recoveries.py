@@ -132,7 +132,7 @@ def test_workers_and_interruptions_change_nothing(tmp_path: Path) -> None:
     )
     plain = measure(scenario, asked, TWENTY)
     spread = measure(scenario, asked, TWENTY, workers=2)
-    with Run(tmp_path, asked.settings()) as run:
+    with Run.open(tmp_path, asked.settings()) as run:
         stopped = Measurement(Spy(stop_at=4), asked.protection, units=12, chunk=5, steps=3)
         with pytest.raises(KeyboardInterrupt):
             measure(scenario, stopped, TWENTY, run=run)

@@ -154,3 +154,9 @@ def test_layers_in_train_mode_are_refused_with_the_way_out(layer: nn.Module) -> 
     model = nn.Sequential(nn.Linear(5, 8), layer, nn.Linear(8, 3))
     with pytest.raises(InvalidInput, match=r"call model\.eval\(\)"):
         make(model=model)
+
+
+def test_the_range_is_that_of_the_clients_alone() -> None:
+    """Public and test records may be wider; what is attacked is a client's."""
+    wide = with_values(9.0)
+    assert make(test=wide, public=wide).input_spec == make().input_spec

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from trilemma.estimation.models import fresh_weights
+from trilemma.federation.timing import round_costs
 from trilemma.federation.training import train
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -35,3 +36,20 @@ def test_a_federation_trains_on_the_gpu_as_on_the_cpu(protection: Protection) ->
     # float32 sums in another order, and top-k may tip a tie; far below a step of any protection
     torch.testing.assert_close(found["cuda"], found["cpu"], atol=2e-4, rtol=0)
     assert (found["cuda"] - start.cpu()).abs().max() > 1e-2
+
+
+def test_records_that_count_one_by_one_do_so_on_the_gpu() -> None:
+    found = {}
+    for device in ("cpu", "cuda"):
+        scenario = load_scenario("digits-mlp", clients=3, device=device).with_local_training(
+            record_clip=0.5, sampling="poisson"
+        )
+        found[device] = train(scenario, rounds=4).weights.cpu()
+    torch.testing.assert_close(found["cuda"], found["cpu"], atol=2e-4, rtol=0)
+
+
+def test_rounds_are_timed_on_the_gpu() -> None:
+    scenario = load_scenario("digits-mlp", clients=3, device="cuda")
+    costs = round_costs(scenario, parse_protection("randomization:variance=1e-4"), rounds=2)
+    assert costs.protected.train > 0
+    assert costs.protected.protect > costs.unprotected.protect > 0

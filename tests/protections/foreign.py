@@ -65,19 +65,26 @@ class Shift(Tunable):
         return recipe.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
 
     def describe(self) -> str:
-        return "shift" if self.told == "no text" else super().describe()
+        others = {"no text": "shift", "another text": "none"}
+        return others.get(self.told) or super().describe()
 
 
 @dataclass(frozen=True)
 class Rounding(Transform):
-    """Rounds to quarters: nothing to tune."""
+    """Rounds to quarters or the like: nothing to tune, and errors of its own."""
+
+    to: int = 4
 
     name: ClassVar[str] = "rounding"
+
+    def __post_init__(self) -> None:
+        if not self.to:
+            raise ValueError("rounds to no part at all")
 
     def apply(
         self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
     ) -> Partial:
-        return Partial((4 * update.values).round() / 4, update.known)
+        return Partial((self.to * update.values).round() / self.to, update.known)
 
     def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
         return recipe

@@ -109,5 +109,5 @@ def test_an_update_passes_its_parts_in_order() -> None:
     assert [each.words(str) for each in Protection(parts, SecretSharing()).parts] == [
         "noise of variance 1.0",
         "compression to a random 50.0 % of the coordinates",
-        "secure aggregation",
+        "secret sharing",
     ]

@@ -63,7 +63,7 @@ def test_procedures_end_as_if_alone(workers: int) -> None:
 def test_no_task_is_done_twice_and_a_run_is_taken_up(tmp_path: Path) -> None:
     DONE.clear()
     for _ in range(2):
-        with Run(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
+        with Run.open(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
             found = settle({"a": chain(3), "b": chain(4)}, crew, run=run)
     assert found == {"a": expected(3), "b": expected(4)}
     assert set(DONE.values()) == {1}

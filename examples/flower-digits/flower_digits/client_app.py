@@ -5,9 +5,11 @@ from __future__ import annotations
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from torch.nn.functional import cross_entropy
 
 from flower_digits import task
-from trilemma.federation.flower import protect_mod
+from trilemma.federation.flower import local_update, protect_mod
+from trilemma.records.records import Records
 
 
 def switched(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -27,11 +29,16 @@ app = ClientApp(mods=[switched])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Some epochs on this node's records."""
+    """The update of the terms, where they say what it is; else some epochs of our own."""
     model, part = _load(message, context)
     config = message.content.config_records["config"]
-    loss = task.train(model, part, int(str(config["local-epochs"])), float(str(config["lr"])))
-    metrics = MetricRecord({"num-examples": len(part[1]), "train_loss": loss})
+    terms = task.make_terms(context.run_config)
+    metrics = MetricRecord({"num-examples": len(part[1])})
+    if terms is not None and terms.deployment is not None:
+        local_update(model, cross_entropy, Records(part[0], part[1]), terms)
+    else:
+        epochs, lr = int(str(config["local-epochs"])), float(str(config["lr"]))
+        metrics["train_loss"] = task.train(model, part, epochs, lr)
     arrays = ArrayRecord(model.state_dict())
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 

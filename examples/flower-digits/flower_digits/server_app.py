@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, UserConfig
+from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, UserConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, Result
 
@@ -43,9 +43,20 @@ def federate(grid: Grid, config: UserConfig) -> Result:
         train_config=ConfigRecord(
             {"local-epochs": int(config["local-epochs"]), "lr": float(config["lr"])}
         ),
+        evaluate_fn=evaluate,
     )
     for number, metrics in sorted(result.train_metrics_clientapp.items()):
         print(f"round {number}: train {dict(metrics)}", flush=True)
+    for number, metrics in sorted(result.evaluate_metrics_serverapp.items()):
+        print(f"round {number}: on public digits {dict(metrics)}", flush=True)
     for number, metrics in sorted(result.evaluate_metrics_clientapp.items()):
         print(f"round {number}: evaluate {dict(metrics)}", flush=True)
     return result
+
+
+def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
+    """The model on digits that no client has."""
+    model = task.make_model()
+    model.load_state_dict(arrays.to_torch_state_dict())
+    images, labels = task.digits()
+    return MetricRecord(task.evaluate(model, (images[: task.PUBLIC], labels[: task.PUBLIC])))

@@ -24,6 +24,7 @@ __all__ = [
     "Rung",
     "View",
     "common_view",
+    "public_records",
 ]
 
 Rung = Literal["nothing", "public", "candidates", "rest"]
@@ -39,7 +40,9 @@ class Knowledge:
     to no client. `line_up`: N candidates, of which exactly one is behind the observation;
     `population`: records on which the law of all the others may be fitted. `rest`: every other
     record behind the observation, K·S of them in their places, with the line-up's first candidate
-    standing where the sought record does, at `slot`.
+    standing where the sought record does, at `slot`; `present` is false where a record only pads
+    a batch of another size (None: all are there). `rate` is the probability that the round used
+    the sought record at all, where that is not told (None: it did).
     """
 
     public: Records | None = None
@@ -47,11 +50,16 @@ class Knowledge:
     population: Records | None = None
     rest: Records | None = None
     slot: int = 0
+    present: torch.Tensor | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All that an attacker has of one unit: the public task and weights [m], and what it read."""
+    """All that an attacker has of one unit: the public task and weights [m], and what it read.
+
+    `round` is its number in the training.
+    """
 
     task: Task
     weights: torch.Tensor
@@ -59,6 +67,7 @@ class View:
     local_training: LocalTraining
     input_spec: InputSpec
     knowledge: Knowledge = Knowledge()
+    round: int = 0
 
     def __post_init__(self) -> None:
         size = self.task.layout.size
@@ -129,3 +138,23 @@ def common_view(views: Sequence[View]) -> View:
                 "and number of clients; attack the others in a call of their own."
             )
     return first
+
+
+def public_records(views: Sequence[View], attack: str) -> Records:
+    """The public records that all views of one call share; without any, `attack` is named."""
+    public = views[0].knowledge.public
+    if public is None or len(public) < 2:
+        raise InvalidInput(
+            f"the attack {attack!r} learns from public records; give each view's knowledge at "
+            f"least two, or attack with 'dlg', which needs none."
+        )
+    for view in views[1:]:
+        other = view.knowledge.public
+        if other is not public and (
+            other is None or other.inputs is not public.inputs or other.labels is not public.labels
+        ):
+            raise InvalidInput(
+                "the views of one call must share their public records; attack the others in a "
+                "call of their own."
+            )
+    return public

@@ -37,7 +37,7 @@ class DLG:
     """
 
     iterations: int = 300
-    masked_iterations: int = 1000
+    masked_iterations: int = 3000
     history: int = 60
     slots: int = 64
     tolerance: float = 1e-8

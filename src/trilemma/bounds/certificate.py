@@ -58,29 +58,32 @@ _EVERY_UP_TO: Final = 64  # line-ups looked at one by one; larger ones in steps 
 _LARGEST_LINE_UP: Final = 10**12
 
 
-def success_bound(training: Training, candidates: float) -> float:
+def success_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
     """p ≤ 1 - f(1/N): the rate at which any attacker picks the record out of N candidates.
 
-    Candidates of unequal prior probability: N = 1 / the largest of them.
+    Candidates of unequal prior probability: N = 1 / the largest of them. `remainder`, which is
+    added, is what fixed point leaves unproved (`trilemma.bounds.fixed_point`).
 
     >>> round(success_bound(Training(150, 4 / 150, noise_multiplier=0.52), 100), 3)
     0.202
     >>> round(success_bound(Training(1, 1.0, noise_multiplier=1.0), 100), 4)
     0.0924
     """
-    return float(_success(training, np.array([_check_candidates(candidates)]))[0])
+    sizes = np.array([_check_candidates(candidates)])
+    return float(_success(training, sizes, _check_remainder(remainder))[0])
 
 
-def leakage_bound(training: Training, candidates: float) -> float:
+def leakage_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
     """H_{1/N}(1 - f(1/N)), which the leakage of a line-up of N candidates does not exceed.
 
     >>> round(leakage_bound(Training(150, 4 / 150, noise_multiplier=0.513), 100), 2)
     0.3
     """
-    return bernoulli_leakage(success_bound(training, candidates), 1 / candidates)
+    success = success_bound(training, candidates, remainder=remainder)
+    return bernoulli_leakage(success, 1 / candidates)
 
 
-def leakage_supremum(training: Training) -> tuple[float, int]:
+def leakage_supremum(training: Training, *, remainder: float = 0.0) -> tuple[float, int]:
     """The largest leakage bound over all N ≥ 2, and an N (nearly) attaining it.
 
     For a < N < b the leakage is at most H_{1/b}(1 - f(1/a)), as H falls with κ and rises with p;
@@ -90,7 +93,9 @@ def leakage_supremum(training: Training) -> tuple[float, int]:
     sizes = list(range(2, _EVERY_UP_TO))
     while sizes[-1] < _LARGEST_LINE_UP:
         sizes.append(math.ceil(sizes[-1] * 1.1))
-    success = dict(zip(sizes, _success(training, np.array(sizes, dtype=np.float64)), strict=True))
+    slack = _check_remainder(remainder)
+    found = _success(training, np.array(sizes, dtype=np.float64), slack)
+    success = dict(zip(sizes, found, strict=True))
     best, at = _largest_leakage(success)
     # Beyond the last size κ > 0 and p is at most the last p.
     rest = bernoulli_leakage(float(success[sizes[-1]]), 0.0)
@@ -102,7 +107,7 @@ def leakage_supremum(training: Training) -> tuple[float, int]:
         if not open_ones:
             break
         middles = sorted({(a + b) // 2 for a, b in open_ones})
-        found = _success(training, np.array(middles, dtype=np.float64))
+        found = _success(training, np.array(middles, dtype=np.float64), slack)
         new = dict(zip(middles, found, strict=True))
         success |= new
         best, at = max((best, at), _largest_leakage(new))
@@ -126,10 +131,11 @@ def noise_multiplier_for(
     participation: Participation = "secret",
     candidates: float | None = None,
     records_of_person: int = 1,
+    remainder: float = 0.0,
 ) -> float:
     """The least z whose leakage is at most `budget`, up to 0.01 % and rounded up.
 
-    For one number N of candidates, or, without it, for every N.
+    For one number N of candidates, or, without it, for every N; `remainder` as in `success_bound`.
 
     >>> round(noise_multiplier_for(0.3, rounds=150, q=4 / 150, candidates=100), 3)
     0.513
@@ -141,8 +147,8 @@ def noise_multiplier_for(
     def excess(log_noise: float, who: Participation) -> float:
         training = Training(rounds, q, math.exp(log_noise), who, records_of_person)
         if candidates is None:
-            return leakage_supremum(training)[0] - budget
-        return leakage_bound(training, candidates) - budget
+            return leakage_supremum(training, remainder=remainder)[0] - budget
+        return leakage_bound(training, candidates, remainder=remainder) - budget
 
     # Known participation is a closed form and never needs less, so it ends the search cheaply.
     low, high = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
@@ -183,8 +189,10 @@ def true_positive_rate(training: Training, false_positive_rate: float = 0.01) ->
     return membership_bound(training, false_positive_rate)
 
 
-def _success(training: Training, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-    return pick_bound(training, 1 / candidates)
+def _success(
+    training: Training, candidates: NDArray[np.float64], remainder: float
+) -> NDArray[np.float64]:
+    return np.minimum(1.0, pick_bound(training, 1 / candidates) + remainder)
 
 
 def _largest_leakage(success: Mapping[int, float]) -> tuple[float, int]:
@@ -207,3 +215,12 @@ def _check_candidates(candidates: float) -> float:
             f"candidates (size of the line-up) must be a finite number above 1, got {candidates}."
         )
     return candidates
+
+
+def _check_remainder(remainder: float) -> float:
+    if not 0 <= remainder < 1:
+        raise InvalidInput(
+            f"remainder (what fixed point adds to a success rate) must lie in [0, 1), got "
+            f"{remainder}."
+        )
+    return remainder

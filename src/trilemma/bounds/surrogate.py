@@ -1,4 +1,4 @@
-"""From distortion to leakage: the paper's surrogate, what really holds, and the certificate.
+"""From distortion to leakage: the paper's surrogate, and what really holds.
 
 The only file that knows C₁ and C₂. Below, x = C₂·TV and q = (2C₁ - ε)/C₂ for a budget ε.
 All leakages are normalised (see `trilemma.beliefs.belief`). Labels E1 … E20 are the departures
@@ -13,10 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-import numpy as np
-from scipy.special import ndtr, ndtri
-
-from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
 
@@ -24,9 +20,6 @@ __all__ = [
     "Constants",
     "Regime",
     "c1_error_bound",
-    "certified_leakage",
-    "certified_noise",
-    "certified_success",
     "check_budget",
     "chernoff_failure",
     "chernoff_sample_size",
@@ -233,66 +226,6 @@ def chernoff_sample_size(relative_error: float, alpha: float, rates: Sequence[fl
         else:
             high = middle
     return high
-
-
-def certified_success(kappa: float, clip: float, noise: float, rounds: int = 1) -> float:
-    """p ≤ Φ(Φ⁻¹(κ) + √R·C/s): no attacker does better, whatever it tries.
-
-    For updates clipped to norm C with N(0, s²I) added, R rounds, and any success criterion that
-    a blind guess meets with probability at most κ. (Neyman-Pearson for N(g, s²I) against
-    N(0, s²I), averaged over the data by concavity.)
-
-    >>> round(certified_success(0.01, clip=1.0, noise=1.0), 4)
-    0.0924
-    """
-    _check_certificate(kappa, clip, rounds)
-    if not noise > 0:
-        raise InvalidInput(f"noise (standard deviation) must be positive, got {noise}.")
-    return float(ndtr(ndtri(kappa) + math.sqrt(rounds) * clip / noise))
-
-
-def certified_noise(success: float, kappa: float, clip: float, rounds: int = 1) -> float:
-    """s = √R·C / (Φ⁻¹(p) - Φ⁻¹(κ)): the standard deviation that certifies success ≤ p.
-
-    >>> round(certified_noise(0.0924, 0.01, clip=1.0), 3)
-    1.0
-    """
-    _check_certificate(kappa, clip, rounds)
-    if not kappa < success < 1:
-        raise InvalidInput(
-            f"success {success} cannot be certified: it must lie strictly between the blind-guess "
-            f"rate {kappa} and 1; raise the budget, or the success threshold."
-        )
-    return math.sqrt(rounds) * clip / float(ndtri(success) - ndtri(kappa))
-
-
-def certified_leakage(
-    kappa: Interval, clip: float, noise: float, rounds: int = 1, *, points: int = 4001
-) -> float:
-    """sup over κ in its interval of H_κ at the certified success rate.
-
-    H_κ at the bound is not monotone in κ, so its ends are not enough; κ runs over `points` values
-    evenly spaced in Φ⁻¹(κ), on which the curve is smooth.
-    """
-    for end in (kappa.low, kappa.high):
-        _check_certificate(end, clip, rounds)
-    grid = ndtr(np.linspace(ndtri(kappa.low), ndtri(kappa.high), points))
-    grid[0], grid[-1] = kappa.low, kappa.high
-    return max(
-        bernoulli_leakage(certified_success(float(k), clip, noise, rounds), float(k)) for k in grid
-    )
-
-
-def _check_certificate(kappa: float, clip: float, rounds: int) -> None:
-    if not 0 < kappa < 1:
-        raise InvalidInput(
-            f"kappa (success rate of a blind guess) must lie strictly between 0 and 1 for a "
-            f"certificate, got {kappa}."
-        )
-    if not (math.isfinite(clip) and clip > 0):
-        raise InvalidInput(f"clip (norm of an update) must be positive and finite, got {clip}.")
-    if rounds < 1:
-        raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
 
 
 def _check_chernoff(relative_error: float, rates: Sequence[float]) -> None:

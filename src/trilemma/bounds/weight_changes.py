@@ -79,6 +79,7 @@ def noise_ratio_for(
     participation: Participation = "secret",
     candidates: float | None = None,
     records_of_person: int = 1,
+    remainder: float = 0.0,
 ) -> float:
     """The smaller s/C of both levels whose leakage is at most `budget`.
 
@@ -86,7 +87,12 @@ def noise_ratio_for(
     1.03
     """
     client = noise_multiplier_for(
-        budget, rounds=rounds, q=1.0, participation="known", candidates=candidates
+        budget,
+        rounds=rounds,
+        q=1.0,
+        participation="known",
+        candidates=candidates,
+        remainder=remainder,
     )
     record = noise_multiplier_for(
         budget,
@@ -94,6 +100,7 @@ def noise_ratio_for(
         q=_round_rate(q, steps, records_of_person),
         participation=participation,
         candidates=candidates,
+        remainder=remainder,
     )
     return min(client, 2 * record)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +19,7 @@ from trilemma.commands.measuring import (
     FreshOption,
     JsonOption,
     OutOption,
-    RestartsOption,
-    ScenarioOption,
-    SeedOption,
     SuccessOption,
-    UnitsOption,
     WorkersOption,
     prepare,
 )
@@ -31,7 +28,14 @@ __all__ = ["attack"]
 
 
 def attack(
-    scenario: ScenarioOption = "digits",
+    verdict: Annotated[
+        Path | None,
+        typer.Argument(help="A verdict.json or its run folder: what it chose is attacked again."),
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="A ready-made scenario, or module:function [digits, or the verdict's]."),
+    ] = None,
     data: DataOption = None,
     clients: ClientsOption = None,
     batch: BatchOption = None,
@@ -40,24 +44,54 @@ def attack(
     protection: Annotated[
         str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
     ] = "none",
-    units: UnitsOption = 20,
-    restarts: RestartsOption = 3,
+    public: Annotated[
+        str | None,
+        typer.Option(help="With a verdict: other public records, as module:object."),
+    ] = None,
+    units: Annotated[
+        int | None,
+        typer.Option(help="Updates to attack [20], or games against a verdict [48]."),
+    ] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="An attack keeps the best of so many starts [3].")
+    ] = None,
     success: SuccessOption = None,
-    seed: SeedOption = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same numbers [0; against a verdict: new].")
+    ] = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
     out: OutOption = None,
     fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack updates as a curious server would, and show what comes back.
+    """Attack updates as a curious server would, or what a verdict chose, with fresh games.
 
-    Example: trilemma attack --batch 1 --protection randomization:variance=1e-3 --out runs/noise
+    Examples: trilemma attack runs/demo --units 100; trilemma attack --batch 1 --protection
+    randomization:variance=1e-3 --out runs/noise
     """
+    if verdict is not None:
+        from trilemma.commands.doubting import attack_verdict
+
+        attack_verdict(
+            verdict,
+            scenario=scenario,
+            public=public,
+            units=48 if units is None else units,
+            restarts=restarts,
+            seed=seed,
+            workers=workers,
+            out=out,
+            fresh=fresh,
+            as_json=as_json,
+        )
+        return
+    from trilemma.errors import printable
     from trilemma.estimation.constants import constants_of
     from trilemma.estimation.recoveries import measure
     from trilemma.protections.specs import parse_protection
-    from trilemma.reporting.recoveries import draw_recoveries, show_recoveries
+    from trilemma.reporting.figures.recoveries import draw_recoveries
+    from trilemma.reporting.words.recoveries import show_recoveries
 
     options = {
         "folder": data,
@@ -68,14 +102,14 @@ def attack(
     }
     prepared = prepare(
         "attack",
-        scenario,
+        scenario or "digits",
         options,
         attack=attack,
         success=success,
-        units=units,
+        units=20 if units is None else units,
         out=out,
-        restarts=restarts,
-        seed=seed,
+        restarts=3 if restarts is None else restarts,
+        seed=seed or 0,
         protection=parse_protection(protection),
     )
     with prepared.run(fresh=fresh) as run:
@@ -119,8 +153,8 @@ def attack(
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        print(_verdict(works, prepared.scenario.show_records, str(picture)))
-    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+        print(_verdict(works, prepared.scenario.show_records, printable(picture)))
+    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
 
 
 def _verdict(works: bool, shown: bool, picture: str) -> str:

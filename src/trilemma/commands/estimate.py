@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +20,7 @@ from trilemma.commands.measuring import (
     FreshOption,
     JsonOption,
     OutOption,
+    Prepared,
     RestartsOption,
     ScenarioOption,
     SeedOption,
@@ -29,6 +31,9 @@ from trilemma.commands.measuring import (
 )
 
 __all__ = ["estimate"]
+
+_MOST: Final = 512  # unknowns of one update up to which the prediction takes seconds
+_PROBED: Final = 4
 
 
 def estimate(
@@ -58,9 +63,10 @@ def estimate(
 
     Example: trilemma estimate --scenario digits --clients 4 --units 200 --workers 2
     """
+    from trilemma.errors import printable
     from trilemma.estimation.constants import constants_of, literal_constants
     from trilemma.estimation.recoveries import measure
-    from trilemma.reporting.recoveries import show_constants
+    from trilemma.reporting.words.recoveries import show_constants
 
     options = {
         "folder": data,
@@ -101,9 +107,33 @@ def estimate(
             )
             reading = literal_constants(as_printed)
             document["literal"] = asdict(reading)
+        half = document["predicted_half_point"] = _half_point(prepared)
         prepared.write("estimate.json", document)
     if as_json:
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_constants(prepared.headline(), found, reading)
-    print(f"trilemma: run folder {prepared.folder}", file=sys.stderr)
+        if half is not None:
+            print(
+                f"Predicted: noise of variance {half:.3g} hides half of the records from an "
+                f"attacker\nwithout a prior (Fisher information; no claim rests on it)."
+            )
+    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
+
+
+def _half_point(prepared: Prepared) -> float | None:
+    """The variance at which Fisher's information predicts that half are recovered.
+
+    None where it does not apply (no PSNR, more unknowns than equations) or would take minutes.
+    """
+    from trilemma.estimation.fisher import predict
+    from trilemma.estimation.units import Measurement, unit_views
+
+    scenario, criterion = prepared.scenario, prepared.guess.criterion
+    each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
+    unknowns = each * scenario.local_training.unit_size
+    if criterion.metric != "psnr" or unknowns > min(_MOST, scenario.task.layout.size):
+        return None
+    views = unit_views(scenario, Measurement(seed=prepared.measurement.seed), range(_PROBED))
+    found = predict(*views).half_point(criterion.threshold)
+    return found if math.isfinite(found) and found > 0 else None

@@ -19,11 +19,12 @@ def figures(
         Literal["svg", "png", "both"], typer.Option("--format", help="Kind of file.")
     ] = "svg",
 ) -> None:
-    """Draw leakage, costs, front and ranking of a run as SVG or PNG files.
+    """Draw ladder, leakage, costs, front and ranking of a run as SVG or PNG files.
 
     Example: trilemma figures runs/first --out paper/figures --format svg
     """
-    from trilemma.reporting.figures import draw_figures
+    from trilemma.errors import printable
+    from trilemma.reporting.figures.files import draw_figures
 
     for path in draw_figures(run, out, form):
-        print(path)
+        print(printable(path))

@@ -91,10 +91,12 @@ class Prepared:
 
     def headline(self) -> str:
         """One sentence on what is measured."""
+        from trilemma.errors import printable
+
         asked, scenario = self.measurement, self.scenario
         clients = len(scenario.records)
         return (
-            f"{scenario.name}: {asked.units * clients} units of "
+            f"{printable(scenario.name)}: {asked.units * clients} units of "
             f"{scenario.local_training.unit_size} records from {clients} clients "
             f"({scenario.local_training.algorithm}), {asked.attack!r}, best of {asked.restarts}, "
             f"seed {asked.seed}"
@@ -111,7 +113,7 @@ class Prepared:
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON document into the run folder."""
-        from trilemma.work.journal import write_json
+        from trilemma.work.files import write_json
 
         write_json(self.folder / name, document)
 
@@ -119,15 +121,16 @@ class Prepared:
 @contextmanager
 def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
     """A run folder; an interruption says how to go on."""
+    from trilemma.errors import printable
     from trilemma.work.journal import Run
 
     try:
-        with Run(folder, settings, fresh=fresh) as run:
+        with Run.open(folder, settings, fresh=fresh) as run:
             yield run
     except KeyboardInterrupt:
         print(
-            f"trilemma: interrupted; finished chunks are kept in {folder}: run the same command "
-            f"again to go on.",
+            f"trilemma: interrupted; finished chunks are kept in {printable(folder)}: run the "
+            f"same command again to go on.",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
@@ -150,6 +153,7 @@ def prepare(
     from trilemma.estimation.constants import choose_criterion
     from trilemma.estimation.units import Measurement
     from trilemma.scenarios import load_scenario
+    from trilemma.work.fingerprints import fingerprint
 
     given = {name: value for name, value in options.items() if value is not None}
     source = partial(load_scenario, spec, **given)
@@ -166,6 +170,7 @@ def prepare(
         "records": [len(records) for records in scenario.records],
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
+        "attack's code": fingerprint(type(chosen)),
     }
     folder = out or run_folder(command, spec, settings)
     return Prepared(source, scenario, guess, measurement, folder, settings)

@@ -22,9 +22,12 @@ def report(
     """
     import webbrowser
 
-    from trilemma.reporting.page import write_report
+    from trilemma.errors import printable
+    from trilemma.reporting.page.page import write_report
+    from trilemma.reporting.sources import read_run
 
-    target = write_report(run)
-    print(f"report: {target}")
+    found = read_run(run)
+    target = write_report(found.result, found.folder)
+    print(f"report: {printable(target)}")
     if show and not webbrowser.open(target.resolve().as_uri()):
         print("no browser found here: open the file yourself")

@@ -17,8 +17,8 @@ def runs(
 
     Example: trilemma runs runs
     """
-    from trilemma.errors import InvalidInput
-    from trilemma.work.journal import list_runs
+    from trilemma.errors import InvalidInput, printable
+    from trilemma.work.listing import list_runs
 
     if not folder.is_dir():
         raise InvalidInput(
@@ -26,8 +26,15 @@ def runs(
         )
     found = list_runs(folder)
     if not found:
-        print(f"no runs in {folder}")
+        print(f"no runs in {printable(folder)}")
     for each in found:
+        if each.damage:
+            continue
         state = "in use" if each.in_use else ("finished" if each.results else "can be resumed")
         made = ", ".join(each.results) or "-"
-        print(f"{each.folder}  {each.command}  {each.chunks} chunks  {state}  {made}")
+        line = f"{each.folder}  {each.command}  {each.chunks} chunks  {state}  {made}"
+        print(printable(line))
+    if damaged := [each for each in found if each.damage]:
+        others = ", ".join(str(each.folder) for each in damaged[1:])
+        also = f"; also damaged: {others}" if others else ""
+        raise InvalidInput(f"{damaged[0].damage.removesuffix('.')}{also}.")

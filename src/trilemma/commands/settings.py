@@ -1,76 +1,41 @@
-"""The settings of a tuning: from trilemma.toml and from flags, which win."""
+"""The settings of a command: from trilemma.toml and from flags, which win."""
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.tuning.problem import (
-    DEFAULT_BUDGET,
-    DEFAULT_EFFICIENCY_WEIGHT,
-    DEFAULT_UTILITY_WEIGHT,
-)
 
-__all__ = ["DEFAULT_FILE", "Settings", "command_line", "read_settings"]
+__all__ = ["DEFAULT_FILE", "Federated", "command_line", "read_settings", "with_flags"]
 
 DEFAULT_FILE = Path("trilemma.toml")
 
 
-def _split(value: Any) -> Any:
-    """A flag's text is split at its commas."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+class Federated(BaseModel):
+    """Which federation: a scenario, and what goes to the function that makes it."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-def _split_several(value: Any) -> Any:
-    return _split(value) if isinstance(value, str) and "," in value else value
+    scenario: str = Field(
+        default="digits", description="A ready-made scenario, or module:function."
+    )
+    data: str | None = Field(default=None, description="Folder of the image files.")
+    clients: int | None = Field(default=None, description="K, the number of clients.")
+    batch: int | None = Field(default=None, description="S, records of one update.")
+    alpha: float | None = Field(
+        default=None, description="Split by a Dirichlet law with this alpha; default even."
+    )
+    device: str | None = Field(default=None, description="cpu or cuda.")
 
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Weights = Annotated[float | tuple[float, ...], BeforeValidator(_split_several)]
-
-
-class Settings(BaseModel):
-    """Everything that a tuning can be told; the defaults are those of the command line."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-    scenario: str = "digits"
-    data: str | None = None
-    clients: int | None = None
-    batch: int | None = None
-    alpha: float | None = None
-    device: str | None = None
-    budget: float = DEFAULT_BUDGET
-    confidence: float = 0.95
-    utility_weight: Weights = DEFAULT_UTILITY_WEIGHT
-    efficiency_weight: Weights = DEFAULT_EFFICIENCY_WEIGHT
-    max_utility_loss: float | None = None
-    max_cost: float | None = None
-    bandwidth: float = 100e6
-    mechanisms: Names | None = None
-    attacks: Names | None = None
-    adversary: Literal["server", "client"] = "server"
-    basis: Literal["measured", "certified", "surrogate", "all"] = "measured"
-    success: str | None = None
-    restarts: int = 3
-    rounds: int = 150
-    seeds: int = 5
-    certified_rounds: int = 1
-    kappa: float | None = None
-    clip: float | Literal["utility"] | None = None
-    population: int | None = None
-    strengths: int = 6
-    seed: int = 0
-
-    def scenario_options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """What goes to the function that makes the scenario."""
         options = {
             "folder": self.data,
@@ -82,23 +47,84 @@ class Settings(BaseModel):
         return {name: value for name, value in options.items() if value is not None}
 
 
-def read_settings(path: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """The file's settings, overridden by the flags that were given (those that are not None).
+def with_flags(
+    *models: type[BaseModel], leave_out: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command one flag for each field of the models; their help comes from the fields."""
 
-    Flags that are no settings, such as the number of workers, are left alone.
-    """
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = [
+            each
+            for each in inspect.signature(command, eval_str=True).parameters.values()
+            if each.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        made = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_flag(field),
+            )
+            for model in models
+            for name, field in model.model_fields.items()
+            if name not in leave_out
+        ]
+        command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in (*own, *made)}
+        return command
+
+    return decorate
+
+
+def _flag(field: Any) -> Any:
+    default = field.default
+    shown = "" if default is None else f" [{getattr(default, 'value', default)}]"
+    described = typer.Option(help=f"{field.description}{shown}")
+    return Annotated[_flag_type(field.annotation), described]
+
+
+def _flag_type(annotation: Any) -> Any:
+    """What a flag is read as; None says that it was not given."""
+    parts = [each for each in _parts(annotation) if each is not type(None)]
+    if any(get_origin(each) is tuple for each in parts):
+        return str | None
+    return parts[0] | None
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a type, without their validators."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
+        return (annotation,)
+    return tuple(part for each in get_args(annotation) for part in _parts(each))
+
+
+def read_settings(
+    path: Path | None, flags: Mapping[str, Any], *models: type[BaseModel]
+) -> tuple[Any, ...]:
+    """One value of each model: the file's settings, overridden by the flags that were given."""
     chosen = path
     if path is None and DEFAULT_FILE.exists():
         chosen = DEFAULT_FILE
     found: dict[str, Any] = {} if chosen is None else _read(chosen)
-    known = Settings.model_fields
-    given = {name: flags[name] for name in known if flags.get(name) is not None}
-    where = "the settings" if chosen is None else str(chosen)
+    known = {name for model in models for name in model.model_fields}
     for name in found:
         if name not in known:
-            raise UnknownName(f"setting in {where}", name, known)
+            raise UnknownName(f"setting in {chosen}", name, sorted(known))
+    given = {name: flags[name] for name in known if flags.get(name) is not None}
+    return tuple(
+        _made(model, {**found, **given}, given, "the settings" if chosen is None else str(chosen))
+        for model in models
+    )
+
+
+def _made(
+    model: type[BaseModel], values: Mapping[str, Any], given: Mapping[str, Any], where: str
+) -> BaseModel:
+    own = {name: value for name, value in values.items() if name in model.model_fields}
     try:
-        return Settings(**{**found, **given})
+        return model(**own)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -108,17 +134,19 @@ def read_settings(path: Path | None, flags: Mapping[str, Any]) -> Settings:
         ) from None
 
 
-def command_line(command: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def command_line(command: str, *values: BaseModel) -> str:
     """The command that gives these values again; those that are the defaults are left out.
 
-    >>> command_line("tune", {"budget": 0.2, "max_cost": None}, {"budget": 0.3, "max_cost": None})
-    'trilemma tune --budget 0.2'
+    >>> command_line("tune", Federated(clients=5))
+    'trilemma tune --clients 5'
     """
     words = ["trilemma", command]
-    for name, value in values.items():
-        if value != defaults[name]:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            words += [f"--{name.replace('_', '-')}", text]
+    for each in values:
+        for name, field in type(each).model_fields.items():
+            value = getattr(each, name)
+            if value != field.default:
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words += [f"--{name.replace('_', '-')}", text]
     return shlex.join(words)
 
 

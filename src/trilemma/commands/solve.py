@@ -82,7 +82,7 @@ def solve(
     if as_json:
         print(json.dumps(_document(constants, problem, solutions), allow_nan=False, indent=2))
     else:
-        from trilemma.reporting.solutions import show  # rich is not needed for --json
+        from trilemma.reporting.words.solutions import show  # rich is not needed for --json
 
         show(constants, problem, solutions)
 

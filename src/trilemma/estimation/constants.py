@@ -26,14 +26,12 @@ from trilemma.estimation.leakage import (
     mean_leakage,
     success_rate,
 )
-from trilemma.estimation.recoveries import Outcomes, measure
+from trilemma.estimation.recoveries import Outcomes
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.units import Measurement, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trilemma.work.journal import Run
 
 __all__ = [
     "ClientConstants",
@@ -43,7 +41,6 @@ __all__ = [
     "LogRatio",
     "choose_criterion",
     "constants_of",
-    "estimate_constants",
     "largest_log_ratio",
     "literal_constants",
 ]
@@ -160,30 +157,6 @@ class LiteralConstants:
     c1: float
     c1_max: float
     xi: float | None
-
-
-def estimate_constants(
-    source: Source,
-    measurement: Measurement,
-    *,
-    criterion: Criterion | None = None,
-    confidence: float = 0.95,
-    run: Run | None = None,
-    workers: int = 1,
-    show_progress: bool = False,
-) -> EstimatedConstants:
-    """Attack unprotected updates and estimate C₁, ξ, C₂ and κ with intervals."""
-    scenario = source if isinstance(source, Scenario) else source()
-    guess = choose_criterion(scenario, criterion, seed=measurement.seed)
-    _, control = measure(
-        source,
-        measurement,
-        guess.criterion,
-        run=run,
-        workers=workers,
-        show_progress=show_progress,
-    )
-    return constants_of(control, guess, models=measurement.models, confidence=confidence)
 
 
 def choose_criterion(

@@ -1,79 +1,52 @@
 """What a protection costs: utility, bits and seconds, against the same training without it.
 
-Both runs of a pair share initial weights, cohorts and batches, so that a difference between them
-is the protection's doing. The paper's bounds stand beside what was measured (departure E14).
+Both trainings of a pair share initial weights, cohorts and batches, so that a difference between
+them is the protection's doing. The paper's bounds stand beside what was measured (departure E14).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
-from statistics import fmean, median, stdev
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, Final
 
-from scipy.special import stdtrit
+import numpy as np
+from scipy.special import bdtr, stdtrit
 
-from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.paper_bounds import PaperBound, paper_bounds, update_profile
-from trilemma.estimation.scenario import Scenario
-from trilemma.federation.training import History, train
+from trilemma.estimation.paper_bounds import PaperBound
+from trilemma.federation.timing import RoundCosts, Spent
+from trilemma.federation.training import History
 from trilemma.protections.protection import Protection
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
 
 __all__ = [
     "BANDWIDTH",
     "Costs",
-    "Spent",
     "check_bandwidth",
     "compare",
-    "measure_costs",
+    "fewest_rounds",
+    "median_estimate",
     "paired_estimate",
-    "train_seeds",
 ]
 
 BANDWIDTH: Final = 100e6  # bits a second between a client and the server
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a round takes a client: bits both ways, and wall seconds of each part of it.
-
-    Clients work at once, so that a part lasts the mean over them; the server's `combine` counts
-    in full. Medians over the rounds.
-    """
-
-    bits_up: float
-    bits_down: float
-    train: float
-    protect: float
-    combine: float
-    reveal: float
-
-    @property
-    def bits(self) -> float:
-        """Bits up and down."""
-        return self.bits_up + self.bits_down
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all parts, without the transfer."""
-        return self.train + self.protect + self.combine + self.reveal
-
-    def duration(self, bandwidth: float) -> float:
-        """Seconds + bits / bandwidth."""
-        return self.seconds + self.bits / bandwidth
-
-
-@dataclass(frozen=True)
 class Costs:
-    """What a protection costs, measured on paired seeds, with t-intervals.
+    """What a protection costs: utility over paired seeds, bits and seconds over paired rounds.
 
     `utility_loss` is the metric without protection less that with it, on the test records;
-    `client_utility_loss` the same on each client's own records. `efficiency_reduction` is the
-    ratio of `Spent.duration` with and without protection, less 1.
+    `client_utility_loss` the same on each client's own records; their intervals cover seeds and
+    records. `efficiency_reduction` is the ratio of `Spent.duration` with and without protection,
+    less 1, the median over pairs of rounds. `unprotected` and `protected` are medians.
     """
 
     protection: str
@@ -95,98 +68,44 @@ class Costs:
         return asdict(self)
 
 
-def measure_costs(
-    scenario: Scenario,
-    protection: Protection,
-    *,
-    rounds: int = 150,
-    seeds: Sequence[int] = range(5),
-    bandwidth: float = BANDWIDTH,
-    confidence: float = 0.95,
-    c4: float = 1.0,
-    c5: float = 1.0,
-    unprotected: Sequence[History] | None = None,
-    **settings: Any,
-) -> Costs:
-    """Train with and without protection from each seed, and compare.
-
-    `unprotected` is what `train_seeds` gave for no protection, where several protections share
-    it. `settings` go to `train`.
-    """
-    plain = unprotected or train_seeds(
-        scenario, Protection(), rounds=rounds, seeds=seeds, **settings
-    )
-    shielded = train_seeds(scenario, protection, rounds=rounds, seeds=seeds, **settings)
-    bounds = paper_bounds(protection, update_profile(scenario), c4=c4, c5=c5)
-    return compare(
-        protection.describe(),
-        plain,
-        shielded,
-        bandwidth=bandwidth,
-        confidence=confidence,
-        bounds=bounds,
-    )
-
-
-def train_seeds(
-    scenario: Scenario,
-    protection: Protection,
-    *,
-    rounds: int,
-    seeds: Sequence[int],
-    real_rounds: int = 1,
-    **settings: Any,
-) -> tuple[History, ...]:
-    """One training from fresh weights for each seed, all under one key.
-
-    Only the first `real_rounds` rounds of each run a cryptographic transport (they give bits and
-    seconds), the others its fixed-point twin, which computes the same numbers.
-    """
-    secret = settings.pop("secret", None) or protection.transport.new_secret(System())
-    settings.setdefault("server_lr", scenario.server_lr)
-    if secret is not None:
-        for key in (secret, secret.public):  # its tables are made once, not once a round
-            key.randomizers(1, System())
-    return tuple(
-        train(
-            scenario,
-            protection,
-            rounds=rounds,
-            seed=seed,
-            weights=fresh_weights(scenario, [seed])[0],
-            evaluate_every=rounds,
-            real_rounds=real_rounds,
-            secret=secret,
-            **settings,
-        )
-        for seed in seeds
-    )
-
-
 def compare(
     protection: str,
     unprotected: Sequence[History],
     protected: Sequence[History],
+    rounds: RoundCosts,
     *,
     bandwidth: float = BANDWIDTH,
     confidence: float = 0.95,
     bounds: tuple[PaperBound, ...] = (),
 ) -> Costs:
-    """Costs from two equally long lists of trainings, paired by their places."""
+    """Costs from two equally long lists of trainings, paired by their places, and from rounds.
+
+    No protection loses nothing against itself: there is nothing to estimate.
+    """
     check_bandwidth(bandwidth)
-    pairs = list(zip(unprotected, protected, strict=False))
-    if len(unprotected) != len(protected) or not all(_paired(*pair) for pair in pairs):
+    if len(unprotected) != len(protected) or not all(map(_paired, unprotected, protected)):
         raise InvalidInput(
             "the trainings with and without protection are not pairs: give both the same seeds, "
             "rounds and clients."
         )
-    # The local work is the same with and without protection, so it has one duration.
-    local = median(
-        each.train_seconds for history in (*unprotected, *protected) for each in history.rounds
-    )
-    without = [_spent(history, local) for history in unprotected]
-    within = [_spent(history, local) for history in protected]
-    clients = len(unprotected[0].client_metrics)
+    if len(unprotected) < 2:
+        raise InvalidInput(
+            f"an interval over paired seeds needs at least 2 seeds, got {len(unprotected)}."
+        )
+
+    def lost(
+        metrics: Sequence[tuple[float, float]],
+        scores: Sequence[tuple[torch.Tensor | None, torch.Tensor | None]],
+    ) -> Estimate:
+        if protection == Protection().describe():
+            return Estimate(0.0, 0.0, 0.0)
+        return paired_estimate([a - b for a, b in metrics], confidence, _differences(scores))
+
+    pairs = list(zip(unprotected, protected, strict=True))
+    ratios = [
+        after.duration(bandwidth) / before.duration(bandwidth) - 1
+        for before, after in zip(rounds.without, rounds.within, strict=True)
+    ]
     return Costs(
         protection=protection,
         rounds=len(unprotected[0].rounds),
@@ -195,22 +114,19 @@ def compare(
         bandwidth=bandwidth,
         unprotected_metric=fmean(each.metric for each in unprotected),
         protected_metric=fmean(each.metric for each in protected),
-        utility_loss=paired_estimate([a.metric - b.metric for a, b in pairs], confidence),
+        utility_loss=lost(
+            [(a.metric, b.metric) for a, b in pairs], [(a.scores, b.scores) for a, b in pairs]
+        ),
         client_utility_loss=tuple(
-            paired_estimate(
-                [a.client_metrics[k] - b.client_metrics[k] for a, b in pairs], confidence
+            lost(
+                [(a.client_metrics[k], b.client_metrics[k]) for a, b in pairs],
+                [(_scores_of(a, k), _scores_of(b, k)) for a, b in pairs],
             )
-            for k in range(clients)
+            for k in range(len(unprotected[0].client_metrics))
         ),
-        efficiency_reduction=paired_estimate(
-            [
-                b.duration(bandwidth) / a.duration(bandwidth) - 1
-                for a, b in zip(without, within, strict=True)
-            ],
-            confidence,
-        ),
-        unprotected=_median_of(without),
-        protected=_median_of(within),
+        efficiency_reduction=median_estimate(ratios, confidence),
+        unprotected=rounds.unprotected,
+        protected=rounds.protected,
         bounds=bounds,
     )
 
@@ -221,8 +137,16 @@ def check_bandwidth(bandwidth: float) -> None:
         raise InvalidInput(f"bandwidth (bits a second) must be positive, got {bandwidth}.")
 
 
-def paired_estimate(differences: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Mean ± t_{n-1} · sd / √n.
+def paired_estimate(
+    differences: Sequence[float],
+    confidence: float = 0.95,
+    by_record: NDArray[np.float64] | None = None,
+) -> Estimate:
+    """Mean ± t_ν · √(s²/n + r²/m) over n seeds and, from `by_record` [n, m], over m records.
+
+    s² is the variance of the differences, r² that of the records' mean differences. Where every
+    record is right or wrong, one more of each sign is counted (Bonett and Price 2012), so that m
+    records without a difference leave ± 2.8/m and not certainty. ν by Satterthwaite.
 
     >>> estimate = paired_estimate([1.0, 2.0, 3.0])
     >>> estimate.value, round(estimate.low, 3), round(estimate.high, 3)
@@ -231,11 +155,56 @@ def paired_estimate(differences: Sequence[float], confidence: float = 0.95) -> E
     count = len(differences)
     if count < 2:
         raise InvalidInput(f"an interval over paired seeds needs at least 2 seeds, got {count}.")
+    _check_confidence(confidence)
+    mean = fmean(differences)
+    parts = [(float(np.var(differences, ddof=1)) / count, count - 1)]
+    if by_record is not None:
+        each = by_record.mean(axis=0)
+        if np.isin(by_record, (-1.0, 0.0, 1.0)).all():
+            each = np.append(each, (-1.0, 1.0))
+        parts.append((float(np.var(each, ddof=1)) / each.size, each.size - 1))
+    total = math.fsum(variance for variance, _ in parts)
+    if total == 0:
+        return Estimate(mean, mean, mean)
+    freedom = total**2 / math.fsum(variance**2 / degrees for variance, degrees in parts)
+    reach = float(stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(total)
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def median_estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """The median, between the values that hold the true one for any law of independent values.
+
+    Too few values for the confidence are refused: `fewest_rounds`.
+
+    >>> median_estimate([5.0, 1.0, 2.0, 3.0, 9.0, 4.0])
+    Estimate(value=3.5, low=1.0, high=9.0)
+    """
+    order, count = sorted(values), len(values)
+    if count < fewest_rounds(confidence):
+        raise InvalidInput(
+            f"an interval of confidence {confidence} for a median needs at least "
+            f"{fewest_rounds(confidence)} rounds, got {count}."
+        )
+    # Fewer than `cut` values on one side of the true median has probability bdtr(cut - 1).
+    cut = 1
+    while cut < (count + 1) // 2 and bdtr(cut, count, 0.5) <= (1 - confidence) / 2:
+        cut += 1
+    return Estimate(median(order), order[cut - 1], order[count - cut])
+
+
+def fewest_rounds(confidence: float) -> int:
+    """The least n with 2^(1-n) <= 1 - confidence.
+
+    >>> fewest_rounds(0.95)
+    6
+    """
+    _check_confidence(confidence)
+    return math.ceil(1 - math.log2(1 - confidence))
+
+
+def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie in (0, 1), got {confidence}.")
-    mean = fmean(differences)
-    reach = float(stdtrit(count - 1, (1 + confidence) / 2)) * stdev(differences) / math.sqrt(count)
-    return Estimate(mean, mean - reach, mean + reach)
 
 
 def _paired(unprotected: History, protected: History) -> bool:
@@ -244,18 +213,13 @@ def _paired(unprotected: History, protected: History) -> bool:
     ]
 
 
-def _spent(history: History, train_seconds: float) -> Spent:
-    """Medians over the rounds that ran the transport itself."""
-    real = [each.exchange for each in history.rounds if each.exchange is not None]
-    return Spent(
-        median(fmean(each.bits_up) for each in real),
-        median(fmean(each.bits_down) for each in real),
-        train_seconds,
-        median(each.seconds.protect for each in real),
-        median(each.seconds.combine for each in real),
-        median(each.seconds.reveal for each in real),
-    )
+def _scores_of(history: History, client: int) -> torch.Tensor | None:
+    return history.client_scores[client] if history.client_scores else None
 
 
-def _median_of(each: Sequence[Spent]) -> Spent:
-    return Spent(*(median(column) for column in zip(*map(astuple, each), strict=True)))
+def _differences(
+    scores: Sequence[tuple[torch.Tensor | None, torch.Tensor | None]],
+) -> NDArray[np.float64] | None:
+    """Scores without less those with protection [seeds, records], where all have scores."""
+    rows = [(a - b).double().numpy() for a, b in scores if a is not None and b is not None]
+    return np.stack(rows) if len(rows) == len(scores) else None

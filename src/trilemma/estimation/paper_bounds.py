@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import torch
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
-from trilemma.learning import client_update
+from trilemma.learning import client_update, draw_rows
 from trilemma.updates import Profile
 
 if TYPE_CHECKING:
@@ -47,12 +46,15 @@ def update_profile(scenario: Scenario, *, seed: int = 0) -> Profile:
     draws, rows = Seeded(seed), []
     for index in range(samples):
         records = scenario.records[index % len(scenario.records)]
-        unit = draws.generator("profile", index).choice(
-            len(records), scenario.local_training.unit_size, replace=False
+        draw = draws.generator("profile", index)
+        unit, present = draw_rows(scenario.local_training, len(records), draw)
+        inputs, labels = (
+            each[unit].to(scenario.device) for each in (records.inputs, records.labels)
         )
-        batch = records[torch.from_numpy(unit)]
-        inputs, labels = batch.inputs.to(scenario.device), batch.labels.to(scenario.device)
-        update = client_update(scenario.task, weights, inputs, labels, scenario.local_training)
+        here = None if present is None else present.to(scenario.device)
+        update = client_update(
+            scenario.task, weights, inputs, labels, scenario.local_training, here
+        )
         rows.append(update.detach().cpu().numpy())
     return Profile.of(np.stack(rows))
 

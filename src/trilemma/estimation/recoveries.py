@@ -17,6 +17,7 @@ import torch
 
 from trilemma.beliefs.recovery import Criterion
 from trilemma.entropy import Seeded
+from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, Sight, Source, draw_unit
 from trilemma.work.executors import Crew
@@ -104,6 +105,8 @@ def measure(
     not attacked again, and each new one is committed as soon as it is there.
     """
     scenario = source if isinstance(source, Scenario) else source()
+    if run is not None:
+        require_scenario(run, scenario)
     stages = {"control": False}
     if measurement.protected:
         stages["protected"] = True

@@ -19,6 +19,7 @@ from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
+    from trilemma.beliefs.line_up import Distance
     from trilemma.beliefs.recovery import Criterion
 
 __all__ = ["Scenario"]
@@ -33,11 +34,15 @@ class Scenario:
     `loss(outputs, labels)` is the mean over a batch. `clients` may be one client's own records or
     public proxy data. Input shape and range are read from the clients' data. `initialise(model)`
     redraws the weights in place from torch's global generator (None: `reset_parameters`).
+    `public` holds records of the same kind that belong to no client, which an attacker may own
+    (None: the test set stands for them). `rounds` is how long the federation trains.
+    `distance(reconstructions [R, *shape], candidates [C, *shape]) -> [R, C]` says how far a
+    reconstruction is from a candidate (None: the mean squared difference).
     `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
     dB that a blind guess reaches for at most 1 % of the records). `show_records` allows pictures
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
-    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg); no update depends on
-    it, so no attack does.
+    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
+    to zero over the training with `server_decay`.
     """
 
     model: nn.Module
@@ -51,9 +56,14 @@ class Scenario:
     criterion: Criterion | None = None
     show_records: bool = False
     server_lr: float | None = None
+    server_decay: bool = False
+    public: Dataset | Records | None = None
+    rounds: int = 150
+    distance: Distance | None = None
     device: str = "cpu"
     records: tuple[Records, ...] = field(init=False, repr=False)
     test_records: Records = field(init=False, repr=False)
+    public_records: Records = field(init=False, repr=False)
     task: Task = field(init=False, repr=False)
     input_spec: InputSpec = field(init=False)
 
@@ -63,7 +73,12 @@ class Scenario:
             raise InvalidInput("a scenario needs at least one client with records.")
         records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
         test = Records.of(self.test, "the test set")
-        spec = _input_spec((*records, test))
+        public = test if self.public is None else Records.of(self.public, "the public records")
+        spec = _input_spec(records, (public, test))
+        if self.rounds < 1:
+            raise InvalidInput(
+                f"rounds (of the federation's training) must be at least 1, got {self.rounds}."
+            )
         for k, client in enumerate(records):
             if len(client) < self.local_training.unit_size:
                 raise InvalidInput(
@@ -77,13 +92,16 @@ class Scenario:
         for name, value in (
             ("records", records),
             ("test_records", test),
+            ("public_records", public),
             ("classes", classes),
             ("task", task),
             ("input_spec", spec),
         ):
             object.__setattr__(self, name, value)
-        for k, client in enumerate((*records, test)):
-            _check_labels(client, classes, f"client {k}" if k < len(records) else "the test set")
+        for k, client in enumerate(records):
+            _check_labels(client, classes, f"client {k}")
+        _check_labels(test, classes, "the test set")
+        _check_labels(public, classes, "the public records")
         unit = records[0][torch.arange(self.local_training.unit_size)]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         check_task(task, spec, inputs, labels)
@@ -140,12 +158,12 @@ def _check_device(device: str) -> None:
         )
 
 
-def _input_spec(records: Sequence[Records]) -> InputSpec:
-    shapes = {tuple(r.inputs.shape[1:]) for r in records}
+def _input_spec(clients: Sequence[Records], others: Sequence[Records]) -> InputSpec:
+    shapes = {tuple(r.inputs.shape[1:]) for r in (*clients, *others)}
     if len(shapes) > 1:
         raise InvalidInput(f"all inputs must have one shape, got {sorted(shapes)}.")
-    low = min(r.inputs.min().item() for r in records[:-1])
-    high = max(r.inputs.max().item() for r in records[:-1])
+    low = min(client.inputs.min().item() for client in clients)
+    high = max(client.inputs.max().item() for client in clients)
     if low == high:
         raise InvalidInput(
             f"every input value of the clients is {low}, so there is nothing to recover."

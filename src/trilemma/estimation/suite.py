@@ -1,4 +1,4 @@
-"""The binding suite: the attacks of which none may recover a unit."""
+"""Which attacks a rung of the ladder holds, and which of them leads."""
 
 from __future__ import annotations
 
@@ -6,82 +6,88 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import torch
-from torch import nn
-from torch.func import grad
-
-from trilemma.attacks import Analytic, get
+from trilemma.attacks import Analytic, Rung, get
+from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
+from trilemma.estimation.games import Arena
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.units import Measurement, unit_views
+from trilemma.estimation.sights import Observer
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
 
-__all__ = ["Suite", "binding_suite", "is_smooth"]
+__all__ = ["Suite", "leading", "suite_of"]
 
-_KINKED: Final = (
-    nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.MaxPool1d,
-    nn.MaxPool2d, nn.MaxPool3d, nn.PReLU, nn.RReLU, nn.ReLU, nn.ReLU6, nn.Softshrink, nn.Threshold,
-)  # fmt: skip
+_LADDER: Final[dict[Rung, tuple[str, ...]]] = {
+    "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
+    "public": ("map",),
+    "candidates": ("gaussian-posterior",),
+    "rest": ("exact-posterior",),
+}
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The names of the attacks that bind."""
+    """The attacks of a rung, each of which must pass its own test; the first one leads.
 
-    binding: tuple[str, ...]
+    The leading attack is the strongest that the rung's knowledge allows: strengths are searched
+    with it, and the others are tested where it passes.
+    """
+
+    rung: Rung
+    attacks: tuple[str, ...]
+
+    @property
+    def lead(self) -> str:
+        """The attack with which strengths are searched."""
+        return self.attacks[0]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The attacks that are tested at the strength found."""
+        return self.attacks[1:]
 
 
-def binding_suite(scenario: Scenario, asked: Sequence[str] | None = None) -> Suite:
-    """DLG, the analytic attack where it applies, Inverting Gradients where the model has kinks."""
+def suite_of(scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None) -> Suite:
+    """The attacks of a rung and of all below it, or those asked for.
+
+    With every other record known, the exact posterior is optimal in expectation for Gaussian
+    noise, so nothing else is run on that rung.
+    """
     if asked is not None:
-        return _asked(scenario, asked)
-    names = ["dlg"]
-    if _analytic_applies(scenario):
-        names.append("analytic")
-    if not is_smooth(scenario):
-        names.append("inverting-gradients")
-    return Suite(tuple(names))
+        return _asked(scenario, rung, asked)
+    if rung == "rest":
+        return Suite(rung, _LADDER[rung])
+    below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in _LADDER[each]]
+    order = sorted(below, key=lambda name: -RUNGS.index(get(name).rung))
+    able = [name for name in order if name != "analytic" or analytic_applies(scenario)]
+    return Suite(rung, tuple(able))
 
 
-def _asked(scenario: Scenario, asked: Sequence[str]) -> Suite:
+def leading(rung: Rung) -> Suite:
+    """The attack that leads a rung, alone: for estimates."""
+    return Suite(rung, _LADDER[rung][:1])
+
+
+def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
     if not asked:
         raise InvalidInput("give at least one attack, or leave attacks out for the default ones.")
-    for name in asked:
-        get(name)  # an unknown name is told here
-    if "analytic" in asked and not _analytic_applies(scenario):
-        raise InvalidInput(
-            "the analytic attack needs a model that starts with a linear layer with bias; leave "
-            "it out."
-        )
-    return Suite(tuple(dict.fromkeys(asked)))
+    for name in dict.fromkeys(asked):
+        needed = get(name).rung
+        if RUNGS.index(needed) > RUNGS.index(rung):
+            raise InvalidInput(
+                f"the attack {name!r} needs the rung {needed!r}, but the attacker is said to know "
+                f"{rung!r}; climb with knows={needed!r}, or leave it out."
+            )
+        if name == "analytic" and not analytic_applies(scenario):
+            raise InvalidInput(
+                "the analytic attack needs a model that starts with a linear layer with bias; "
+                "leave it out."
+            )
+    return Suite(rung, tuple(dict.fromkeys(asked)))
 
 
-def is_smooth(scenario: Scenario) -> bool:
-    """Whether the model's outputs curve in their inputs: no kinked layers, second derivative ≠ 0.
-
-    Gradient matching by L-BFGS needs the curvature; a network of ReLUs is piecewise linear, which
-    the second derivative along random directions shows even where no layer tells.
-    """
-    task = scenario.task
-    if any(isinstance(module, _KINKED) for module in task.model.modules()):
-        return False
-    draw = torch.Generator().manual_seed(0)
-    shape = (4, *scenario.input_spec.shape)
-    inputs = scenario.records[0].inputs[:4].to(scenario.device)
-    along = torch.randn(shape, generator=draw)[: len(inputs)].to(inputs)
-    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
-    mix = torch.randn(task.outputs(weights, inputs).shape, generator=draw).to(inputs)
-
-    def mixed(x: torch.Tensor) -> torch.Tensor:
-        return (task.outputs(weights, x) * mix).sum()
-
-    def slope(x: torch.Tensor) -> torch.Tensor:
-        gradient: torch.Tensor = grad(mixed)(x)
-        return (gradient * along).sum()
-
-    curve: torch.Tensor = grad(slope)(inputs)
-    return bool(curve.abs().max() > 1e-6 * slope(inputs).abs())
-
-
-def _analytic_applies(scenario: Scenario) -> bool:
-    views, _, _ = unit_views(scenario, Measurement(steps=0), range(1))
-    return Analytic().applies(views[0])
+def analytic_applies(scenario: Scenario) -> bool:
+    """Whether the model starts with a linear layer that can be inverted."""
+    arena = Arena.of(scenario, rounds=1)
+    seen = Observer(arena, Protection(), Adversary.SERVER, "nothing", 0, steps=0)
+    return Analytic().applies(seen.views([arena.draw(0, 0)])[0][0])

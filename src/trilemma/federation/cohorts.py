@@ -103,6 +103,16 @@ class Cohorts:
                 self.one_by_one = reason
         return [self._alone(weights, *each) for each in zip(inputs, labels, strict=True)]
 
+    def update(self, weights: torch.Tensor, number: int, client: int) -> torch.Tensor:
+        """One client's update [m], computed by itself as on a machine of its own."""
+        rows, present = self._rows(number, [client])
+        inputs, labels = self.inputs[rows[0]], self.labels[rows[0]]
+        if not self.local_training.by_record:
+            return self._alone(weights, inputs, labels)
+        here = None if present is None else present[0]
+        with torch.no_grad():
+            return client_update(self.task, weights, inputs, labels, self.local_training, here)
+
     def _rows(
         self, number: int, clients: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import dataclass
 from typing import Literal
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import positive, whole
 
 __all__ = ["LocalTraining"]
 
@@ -45,11 +44,16 @@ class LocalTraining:
                     f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
                     f"{getattr(self, name)!r}."
                 )
-        self._coerce("lr", "the local learning rate")
-        if self.record_clip is not None:
-            self._coerce("record_clip", "the largest norm of one record's gradient")
-        for name in ("steps", "batch") if self.records is None else ("steps", "batch", "records"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        numbers = {"lr": self.lr, "record_clip": self.record_clip}
+        for name, value in numbers.items():
+            if value is not None:
+                object.__setattr__(self, name, positive(name, value))
+        counts = {"steps": self.steps, "batch": self.batch, "records": self.records}
+        for name, count in counts.items():
+            if count is not None:
+                object.__setattr__(self, name, whole(name, count))
+                if getattr(self, name) < 1:
+                    raise InvalidInput(f"{name} must be at least 1, got {count}.")
         if self.algorithm == "fedsgd" and (
             self.steps > 1 or self.records not in (None, self.batch)
         ):
@@ -87,24 +91,3 @@ class LocalTraining:
     def by_record(self) -> bool:
         """Whether an update is made of single records' gradients, not of a batch's mean loss."""
         return self.record_clip is not None or self.sampling == "poisson"
-
-    def _coerce(self, name: str, meaning: str) -> None:
-        """Make a plain float of a positive, finite number."""
-        given = getattr(self, name)
-        try:
-            value = math.nan if isinstance(given, str | bool) else float(given)
-        except (TypeError, ValueError, OverflowError):
-            value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise InvalidInput(f"{name} ({meaning}) must be positive and finite, got {given!r}.")
-        object.__setattr__(self, name, value)
-
-
-def _whole(name: str, given: object) -> int:
-    try:
-        value = 0 if isinstance(given, bool) else operator.index(given)  # type: ignore[arg-type]
-    except TypeError:
-        value = 0
-    if value < 1:
-        raise InvalidInput(f"{name} must be a whole number of at least 1, got {given!r}.")
-    return value

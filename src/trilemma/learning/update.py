@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trilemma.learning.local_training import LocalTraining
     from trilemma.learning.tasks import Task
 
-__all__ = ["client_update"]
+__all__ = ["client_update", "clip_records"]
 
 
 def client_update(
@@ -73,16 +73,16 @@ def _gradient(
         whole: torch.Tensor = grad(total)(weights)
         return whole
     each = vmap(grad(one), (None, 0, 0))(weights, inputs, targets)
-    return shares @ _clipped(each, local_training.record_clip)
+    return shares @ clip_records(each, local_training.record_clip)
 
 
-def _clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:
-    """Rows g [B, m] scaled by min(1, clip / ‖g‖); a row that is not finite becomes zero.
+def clip_records(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+    """Rows g [..., m] scaled by min(1, clip / ‖g‖); a row that is not finite becomes zero.
 
     So no record, whatever it holds, moves the sum by more than `clip`.
     """
-    finite = torch.isfinite(gradients).all(1, keepdim=True)
+    finite = torch.isfinite(gradients).all(-1, keepdim=True)
     rows = torch.where(finite, gradients, 0.0)
     # The smallest normal number: the root has a slope at a gradient of zero.
-    norms = torch.sqrt((rows * rows).sum(1, keepdim=True) + torch.finfo(rows.dtype).tiny)
+    norms = torch.sqrt((rows * rows).sum(-1, keepdim=True) + torch.finfo(rows.dtype).tiny)
     return rows * torch.clamp(clip / norms, max=1.0)

@@ -11,7 +11,9 @@ __all__ = ["Parameter"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """Its symbol, its meaning, the way that protects more, and its values in low < γ <= high.
+    """Its symbol, its meaning, the way that protects more, and its least and largest value.
+
+    All values are positive and finite: 0 and ∞ in `domain` stand for no end.
 
     >>> share = Parameter("ρ", "probability of keeping a coordinate", "smaller", (0.0, 1.0))
     >>> round(share.moved(0.5, 1), 12), share.decades(0.5, 0.05), share.within(2.0)
@@ -35,4 +37,4 @@ class Parameter:
     def within(self, value: float) -> float:
         """The value, or the end of the domain that it lies beyond."""
         low, high = self.domain
-        return min(high, max(math.nextafter(low, math.inf), value))
+        return min(high, max(low, value))

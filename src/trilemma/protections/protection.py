@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 import torch
@@ -18,8 +17,6 @@ from trilemma.protections.transports import PLAIN
 from trilemma.protections.transports.base import Transport
 
 __all__ = ["Protection"]
-
-_LEAST_NOISE: Final = 2.0  # steps of the transport's grid; see `Protection._refusal`
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,12 @@ class Protection:
                     "noise after a compression with several keep probabilities has another scale "
                     "on each coordinate; put the noise before the compression."
                 )
-        step = self.transport.step_size()
         for each in noisy:
-            if each.scale < _LEAST_NOISE * step:
-                # From here on a sum of rounded noises is a rounded sum of noises: on each
-                # coordinate they differ by less than exp(-2π²·4), about 1e-34.
+            if each.scale < self.transport.least_noise():
                 return (
                     f"noise of standard deviation {each.scale:g} is lost on the transport's grid "
-                    f"of {step:g}, which needs twice its step; raise precision_bits, or the "
-                    "variance."
+                    f"of {self.transport.step_size():g}, which needs twice its step; raise "
+                    "precision_bits, or the variance."
                 )
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from trilemma.protections.transcripts import (
 from trilemma.protections.transports.base import Payload
 from trilemma.protections.transports.payloads import write_update
 from trilemma.protections.transports.wire import SERVER, write_message
+from trilemma.work.clock import work_seconds
 
 __all__ = ["checked", "run_round"]
 
@@ -50,21 +50,21 @@ def run_round(
     """
     updates, weights, curious = checked(protection, updates, weights, round, curious)
     entropy, drops = entropy or System(), drops or {}
-    size = updates[0].numel()
+    size, device = updates[0].numel(), updates[0].device
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
-    start = time.perf_counter()
+    start = work_seconds(device)
     clients = {
         client: ProtectedClient.start(
             protection, client, round, size, secret=secret, entropy=entropy
         )
         for client in round.participants
     }
-    protect, reveal = (time.perf_counter() - start) / len(clients), 0.0
-    start = time.perf_counter()
+    protect, reveal = (work_seconds(device) - start) / len(clients), 0.0
+    start = work_seconds(device)
     public = None if secret is None else protection.transport.public(secret)
     server = ProtectedServer.start(protection, round, size, public=public)
-    combine = time.perf_counter() - start
+    combine = work_seconds(device) - start
     messages: list[Message] = []
     inboxes: Mapping[int, bytes] = dict.fromkeys(round.participants, b"")
     released: Released | None = None
@@ -73,7 +73,7 @@ def run_round(
         messages += [Message(step, SERVER, to, body) for to, body in inboxes.items() if body]
         replies: dict[int, bytes] = {}
         before = any(clients[client].sent is None for client in inboxes)
-        start = time.perf_counter()
+        start = work_seconds(device)
         for client, inbox in inboxes.items():
             if step >= drops.get(client, math.inf):
                 continue
@@ -84,10 +84,10 @@ def run_round(
                 released = reply
             else:
                 replies[client] = reply
-        took = (time.perf_counter() - start) / max(1, len(inboxes))
+        took = (work_seconds(device) - start) / max(1, len(inboxes))
         protect, reveal = (protect + took, reveal) if before else (protect, reveal + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
-        start = time.perf_counter()
+        start = work_seconds(device)
         if released is None:
             outcome = server.step(replies)
             if isinstance(outcome, Released):
@@ -95,7 +95,7 @@ def run_round(
                 messages += _broadcast(released, round, step + 1)
             else:
                 inboxes = outcome
-        combine += time.perf_counter() - start
+        combine += work_seconds(device) - start
         step += 1
     _require_all(protection, released, round)
     mean = released.mean.to(updates[0].device, updates[0].dtype)

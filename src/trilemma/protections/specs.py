@@ -6,7 +6,6 @@ settings behind a second colon. `TUNABLE` and `tunable` are the same door for wh
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
 import re
@@ -32,6 +31,7 @@ from trilemma.protections.transports.secret_sharing.transport import SecretShari
 __all__ = ["MECHANISMS", "TUNABLE", "parse_protection", "tunable"]
 
 _MAX_CHARACTERS: Final = 4000  # room for a share of each layer
+_WORDS: Final = {"true": True, "false": False, "none": None}
 _SHOWN: Final = 80  # of a text that an error quotes
 Layers = tuple[tuple[float, int], ...]
 
@@ -198,7 +198,12 @@ def _parse(part: str) -> Transform | Transport:
         raise InvalidInput(
             f"{_quoted(part)} lacks a setting; write it as in {spec.example}."
         ) from None
-    return spec.make(**values)
+    try:
+        return spec.make(**values)
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError) as error:  # of a constructor that is not ours
+        raise InvalidInput(f"{_quoted(part)} is refused ({error}).") from error
 
 
 def _foreign(name: str) -> _Spec:
@@ -230,15 +235,17 @@ def _literal(text: str) -> float | bool | str | None:
     >>> [_literal(each) for each in ("3", "1e-3", "True", "'word'", "word")]
     [3, 0.001, True, 'word', 'word']
     """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = {"true": True, "false": False, "none": None}.get(text, text)
-    if not isinstance(value, float | int | str | None) or (
-        isinstance(value, float) and not math.isfinite(value)
-    ):
+        value = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(value):
         raise ValueError(text)
-    return value
+    return int(text) if text.lstrip("+-").isdigit() else value
 
 
 def _quoted(text: str) -> str:

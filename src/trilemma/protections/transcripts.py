@@ -73,7 +73,9 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall time of a round whose clients work at once: a step lasts the mean over its clients.
+    """Work of a round whose clients work at once: a step lasts the mean over its clients.
+
+    CPU seconds; wall seconds where the updates lie on a GPU.
 
     protect: clients, until their updates have left; combine: the server; reveal: clients after
     that (opening or unmasking the sum).

@@ -60,3 +60,7 @@ class Records:
 
     def __getitem__(self, rows: torch.Tensor) -> Records:
         return Records(self.inputs[rows], self.labels[rows])
+
+    def to(self, device: str) -> Records:
+        """The same records on a device."""
+        return Records(self.inputs.to(device), self.labels.to(device))

@@ -1,1 +1,4 @@
-"""Showing results to people."""
+"""Showing results to people.
+
+`words/` says them in sentences and on a terminal, `page/` as one HTML file, `figures/` as plots.
+"""

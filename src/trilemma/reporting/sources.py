@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from trilemma.errors import InvalidInput
 from trilemma.tuning.fronts.pareto import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
-from trilemma.tuning.results.verdict import Verdict
+from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
+from trilemma.work.files import parse_json
 
-__all__ = ["Found", "read_run"]
+__all__ = ["Earlier", "Found", "Result", "gallery_of", "read_run"]
+
+_VERDICT: Final = frozenset(("schema_version", "protection", "basis", "candidates"))
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A verdict of an earlier schema, as the plain values of its file."""
+
+    version: int
+    document: dict[str, Any]
+
+
+Result = Verdict | Front | Earlier
 
 
 @dataclass(frozen=True)
 class Found:
-    """A result and the folder it lies in; the gallery only where the verdict allows it."""
+    """A result and the folder it lies in."""
 
     folder: Path
-    result: Verdict | Front
-    gallery: Gallery | None = None
+    result: Result
 
 
 def read_run(path: Path) -> Found:
     """The result of a run folder, or in a file that `tune` or `pareto` wrote."""
     file = _file(path)
-    if _is_front(file):
-        front = Front.load(file)
-        able = {n for n, each in enumerate(front.points) if each.objectives is not None}
-        _require(
-            able.issuperset((*front.front, front.knee)),
-            file,
-            "front and knee name measured points",
-        )
-        return Found(file.parent, front)
+    document = _document(file)
+    if file.name == "pareto.json" if document is None else "hypervolume" in document:
+        return Found(file.parent, _front(file))
+    if document is not None and document.keys() >= _VERDICT:
+        version = document["schema_version"]
+        if isinstance(version, int) and 0 < version < SCHEMA_VERSION:
+            return Found(file.parent, Earlier(version, document))
     verdict = Verdict.load(file)
     _require(
         (verdict.choice is None) == (verdict.chosen is None), file, "chosen names a candidate"
     )
-    pictures = file.parent / GALLERY
-    shown = verdict.show_records and pictures.exists()
-    return Found(file.parent, verdict, Gallery.load(pictures) if shown else None)
+    return Found(file.parent, verdict)
+
+
+def gallery_of(verdict: Verdict, folder: Path) -> Gallery | None:
+    """The pictures beside a verdict; not even read where its records must not be shown."""
+    file = folder / GALLERY
+    return Gallery.load(file) if verdict.show_records and file.exists() else None
+
+
+def _front(file: Path) -> Front:
+    front = Front.load(file)
+    able = {n for n, each in enumerate(front.points) if each.objectives is not None}
+    _require(
+        able.issuperset((*front.front, front.knee)), file, "front and knee name measured points"
+    )
+    return front
 
 
 def _require(true: bool, file: Path, what: str) -> None:
@@ -65,17 +88,10 @@ def _file(path: Path) -> Path:
     )
 
 
-def _is_front(file: Path) -> bool:
-    """Whether it holds a front; a file that cannot be read is told of by whoever reads it."""
-
-    def number(text: str) -> float:
-        _require(math.isfinite(float(text)), file, "numbers are finite")
-        return float(text)
-
+def _document(file: Path) -> dict[str, Any] | None:
+    """The file's plain values; None for what whoever loads it will refuse in a sentence."""
     try:
-        document = json.loads(file.read_text(), parse_float=number, parse_constant=number)
-    except InvalidInput:
-        raise
+        document = parse_json(file.read_bytes())
     except (OSError, ValueError):
-        return file.name == "pareto.json"
-    return isinstance(document, dict) and "hypervolume" in document
+        return None
+    return document if isinstance(document, dict) else None

@@ -20,6 +20,7 @@ from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Transcript
+from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.protections.transports.wire import SERVER
 
 __all__ = ["check_mechanism"]
@@ -46,6 +47,8 @@ def check_mechanism(
       as they say, with the noise that they say.
     - What `observe` shows an adversary is what `observe_updates` shows.
     - Bits counted equal bytes sent, and the text of the protection is read back as the same.
+    - A transform with one free parameter (`Tunable`) has values in its domain, leaves less to read
+      at the strongest than at the weakest of them, and sends nothing beyond its reach.
     - Each of `stronger`, in rising order of strength, leaves less to read than the one before.
     - Each call in `refused` raises a `TrilemmaError`.
 
@@ -76,6 +79,9 @@ def check_mechanism(
         shown = observe(protection, result.transcript, adversary)
         fast = observe_updates(protection, updates, weights, adversary, entropy=source, round=info)
         _check_observations(protection, shown, fast, adversary, grid)
+    for each in protection.transforms:
+        if isinstance(each, Tunable):
+            _check_tunable(type(each), updates, info, source)
     _check_strength([protection, *stronger], updates, info, source)
     for number, call in enumerate(refused):
         try:
@@ -193,6 +199,29 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     return type(one) is type(other) and one == other
+
+
+def _check_tunable(
+    mechanism: type[Tunable], updates: torch.Tensor, info: RoundInfo, source: Seeded
+) -> None:
+    name, size = mechanism.name, updates.shape[1]
+    start = Start(float(updates.square().mean()), unknowns=max(1, size // 100), coordinates=size)
+    low, high = mechanism.parameter.domain
+    weakest, strongest = mechanism.span(start)
+    values = (weakest, mechanism.warm(start), strongest)
+    assert all(low <= value <= high and 0 < value < math.inf for value in values), (
+        f"{name} would begin at {values[1]:.4g} in {weakest:.4g} .. {strongest:.4g}, which its "
+        f"parameter {mechanism.parameter.symbol} must keep within {low:g} .. {high:g}."
+    )
+    for value in values:
+        sent = Protection((mechanism.at(value),)).apply(updates[0], 0, info, source).values
+        reach = mechanism.at(value).reach(float(updates.abs().max()))
+        assert float(sent.abs().max()) <= reach, (
+            f"{name} at {value:.4g} sends {float(sent.abs().max()):.4g}, beyond its reach of "
+            f"{reach:.4g}."
+        )
+    ends = [Protection((mechanism.at(value),)) for value in (weakest, strongest)]
+    _check_strength(ends, updates, info, source)
 
 
 def _check_strength(

@@ -1,78 +1,38 @@
-"""What `tune` and `pareto` share: the effort, and a federation with all settings resolved."""
+"""A request resolved for one federation: the claim, the attackers, the families, the prices."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from trilemma.beliefs.belief import largest_success_rate
-from trilemma.errors import InvalidInput
-from trilemma.estimation.constants import Guess, choose_criterion
-from trilemma.estimation.costs import BANDWIDTH
+from trilemma.attacks import Rung, get
+from trilemma.beliefs.belief import largest_mean_success_rate
+from trilemma.estimation.claims import Claim
+from trilemma.estimation.games import Arena
+from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suite import Suite, binding_suite
+from trilemma.estimation.suite import Suite, leading, suite_of
 from trilemma.estimation.tasks import Bench, Task
+from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.calibrating.gauge import Gauge, streams
-from trilemma.tuning.choosing.families import Family, Setting, families
+from trilemma.tuning.certificate.conditions import certified_families
+from trilemma.tuning.choosing.families import Family, families
 from trilemma.tuning.choosing.pricing import Pricing
-from trilemma.tuning.results.provenance import data_hash, require_same_data
+from trilemma.tuning.choosing.setting import Setting
+from trilemma.tuning.request import Request
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
-    from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.units import Source
-    from trilemma.tuning.problem import Problem
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
 
-__all__ = ["Effort", "Plan"]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What is spent on attacks and trainings; all of it is part of the claim.
-
-    `restarts` of which an attack keeps the best; `steps` SGD steps of the models at which updates
-    are attacked; `rounds` of each training and its paired `seeds`; `certified_rounds` that a
-    certificate covers; `kappa` a stated upper limit of the blind-guess rate (None: measured);
-    `clip` norm of a certificate (None: the median of the clients' update norms; "utility": the
-    one that trains best); `population` from which a round samples the scenario's clients, for its
-    differential privacy; `strengths` of each mechanism at which its curve is measured (0: no
-    curves), which no claim rests on.
-    """
-
-    restarts: int = 3
-    steps: int = 20
-    rounds: int = 150
-    seeds: int = 5
-    certified_rounds: int = 1
-    kappa: float | None = None
-    clip: float | Literal["utility"] | None = None
-    population: int | None = None
-    strengths: int = 6
-
-    def __post_init__(self) -> None:
-        for name in ("restarts", "rounds", "certified_rounds"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.seeds < 2:
-            raise InvalidInput(f"seeds must be at least 2, for an interval, got {self.seeds}.")
-        if isinstance(self.clip, str) and self.clip != "utility":
-            raise InvalidInput(f"clip must be a norm or 'utility', got {self.clip!r}.")
-        if self.strengths < 0 or self.strengths == 1:
-            raise InvalidInput(
-                f"strengths (points of a curve) must be 0 for none, or at least 2, got "
-                f"{self.strengths}."
-            )
-        if self.kappa is not None and not 0 < self.kappa < 1:
-            raise InvalidInput(
-                f"kappa (blind-guess rate) must lie strictly between 0 and 1, got {self.kappa}."
-            )
+__all__ = ["Plan"]
 
 
 @dataclass(frozen=True)
@@ -81,78 +41,113 @@ class Plan:
 
     source: Source
     scenario: Scenario
-    problem: Problem
-    adversary: Adversary
-    confidence: float
-    effort: Effort
-    seed: int
-    guess: Guess
+    request: Request
+    claim: Claim
+    p_max: float
     setting: Setting
     suite: Suite
     families: tuple[Family, ...]
     pricing: Pricing
     federation: Federation
+    deployment: Deployment
 
     @classmethod
     def of(
         cls,
         source: Source,
-        problem: Problem,
+        request: Request,
         *,
-        mechanisms: Sequence[str] | None = None,
-        attacks: Sequence[str] | None = None,
-        adversary: Adversary = Adversary.SERVER,
-        confidence: float = 0.95,
-        bandwidth: float = BANDWIDTH,
-        criterion: Criterion | None = None,
-        effort: Effort | None = None,
-        seed: int = 0,
         run: Run | None = None,
         data_key: bytes | None = None,
     ) -> Plan:
-        """Look at the federation: its criterion, its updates, the families that it can run."""
-        if not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
-        spent = effort or Effort()
+        """Look at the federation: its claim, its updates, the families that it can run."""
         scenario = source if isinstance(source, Scenario) else source()
+        if run is not None:
+            require_scenario(run, scenario)
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
-        if run is not None and data_key is not None:
-            require_same_data(run, tag)
+        trained = request.rounds or scenario.rounds
+        rounds = 1 if request.claim == "one-round" else trained
+        claim = _claim(scenario, request, rounds)
+        p_max = largest_mean_success_rate(request.budget, claim.kappa)
+        rung: Rung = "rest" if request.knows == "anyone" else request.knows
+        names: Sequence[str] | None = request.families
+        if request.knows == "anyone":
+            names = certified_families(names, len(scenario.records))
         with one_thread():  # sums must not change their order with the number of cores
-            guess = choose_criterion(scenario, criterion, seed=seed, confidence=confidence)
-            setting = Setting.of(scenario, guess.criterion, adversary, seed=seed)
-            suite = binding_suite(scenario, attacks)
-            profile = update_profile(scenario, seed=seed)
-        seeds = tuple(range(spent.seeds))
+            setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
+            suite = suite_of(scenario, rung, request.attacks)
+            profile = update_profile(scenario, seed=request.seed)
+        chosen = families(setting, claim, p_max, request.adversary, names)
+        if run is not None:
+            mechanisms = {each.name: each.mechanism for each in chosen}
+            require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
         return cls(
             source=source,
             scenario=scenario,
-            problem=problem,
-            adversary=adversary,
-            confidence=confidence,
-            effort=spent,
-            seed=seed,
-            guess=guess,
+            request=request,
+            claim=claim,
+            p_max=p_max,
             setting=setting,
             suite=suite,
-            families=families(setting, adversary, mechanisms),
-            pricing=Pricing(problem, profile, spent.rounds, seeds, bandwidth, confidence),
-            federation=Federation.of(scenario, guess, tag),
+            families=chosen,
+            pricing=Pricing(
+                request.problem,
+                profile,
+                trained,
+                tuple(range(request.seeds)),
+                request.bandwidth,
+                request.confidence,
+            ),
+            federation=Federation.of(scenario, tag),
+            deployment=_deployment(scenario, request, trained),
         )
 
-    @property
-    def p_max(self) -> float:
-        """The success rate that the budget allows; a blind-guess rate of 0 is conservative."""
-        return largest_success_rate(self.problem.budget)
+    def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
+        """Plays games for one procedure, at its share of the error probability."""
+        level = (1 - self.request.confidence) / streams(self.families)
+        suite = self.suite if rung is None else leading(rung)
+        return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
 
-    def gauge(self, ask: Ask, adversary: Adversary | None = None) -> Gauge:
-        """Counts recovered units for one procedure, at its share of the error probability."""
-        level = (1 - self.confidence) / streams(self.families)
-        who = adversary or self.adversary
-        return Gauge(ask, self.suite, who, self.setting.clients, self.p_max, level)
+    def at_most(self, seeds: int) -> Pricing:
+        """Prices by fewer trainings, for what is only looked at."""
+        return replace(self.pricing, seeds=self.pricing.seeds[:seeds])
 
     def crew(self, workers: int) -> Crew[Task]:
         """Workers that can do every task of this plan."""
-        effort = self.effort
-        bench = Bench(self.source, self.guess.criterion, effort.restarts, effort.steps, self.seed)
+        asked = self.request
+        line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
+        bench = Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed)
         return Crew(bench, workers=workers)
+
+    @property
+    def single(self) -> bool:
+        """Whether the adversary reads single messages where nothing hides them."""
+        return self.request.adversary is Adversary.SERVER
+
+
+def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
+    """What is measured; a proof covers line-ups that no data could fill."""
+    if request.knows != "anyone":
+        return Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
+    claim = Arena.of(scenario, rounds=rounds).claim
+    size = min(request.line_up or claim.candidates, claim.candidates)
+    secret = rounds > 1 and request.participation != "known"
+    return replace(claim, candidates=size, participation="secret" if secret else "known")
+
+
+def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:
+    """What is attacked, and therefore what may be deployed."""
+    clients, training = len(scenario.records), scenario.local_training
+    usual = min(clients, 2 * clients // 3 + 1)
+    return Deployment(
+        training,
+        scenario.task.layout.size,
+        clients=clients,
+        cohort=clients,
+        threshold=usual if request.threshold is None else request.threshold,
+        weighting="records",
+        rounds=rounds,
+        sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
+        participation="known",
+        helpers=request.helpers,
+    )

@@ -1,106 +1,99 @@
-"""The main job: from a budget to a protection and its parameter, with the evidence."""
+"""The main job: from a request to a protection and its strength, with the evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
-from trilemma.errors import UnknownName
-from trilemma.estimation.costs import BANDWIDTH
-from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.choosing.advice import advice, limits
+from trilemma.tuning.certificate.beside import proved_rounds
+from trilemma.tuning.certificate.wording import proved_headline
+from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
 from trilemma.tuning.choosing.pricing import ranked
-from trilemma.tuning.choosing.procedures import (
-    BasisAsked,
-    Procedure,
-    procedures,
-    procedures_beside,
-)
-from trilemma.tuning.fronts.curves import calibrations, curve_procedures, predictions
+from trilemma.tuning.choosing.procedures import procedures, procedures_beside
+from trilemma.tuning.choosing.shown import beliefs_procedure, rounds_procedure
+from trilemma.tuning.fronts.curves import curve_procedures
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.results.gallery import GALLERY, RECORDS, gallery_procedure
+from trilemma.tuning.request import Request
+from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.results.gallery import GALLERY, gallery_procedure
 from trilemma.tuning.results.provenance import versions
-from trilemma.tuning.results.verdict import AttackUsed, Basis, Beside, Candidate, Verdict
+from trilemma.tuning.results.verdict import (
+    AttackUsed,
+    Beside,
+    PaperLeakage,
+    RoundsPoint,
+    Rung,
+    Verdict,
+)
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
-    from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.units import Source
+    from trilemma.tuning.choosing.procedures import Procedure
     from trilemma.tuning.fronts.points import Evaluated
-    from trilemma.tuning.plan import Effort
-    from trilemma.tuning.problem import Problem
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
 
-__all__ = ["BASES", "tune"]
+__all__ = ["tune"]
 
-BASES: Final = ("measured", "certified", "surrogate", "all")
-_CURVE_UNITS: Final = 24  # at each strength, and a few more to have as many of each client
+_CURVE_UNITS: Final = 24  # at each strength
 _CURVE_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
 
 
 def tune(
     source: Source,
-    problem: Problem,
+    request: Request | None = None,
     *,
-    protections: Sequence[str] | None = None,
-    attacks: Sequence[str] | None = None,
-    adversary: Adversary = Adversary.SERVER,
-    basis: BasisAsked = "measured",
-    confidence: float = 0.95,
-    bandwidth: float = BANDWIDTH,
-    criterion: Criterion | None = None,
-    effort: Effort | None = None,
-    seed: int = 0,
     run: Run | None = None,
     data_key: bytes | None = None,
     workers: int = 1,
     ticker: Ticker | None = None,
+    **settings: Any,
 ) -> Verdict:
     """The protection of least weighted loss whose leakage is shown to be within the budget.
 
-    `protections` are names of families and `attacks` of attacks that bind (None: the defaults).
-    What `run` already holds is not measured again; without it everything stays in memory. Where
-    the scenario shows records, gallery.json in the run's folder shows some beside recoveries.
+    `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
+    measured again; without it everything stays in memory. Where the scenario shows records,
+    gallery.json in the run's folder shows some beside what the attacks make of them.
     """
-    if basis not in BASES:
-        raise UnknownName("basis", basis, BASES)
-    plan = Plan.of(
-        source,
-        problem,
-        mechanisms=protections,
-        attacks=attacks,
-        adversary=adversary,
-        confidence=confidence,
-        bandwidth=bandwidth,
-        criterion=criterion,
-        effort=effort,
-        seed=seed,
-        run=run,
-        data_key=data_key,
-    )
-    shown = run is not None and plan.scenario.show_records
-    meter = Meter(plan, _CURVE_UNITS, _CURVE_SEEDS, pictures=RECORDS if shown else 0)
+    plan = Plan.of(source, Request.of(request, settings), run=run, data_key=data_key)
+    measured = plan.request.basis == "measured"
+    estimated = measured and plan.request.knows != "anyone"  # a proof needs no estimates
+    meter = Meter(plan, _CURVE_UNITS, _CURVE_SEEDS)
     with plan.crew(workers) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
-        found = done(procedures(plan, basis))
+        found = done(procedures(plan))
         candidates = ranked([each for each in found.values() if isinstance(each, Candidate)])
         chosen = next((each for each in candidates if each.rank == 1), None)
-        beside, curves = procedures_beside(plan, chosen), dict[str, Procedure]()
-        if plan.effort.strengths and basis in ("measured", "all"):
-            curves = curve_procedures(meter, done(calibrations(plan)))
-        after = done(beside | curves)
+        beside = procedures_beside(plan, chosen)
+        ladder = ladder_procedures(plan) if estimated and plan.request.ladder else {}
+        wanted = plan.request.strengths and estimated
+        curves = curve_procedures(meter, candidates) if wanted else {}
+        shown: dict[str, Procedure] = {}
+        if chosen is not None and chosen.certificate is not None:
+            shown = {"rounds": proved_rounds(plan, chosen)}
+        elif chosen is not None and measured:
+            shown = {
+                "rounds": rounds_procedure(plan, chosen),
+                "beliefs": beliefs_procedure(plan, chosen),
+            }
+        after = done(beside | ladder | curves | shown)
+        rungs = tested_rungs(plan, {each.name: each for each in candidates}) if measured else ()
         verdict = _verdict(
-            *(plan, basis, found, candidates, chosen),
+            *(plan, found, candidates, chosen),
             beside=tuple(after[name] for name in beside),
+            ladder=(*rungs, *(after[name] for name in ladder)),
             curves=tuple(after[name] for name in curves),
+            rounds=after.get("rounds", ()),
+            beliefs=after.get("beliefs", ()),
         )
-        if run is not None and shown and chosen is not None:
-            pictures = done({"gallery": gallery_procedure(meter, verdict, chosen)})
+        if run is not None and plan.scenario.show_records and chosen is not None:
+            pictures = done({"gallery": gallery_procedure(plan, chosen)})
             pictures["gallery"].save(run.folder / GALLERY)
         elif run is not None:
             (run.folder / GALLERY).unlink(missing_ok=True)  # of a scenario that showed records
@@ -109,55 +102,58 @@ def tune(
 
 def _verdict(
     plan: Plan,
-    basis: BasisAsked,
     found: Mapping[str, Any],
     candidates: tuple[Candidate, ...],
     chosen: Candidate | None,
     beside: tuple[Beside, ...],
+    ladder: tuple[Rung, ...],
     curves: tuple[Evaluated, ...],
+    rounds: tuple[RoundsPoint, ...],
+    beliefs: tuple[PaperLeakage, ...],
 ) -> Verdict:
     """Everything in one value."""
     constants, made = found.get("promises", (None, ()))
-    fallback: Basis = "measured" if basis == "all" else basis
-    nothing = "No protection was shown to keep the budget."
+    request = plan.request
+    control = found["control"]
     return Verdict(
-        limits=limits(chosen, plan.suite, plan.adversary),
+        headline=(
+            proved_headline(None if chosen is None else chosen.certificate, request)
+            if request.knows == "anyone"
+            else headline(request, plan.claim, plan.p_max)
+        ),
+        limits=limits(chosen, plan.suite, request, plan.claim),
         protection=None if chosen is None else parse_protection(chosen.protection or "none"),
-        basis=fallback if chosen is None else chosen.basis,
-        statement=nothing if chosen is None else chosen.statement,
-        advice="" if chosen else advice(candidates, plan.problem, plan.setting, plan.adversary),
+        basis=request.basis if chosen is None else chosen.basis,
+        statement=(
+            "No protection was shown to keep the budget." if chosen is None else chosen.statement
+        ),
+        advice="" if chosen else advice(candidates, request, plan.setting),
         leakage=None if chosen is None else chosen.leakage,
-        problem=plan.problem,
-        adversary=plan.adversary,
-        confidence=plan.confidence,
+        request=request,
+        claim=plan.claim,
         largest_success_rate=plan.p_max,
-        attacks=_attacks(plan, found),
-        local_training=plan.scenario.local_training,
+        attacks=tuple(
+            AttackUsed(
+                name=name,
+                rung=get(name).rung,
+                effort=repr(get(name)),
+                restarts=request.restarts,
+                control_units=control.units,
+                control_recovered=control.by_attack[name],
+            )
+            for name in plan.suite.attacks
+        ),
+        deployment=(chosen and chosen.deployment) or plan.deployment,
         federation=plan.federation,
         chosen=None if chosen is None else chosen.name,
         candidates=candidates,
+        ladder=ladder,
         beside=beside,
         constants=constants,
         promises=made,
         curves=curves,
-        predictions=predictions(plan, curves),
-        seed=plan.seed,
-        training_seeds=plan.pricing.seeds,
+        rounds=rounds,
+        beliefs=beliefs,
         versions=versions(),
         show_records=plan.scenario.show_records,
-    )
-
-
-def _attacks(plan: Plan, found: Mapping[str, Any]) -> tuple[AttackUsed, ...]:
-    control = found["control"]
-    return tuple(
-        AttackUsed(
-            name=name,
-            effort=repr(get(name)),
-            restarts=plan.effort.restarts,
-            binding=True,
-            control_units=control.units,
-            control_recovered=control.by_attack[name],
-        )
-        for name in plan.suite.binding
     )

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from trilemma.errors import printable
+
 __all__ = ["LOG", "RunLog"]
 
 LOG: Final = "run.log"
@@ -33,20 +35,23 @@ class RunLog:
         """Add an event; line breaks in it become spaces."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{now} {' '.join(event.split())}\n")
+            file.write(f"{now} {printable(' '.join(event.split()))}\n")
 
     def opened(self, command: str, chunks: int, *, fresh: bool) -> None:
         """The first line of every process that works in the folder."""
         how = f"resumed with {chunks} chunks" if chunks else "started"
-        self.write(f"trilemma {_version()}: {command} {'started over' if fresh else how}")
+        versions = f"trilemma {_version('trilemma')} with torch {_version('torch')}"
+        self.write(f"{versions}: {command} {'started over' if fresh else how}")
 
     def lines(self) -> list[str]:
         """All that was written, the oldest first."""
-        return self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        if not self._path.exists():
+            return []
+        return self._path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-def _version() -> str:
+def _version(package: str) -> str:
     try:
-        return version("trilemma")
+        return version(package)
     except PackageNotFoundError:
         return "(not installed)"

@@ -12,7 +12,6 @@ import torch
 from torch.func import grad, vmap
 
 from trilemma.attacks import Attack, Knowledge, View
-from trilemma.beliefs.line_up import LineUp
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import prepare_models
 from trilemma.estimation.scenario import Scenario
@@ -74,9 +73,9 @@ def digit_game(
         draw = source.generator("unit", unit)
         first = int(draw.integers(10))
         own, batch = scenario.records[first], scenario.local_training.batch
-        drawn = LineUp.draw(range(len(own)), size, source.child("unit", unit))
-        outside = draw.permutation(sorted(set(range(len(own))) - set(drawn.rows)))
-        used = int(outside[-1]) if outsider else drawn.tagged_row
+        order = draw.permutation(len(own))
+        drawn, outside, place = order[:size], order[size:], int(draw.integers(size))
+        used = int(outside[-1]) if outsider else int(drawn[place])
         rows = [[(first, used)] + [(first, int(row)) for row in outside[: batch - 1]]]
         for step in range(1, clients):
             other = (first + step) % 10
@@ -87,7 +86,7 @@ def digit_game(
             torch.stack([scenario.records[client].inputs[row] for client, row in flat]),
             torch.stack([scenario.records[client].labels[row] for client, row in flat]),
         )
-        line_up = own[torch.tensor(drawn.rows)]
+        line_up = own[torch.from_numpy(drawn)]
         sent = sum_of(scenario.task, weights[unit], records, scenario.local_training, clients)
         observation = shaken(sent, variance / clients, clients, keep, source.child("noise", unit))
         knowledge = Knowledge(
@@ -103,7 +102,7 @@ def digit_game(
                 knowledge,
             )
         )
-        tagged.append(drawn.tagged)
+        tagged.append(place)
     return Game(views, torch.tensor(tagged))
 
 

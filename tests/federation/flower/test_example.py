@@ -10,19 +10,23 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from flower_digits import client_app, server_app
+from flower_digits import client_app, server_app, task
 from flwr.app import MetricRecord, UserConfig
+from flwr.serverapp.strategy import Result
 from tests.federation.flower.harness import DirectGrid
 
 from trilemma.crypto.keyfiles import save_private, save_public
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
+from trilemma.errors import InvalidInput
+from trilemma.federation.nodes.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
 FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"
@@ -45,11 +49,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
+def federate(keys: Path, **settings: bool | float | int | str) -> Result:
     """The app as it is shipped, its nodes and its server in this process."""
-    config: UserConfig = {"protection": protection, "local-epochs": 5, "lr": 0.1, **SETTINGS}
-    config["least-nodes"] = 3
-    if "paillier" in protection:
+    config: UserConfig = {"local-epochs": 5, "lr": 0.1, "least-nodes": 3, **SETTINGS, **settings}
+    if "paillier" in str(config.get("protection")):
         config["public-key"] = str(keys / "public")
     grid = DirectGrid(client_app.app, nodes=range(10, 13))
     for index, context in enumerate(grid.contexts.values()):
@@ -57,11 +60,67 @@ def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
             "partition-id": index,
             "num-partitions": 3,
             "trilemma-key": str(keys / "key"),
+            "trilemma-ledger": str(keys / "ledger"),
+            "trilemma-data": f"digits {index}",
         }
         context.run_config = dict(config)
-    result = server_app.federate(grid, dict(config))
+    return server_app.federate(grid, dict(config))
+
+
+def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
+    """What the clients evaluate after each round."""
+    result = federate(keys, protection=protection)
     assert len(result.train_metrics_clientapp) == SETTINGS["rounds"]
     return result.evaluate_metrics_clientapp
+
+
+BY_RECORD: dict[str, float | str] = {
+    "protection": f"randomization:variance=1e-6+secret-sharing:{FIXED_POINT}",
+    "record-clip": 0.5,
+    "lr": 4.0,
+    "rounds": 12,
+}
+
+
+def test_the_app_trains_record_by_record_for_the_rounds_of_its_deployment(keys: Path) -> None:
+    (keys / "ledger").unlink(missing_ok=True)
+    result = federate(keys, **BY_RECORD)
+    metrics = result.evaluate_metrics_serverapp
+    first, last = (float(str(metrics[number]["eval_loss"])) for number in (0, 12))
+    assert last < 2.0 < first, "it learns"
+    assert set(result.train_metrics_clientapp[12]) == {
+        "dp-epsilon",
+        "dp-epsilon-round",
+        "dp-delta",
+    }
+    assert not [each for each in result.evaluate_metrics_clientapp.values() if dict(each)]
+    (event,) = Ledger(keys / "ledger").events("digits 2")
+    assert event.rounds == 12
+    assert event.level == "record"
+    assert event.q == pytest.approx(32 / 453)
+    again = federate(keys, **BY_RECORD | {"evaluate-every-round": False})
+    assert not again.train_metrics_clientapp, "another run has no rounds left"
+
+
+def test_the_app_deploys_a_verdict_that_was_measured_for_it(keys: Path, tmp_path: Path) -> None:
+    (keys / "ledger").unlink(missing_ok=True)
+    settings: UserConfig = {"least-nodes": 3, **SETTINGS, **BY_RECORD}
+    path = tmp_path / "verdict.json"
+    measured = {
+        "schema_version": 3,
+        "protection": BY_RECORD["protection"],
+        "deployment": asdict(task.make_deployment(settings)),
+    }
+    path.write_text(json.dumps(measured))
+    own: dict[str, float | str] = {
+        "record-clip": 0.5,
+        "lr": 4.0,
+        "rounds": 12,
+        "verdict": str(path),
+    }
+    assert len(federate(keys, **own).train_metrics_clientapp) == 12
+    with pytest.raises(InvalidInput, match=r"local_training\.lr was 4\.0 when measured and is 1"):
+        federate(keys, **own | {"lr": 1.0})
 
 
 @pytest.mark.parametrize("name", PROTECTIONS)

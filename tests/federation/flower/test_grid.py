@@ -190,6 +190,7 @@ def test_a_second_run_is_told_by_the_nodes_that_the_budget_is_spent(
         assert len(result.train_metrics_clientapp) == rounds
     assert caplog.text.count("dropped out: BudgetSpent: another round would bring the data") == 4
     assert caplog.text.count("refuses: another round would bring the data") == 4
+    assert "4 of the nodes say BudgetSpent: another round would bring the data" in caplog.text
 
 
 def test_a_blind_server_keeps_the_first_model_and_the_clients_learn(

@@ -22,7 +22,9 @@ DELTA = 1e-5
 
 def accountant(*events: Event) -> PLDAccountant:
     """dp-accounting's own composition."""
-    made = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    made = PLDAccountant(
+        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=5e-4
+    )
     for each in events:
         gaussian = dp_accounting.GaussianDpEvent(each.noise_multiplier)
         made.compose(dp_accounting.PoissonSampledDpEvent(each.q, gaussian), each.rounds)
@@ -30,7 +32,7 @@ def accountant(*events: Event) -> PLDAccountant:
 
 
 def picked(made: PLDAccountant, candidates: int) -> float:
-    epsilons = np.linspace(-5, 12, 1000)
+    epsilons = np.linspace(-2, 6, 100)
     deltas = made.get_delta(epsilons.tolist())
     return float((np.exp(epsilons) / candidates + deltas).min())
 
@@ -61,7 +63,7 @@ def test_mixed_events_add_up_as_the_accountant_has_it() -> None:
 def test_the_supremum_holds_for_every_line_up() -> None:
     events = [SAMPLED, OTHER]
     bound = leakage_of(events)
-    each = [leakage_of(events, candidates) for candidates in (2, 3, 5, 10, 38, 100, 1000, 10**6)]
+    each = [leakage_of(events, candidates) for candidates in (2, 5, 10, 38, 1000)]
     assert max(each) <= bound < max(each) + 0.03
 
 

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilemma.errors import BudgetSpent, InvalidInput
 from trilemma.federation.nodes.events import Event
@@ -86,6 +90,20 @@ def test_a_damaged_ledger_is_refused_and_stays_as_it_is(ledger: Ledger, damage: 
         with pytest.raises(InvalidInput, match=r"is damaged, and nothing leaves this node"):
             action()
     assert ledger.path.read_bytes() == harm
+
+
+@given(place=st.integers(0, 10_000), put=st.binary(max_size=3), cut=st.integers(0, 3))
+def test_a_ledger_that_was_touched_is_refused_or_says_the_same(
+    place: int, put: bytes, cut: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger")
+        ledger.record("a", Event(0.52, 9, 0.1, "secret", "record"))
+        text = ledger.path.read_bytes()
+        place %= len(text)
+        ledger.path.write_bytes(text[:place] + put + text[place + cut :])
+        with suppress(InvalidInput):
+            assert ledger.events("a") == (Event(0.52, 9, 0.1, "secret", "record"),)
 
 
 def test_a_write_that_fails_leaves_the_old_ledger(

@@ -140,6 +140,10 @@ def test_a_node_may_tighten_its_terms_and_not_loosen_a_claim(tmp_path: Path) -> 
     with pytest.raises(TooFewClients):
         looser.round(1)
     assert "threshold is 2 here" in looser.refusals[0]
+    wrong = Federation(SHARING, configured(tmp_path, **{"trilemma-threshold": "two"}))
+    with pytest.raises(TooFewClients):
+        wrong.round(1)
+    assert "trilemma-threshold must be a whole number, got 'two'" in wrong.refusals[0]
 
 
 def test_a_round_is_answered_once(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_each_layer_keeps_its_own_share() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(200, 100), torch.nn.Linear(100, 50))
     layout = Layout.of(model)
     transform = LayerCompression.of({"0.weight": 0.1, "1.weight": 0.9}, layout)
+    assert transform.describe() == "compression:keep=0.1x20000/1.0x100/0.9x5000/1.0x50"
     made = apply(transform, torch.ones(layout.size))
     assert made.known is not None
     parts = layout.unflatten(made.values)

@@ -12,6 +12,7 @@ from trilemma.crypto.packing import FixedPoint
 from trilemma.errors import InvalidInput
 from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
 from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.twin import FixedPointTwin
 
@@ -66,3 +67,33 @@ def test_what_is_out_of_range_is_named(bad: float) -> None:
     check_range(np.empty(0), fixed, 3)
     with pytest.raises(InvalidInput, match=r"client 3 .* beyond the transport's clip_range of 1"):
         check_range(np.array([0.5, bad]), fixed, 3)
+
+
+@pytest.mark.parametrize("make", [Paillier, SecretSharing, FixedPointTwin])
+@pytest.mark.parametrize("reach", [1e-9, 0.3, 0.5, 700.0])
+@pytest.mark.parametrize("noise", [0.0, 1e-2, 1e-7])
+@pytest.mark.parametrize("weight", [3, 10**5])
+def test_a_fitted_transport_carries_what_it_must(
+    make: type[FixedPointTransport], reach: float, noise: float, weight: int
+) -> None:
+    try:
+        transport = make.fitted(reach, weight, reach * noise)
+    except InvalidInput as error:
+        pytest.fail(str(error))
+    assert reach <= transport.clip_range < 2 * reach
+    assert transport.max_weight == weight
+    assert not noise or transport.least_noise() <= reach * noise
+    assert transport.precision_bits == 16 or transport.step_size() * 4 > reach * noise / 2
+    transport.fixed.quantise(np.array([reach, -reach]))
+
+
+def test_noise_that_no_grid_can_carry_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="even in 32 bits"):
+        SecretSharing.fitted(1.0, 10, noise=1e-12)
+    assert Plain.fitted(1.0, 10, noise=1e-12) == Plain()
+
+
+def test_a_ring_is_no_wider_than_its_sum_needs() -> None:
+    assert SecretSharing.fitted(1.0, 10).ring_bits == 32
+    assert SecretSharing.fitted(1.0, 10**5).ring_bits == 64
+    assert SecretSharing.fitted(1.0, 10, noise=1e-8).ring_bits == 64

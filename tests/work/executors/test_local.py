@@ -99,7 +99,7 @@ def ask_all(ask: Ask) -> list[bytes]:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(tmp_path: Path, times: int) -> None:
     make = partial(make_die, tmp_path, times)
-    with Run(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
+    with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
         found = settle({"all": ask_all}, crew, run=run)
         assert run.committed("numbers") == {0: b"0", 1: b"1", 2: b"4", 3: b"9"}
     assert found == {"all": [b"0", b"1", b"4", b"9"]}
@@ -110,7 +110,7 @@ def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(tmp_path: Path, t
 def test_three_deaths_on_one_task_are_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
     make = partial(make_die, tmp_path, 3)
     with (
-        Run(tmp_path / "run", {}) as run,
+        Run.open(tmp_path / "run", {}) as run,
         pytest.raises(
             WorkerDied,
             match=r"^3 worker processes died on chunk 1 of 'numbers', .*code -9.*is kept",
@@ -120,7 +120,7 @@ def test_three_deaths_on_one_task_are_one_sentence_and_nothing_is_lost(tmp_path:
         settle({"all": ask_all}, crew, run=run)
     assert "\n" not in str(error.value)
     assert not multiprocessing.active_children()
-    with Run(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
+    with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
         assert run.committed("numbers").keys() <= {0, 2, 3}
         assert settle({"all": ask_all}, crew, run=run) == {"all": [b"0", b"1", b"4", b"9"]}
 

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.posterior.units import blocks
+from trilemma.learning import clip_records
 
 if TYPE_CHECKING:
     from trilemma.attacks.posterior.units import Batch
@@ -106,11 +107,7 @@ def _gradients(
     with sdpa_kernel(SDPBackend.MATH):
         named = each(tensors, records.inputs, records.labels)
     flat = torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
-    if training.record_clip is None:
-        return flat
-    norms = torch.linalg.vector_norm(flat, dim=2, keepdim=True)
-    tiny = torch.finfo(flat.dtype).tiny
-    return flat.mul_((training.record_clip / norms.clamp(min=tiny)).clamp(max=1.0))
+    return flat if training.record_clip is None else clip_records(flat, training.record_clip)
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:

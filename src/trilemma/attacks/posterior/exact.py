@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ from torch.func import vmap
 
 from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.matching import explained_update
+from trilemma.attacks.posterior.by_record import scores_by_record
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.observations import Noise
 
-__all__ = ["ExactPosterior", "secret_participation"]
+__all__ = ["ExactPosterior"]
 
 _HELD: Final = 2**21  # numbers held at once, updates times coordinates: more fit no cache
 
@@ -31,7 +31,9 @@ class ExactPosterior:
 
     Gaussian noise of deviation s on the known coordinates: log π(j) = -‖G - G_j‖² / 2s² up to a
     constant, G_j the noise-free observation with candidate j in its place; uniform noise: even
-    over the candidates within its half-width everywhere; no noise: the nearest.
+    over the candidates within its half-width everywhere; no noise: the nearest. Where batches are
+    of unlike sizes, or it is not told if a round used the record, updates are added up record by
+    record (`trilemma.attacks.posterior.by_record`).
     """
 
     @property
@@ -43,6 +45,9 @@ class ExactPosterior:
         return "rest"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        owned = [view.knowledge for view in views]
+        if any(each.present is not None or each.rate is not None for each in owned):
+            return beliefs(scores_by_record(views, _log_likelihood), views)
         units = units_of(views)
         view, like = units.view, units.weights
         line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
@@ -62,7 +67,7 @@ class ExactPosterior:
             squared, largest = gaps.sizes(line_ups.units(start, stop).to(like))
             rows = zip(squared, largest, noises[start:stop], strict=True)
             scores += [_log_likelihood(*row) for row in rows]
-        return beliefs(torch.stack(scores), views, seed)
+        return beliefs(torch.stack(scores), views)
 
 
 def _slots(views: Sequence[View], rests: Batch) -> torch.Tensor:
@@ -233,26 +238,3 @@ def _even(possible: torch.Tensor) -> torch.Tensor:
     return torch.zeros(possible.shape, dtype=torch.float64, device=possible.device).masked_fill(
         ~possible, -torch.inf
     )
-
-
-def secret_participation(
-    gap: torch.Tensor, shares: torch.Tensor, *, deviation: float, rate: float
-) -> torch.Tensor:
-    """log p(G | candidate j) [N] of a round that used the record with probability q = `rate`.
-
-    (1 - q) N(G; rest, s² I) + q N(G; rest + a g_j, s² I), up to a factor that all candidates
-    share. `gap` [m] is G minus the update of all other records; `shares` [N, m] are a·g_j, what
-    each candidate would add under the fixed denominator of Poisson sampling; both on the known
-    coordinates. Independent rounds add.
-    """
-    if not (0 <= rate <= 1 and deviation > 0 and math.isfinite(deviation)):
-        raise InvalidInput(
-            f"a round with secret participation needs a rate in 0 … 1 and positive noise, got "
-            f"rate {rate} and deviation {deviation}."
-        )
-    gap, shares = gap.double(), shares.double()
-    # log N(present) - log N(absent) = (2 a g_j·gap - ‖a g_j‖²) / 2s²
-    ratio = (2 * shares @ gap - shares.square().sum(1)) / (2 * deviation**2)
-    absent = torch.full_like(ratio, math.log1p(-rate) if rate < 1 else -math.inf)
-    present = ratio + (math.log(rate) if rate > 0 else -math.inf)
-    return torch.logaddexp(absent, present)

@@ -85,7 +85,7 @@ class GaussianPosterior:
             ).scores()
             for start, stop in blocks(len(units), _TOGETHER // held)
         ]
-        return beliefs(torch.cat(scores), views, seed)
+        return beliefs(torch.cat(scores), views)
 
 
 @dataclass(frozen=True, eq=False)

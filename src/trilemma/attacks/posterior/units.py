@@ -10,8 +10,6 @@ import torch
 
 from trilemma.attacks.base import Reconstructions, View
 from trilemma.attacks.matching import Units
-from trilemma.beliefs.line_up import pick_mode
-from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.records.records import Records
 
@@ -105,7 +103,7 @@ def blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, count)
 
 
-def beliefs(scores: torch.Tensor, views: Sequence[View], seed: int) -> Reconstructions:
+def beliefs(scores: torch.Tensor, views: Sequence[View]) -> Reconstructions:
     """Log posteriors [U, C] under a uniform prior from log likelihoods [U, C].
 
     A unit whose likelihoods are not numbers has failed and believes every candidate alike.
@@ -113,7 +111,7 @@ def beliefs(scores: torch.Tensor, views: Sequence[View], seed: int) -> Reconstru
     failed = torch.isnan(scores).any(1)
     scores = torch.where(failed[:, None], 0.0, scores)
     log_probability = torch.log_softmax(scores, 1)
-    picks = pick_mode(log_probability, Seeded(seed).child("posterior")).tolist()
+    picks = log_probability.argmax(1).tolist()
     spec = views[0].input_spec
     line_ups = [view.knowledge.line_up for view in views]
     chosen = [

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
+from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
     model_tensors,
     only_arrays,
@@ -90,6 +90,7 @@ class ProtectedGrid(Grid):
         self._counters: dict[str, Array] = {}
         self._sums: list[Stage] = []  # what clients must apply to the first model, if blind
         self._delivered: dict[int, int] = {}
+        self._spent: dict[int, str] = {}  # the nodes that left this round for good, and why
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -106,11 +107,15 @@ class ProtectedGrid(Grid):
         self._check_strategy(_calling_strategy())
         kind = cast(Kind, kinds.pop())
         self.terms.require_cohort(len(batch))
+        self._spent.clear()
         try:
             return self._round(kind, batch, timeout)
         except TrilemmaError as error:
-            _LOG.warning("the %s round failed: %s", kind, error)
             reason = f"{type(error).__name__}: {error}"
+            if self._spent:
+                said = next(iter(self._spent.values()))
+                reason += f" {len(self._spent)} of the nodes say {said}"
+            _LOG.warning("the %s round failed: %s", kind, reason)
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
 
     def _round(self, kind: Kind, batch: list[Message], timeout: float | None) -> list[Message]:
@@ -236,6 +241,8 @@ class ProtectedGrid(Grid):
             node = reply.metadata.src_node_id
             if reply.has_error():
                 _LOG.warning("node %d dropped out: %s", node, reply.error.reason)
+                if str(reply.error.reason).startswith(BudgetSpent.__name__):
+                    self._spent[node] = str(reply.error.reason)
                 continue
             if not (stages := read_stages(reply.content)):
                 raise ProtocolViolation(

@@ -19,6 +19,7 @@ from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.sessions import ProtectedClient
 from trilemma.protections.transports.base import Transport
+from trilemma.quantities import whole
 
 __all__ = ["Node", "Store"]
 
@@ -66,7 +67,8 @@ class Node:
         """A node with this configuration, under terms that it may have tightened."""
         for setting, name in (("min_cohort", "min-cohort"), ("threshold", "threshold")):
             if (value := config.get(f"{_PREFIX}-{name}")) is not None:
-                terms = replace(terms, **cast("dict[str, Any]", {setting: int(value)}))
+                own: dict[str, Any] = {setting: whole(f"{_PREFIX}-{name}", value)}
+                terms = replace(terms, **own)
         return cls(terms, run, number, config, store)
 
     def check(self, stage: Stage) -> None:
@@ -200,7 +202,8 @@ class Node:
             return None
         if data is None and (shared := os.environ.get("TRILEMMA_DATA")) is not None:
             # The nodes of a simulation share one environment, and each has a part of the data.
-            data = f"{shared} {self.config.get('partition-id', self.number)}"
+            part = self.config.get("partition-id")
+            data = shared if part is None else f"{shared} {part}"
         if path is None or data is None:
             raise InvalidInput(
                 "what a node's data take part in is counted in a ledger; name its file as "

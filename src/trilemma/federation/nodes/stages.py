@@ -36,7 +36,15 @@ class Stage:
     blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in ("train", "evaluate") or len(self.session) != 32 or not self.cohort:
+        numbers = (self.run, self.number, self.size, self.version, *self.cohort)
+        texts = (self.kind, self.session, self.terms)
+        if (
+            not all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
+            or not all(type(each) is str for each in texts)
+            or self.kind not in ("train", "evaluate")
+            or len(self.session) != 32
+            or not self.cohort
+        ):
             raise ProtocolViolation("a stage's header is not one of this protocol; it is altered.")
 
     def round(self, lane: str, threshold: int) -> RoundInfo:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from trilemma.errors import InvalidInput
+from trilemma.protections.texts import described
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from trilemma.protections.laws.base import Law
     from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["Partial", "Recipe", "Transform", "described"]
+__all__ = ["Partial", "Recipe", "Transform"]
 
 
 @dataclass(frozen=True)
@@ -109,27 +110,9 @@ class Transform(ABC):
         raise InvalidInput(f"{self.name} has no law, so that the paper bounds nothing of it.")
 
     def describe(self) -> str:
-        """The transform as text that `parse_protection` reads: by default module:class:settings.
-
-        Settings are the fields of a dataclass that differ from their defaults.
-        """
-        return described(f"{type(self).__module__}:{type(self).__qualname__}", self)
+        """The transform as text that `parse_protection` reads."""
+        return described(self)
 
     def words(self, number: Callable[[float], str]) -> str:
         """What it does, as the object of "use …", with numbers as `number` writes them."""
         return self.describe()
-
-
-def described(name: str, part: object) -> str:
-    """The fields of a dataclass that differ from their defaults, behind a name."""
-    if not is_dataclass(part):
-        raise InvalidInput(
-            f"{name} is no dataclass, so its settings cannot be written down; make it one, or "
-            "give it a describe() of its own."
-        )
-    shown = [
-        f"{each.name}={getattr(part, each.name)!r}"
-        for each in fields(part)
-        if each.init and getattr(part, each.name) != each.default
-    ]
-    return ":".join((name, ",".join(shown))) if shown else name

@@ -15,7 +15,8 @@ from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe, described
+from trilemma.protections.texts import described
+from trilemma.protections.transforms.base import Partial, Recipe
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -89,7 +90,7 @@ class BoundedMask(Tunable):
         return recipe.with_noise("uniform", self.bound)
 
     def describe(self) -> str:
-        return described(self.name, self)
+        return described(self, self.name)
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"masks bounded by {number(self.bound)}"

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -193,8 +194,11 @@ class LayerCompression(_Thinning):
                 f"the model has no tensor {sorted(unknown)[0]!r}; its tensors are "
                 f"{', '.join(layout.names)}."
             )
-        rates = (keep.get(name, 1.0) for name in layout.names)
-        return cls(tuple(zip(rates, layout.sizes, strict=True)), unbiased)
+        layers = [
+            (keep.get(n, 1.0), size) for n, size in zip(layout.names, layout.sizes, strict=True)
+        ]
+        alike = groupby(layers, key=lambda layer: layer[0])  # neighbours, so that texts are short
+        return cls(tuple((rate, sum(n for _, n in each)) for rate, each in alike), unbiased)
 
     @property
     def one_gain(self) -> bool:

@@ -16,7 +16,8 @@ from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.randomization import RandomizationLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe, described
+from trilemma.protections.texts import described
+from trilemma.protections.transforms.base import Partial, Recipe
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -109,7 +110,7 @@ class Randomization(Tunable):
         return replace(noisy, clip=self.clip or recipe.clip)
 
     def describe(self) -> str:
-        return described(self.name, self)
+        return described(self, self.name)
 
     def words(self, number: Callable[[float], str]) -> str:
         clipped = "" if self.clip is None else f" on updates clipped to norm {number(self.clip)}"

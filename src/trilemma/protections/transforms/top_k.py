@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.transforms.base import Partial, Recipe, Transform, described
+from trilemma.protections.texts import described
+from trilemma.protections.transforms.base import Partial, Recipe, Transform
 from trilemma.quantities import positive
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class TopK(Transform):
         return recipe  # each message says which coordinates it holds
 
     def describe(self) -> str:
-        return described(self.name, self)
+        return described(self, self.name)
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"compression to the largest {number(100 * self.keep)} % of the coordinates"

@@ -9,15 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from trilemma.crypto.sealed import Sealed
 from trilemma.errors import InvalidInput, ProtocolViolation, SecretExposure
+from trilemma.protections.texts import described
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from trilemma.protections.round_info import RoundInfo
 
 __all__ = [
+    "LEAST_NOISE",
     "Aggregate",
     "Brings",
     "ClientSession",
@@ -39,6 +42,7 @@ __all__ = [
     "require_stage",
 ]
 
+LEAST_NOISE: Final = 2.0  # steps of a grid; see `Transport.least_noise`
 Reads = Literal["messages", "sum", "nothing"]
 """What a transport leaves the server."""
 Brings = Literal["nothing", "key", "identity"]
@@ -158,9 +162,22 @@ class Transport(ABC):
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
         """The server's session, from public values only."""
 
-    @abstractmethod
+    @classmethod
+    def fitted(
+        cls,
+        reach: float,  # noqa: ARG003
+        max_weight: int,  # noqa: ARG003
+        noise: float = 0.0,  # noqa: ARG003
+    ) -> Self:
+        """Laid out for coordinates up to `reach`, weights that add up to `max_weight` at most.
+
+        Noise of deviation `noise` must not be lost on its way.
+        """
+        return cls()
+
     def describe(self) -> str:
         """The transport as text that `parse_protection` reads."""
+        return described(self)
 
     def words(self, number: Callable[[float], str]) -> str:
         """What it does, as the object of "use …"; nothing for nothing."""
@@ -174,6 +191,14 @@ class Transport(ABC):
     def step_size(self) -> float:
         """The step of its grid, 0 for none. A mean errs by half of it at most."""
         return 0.0 if self.fixed is None else self.fixed.step
+
+    def least_noise(self) -> float:
+        """The least standard deviation of noise that it carries as noise.
+
+        Two steps of the grid: from there on a sum of rounded noises is a rounded sum of noises;
+        on each coordinate they differ by less than exp(-2π²·4), about 1e-34.
+        """
+        return LEAST_NOISE * self.step_size()
 
     def read(self, message: bytes, client: int, round: RoundInfo, label: bytes = b"") -> Payload:
         """What the server reads in one client's message, where it reads messages."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.crypto.packing import FixedPoint
 from trilemma.errors import InvalidInput
-from trilemma.protections.transports.base import Transport
+from trilemma.protections.transports.base import LEAST_NOISE, Transport
 from trilemma.quantities import positive
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
 
-__all__ = ["FixedPointTransport", "check_range"]
+__all__ = ["FixedPointTransport", "check_range", "fitting"]
+
+_BITS: Final = 16
+_MOST_BITS: Final = 32  # that `FixedPoint` has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +32,7 @@ class FixedPointTransport(Transport):
     """
 
     clip_range: float = 1.0
-    precision_bits: int = 16
+    precision_bits: int = _BITS
     max_weight: int = 10_000
 
     def __post_init__(self) -> None:
@@ -39,9 +45,31 @@ class FixedPointTransport(Transport):
     def fixed(self) -> FixedPoint:
         return FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
 
+    @classmethod
+    def fitted(cls, reach: float, max_weight: int, noise: float = 0.0) -> Self:
+        fixed = fitting(reach, max_weight, noise)
+        return cls(clip_range=fixed.clip, precision_bits=fixed.bits, max_weight=max_weight)
+
     def bound_label(self, label: bytes) -> bytes:
         """The label with these settings, as clients that differ in them cannot be summed."""
         return self.describe().encode() + b"\0" + label
+
+
+def fitting(reach: float, max_weight: int, noise: float) -> FixedPoint:
+    """A grid to the power of two above `reach`, of 16 bits, or of as many as the noise needs.
+
+    >>> fitting(0.3, 100, noise=0.0).bits, fitting(0.3, 100, noise=1e-6).bits
+    (16, 21)
+    """
+    clip = 2.0 ** math.ceil(math.log2(reach))
+    levels = LEAST_NOISE * clip / noise if noise else 1.0
+    bits = max(_BITS, 1 + math.ceil(math.log2(levels + 1)))
+    if bits > _MOST_BITS:
+        raise InvalidInput(
+            f"noise of standard deviation {noise:g} is lost beside coordinates of {reach:g}, even "
+            f"in {_MOST_BITS} bits; clip the update, or raise the noise."
+        )
+    return FixedPoint(clip, bits, max_weight)
 
 
 def check_range(values: NDArray[Any], fixed: FixedPoint, client: int) -> None:

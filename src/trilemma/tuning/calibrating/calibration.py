@@ -13,13 +13,7 @@ error is at most Σ α_j = .8 α + .2 α Σ 2⁻ʲ < α. No shape of the curve a
 model, or an early end, costs units or strength only. Two conditions remain with the caller: each
 requested unit is an independent draw (data, model and mechanism), and none is used twice.
 
-A first version explored with 96 units, used tests of fixed size (40 units or more) and stepped to
-the weakest strength with an even chance. Sequential tests, exploration that ends once x* is known,
-and steps of the largest expected gain need fewer units. Mean units for p_max = .02, .078, .286 and
-.559 where success falls from .9 to .1 within .15 decades: 587, 203, 172, 172 before, 527, 167, 55,
-43 now, at a median over-protection of 1.10-1.17 before, 1.18-1.21 now; within .45 decades: 1082,
-386, 236, 236 before, 819, 273, 125, 104 now, at 1.22-1.41 before, 1.27-1.31 now. All present
-figures are in docs/benchmarks/tuning.md.
+Mean units and over-protection, by budget and slope, are in docs/benchmarks/tuning.md.
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ from trilemma.tuning.calibrating.success_curve import SuccessCurve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "crossing"]
 
 _CONTROL_UNITS: Final = 24
 _WORKING_RATE: Final = 0.1  # an attack that recovers less of the unprotected data measures nothing
@@ -76,6 +70,7 @@ def calibrate(
     control: Control | None = None,
     unprotected: bool = True,
     max_units: int | None = None,
+    first_unit: int = 0,
 ) -> Calibration:
     """The weakest x in `domain` (or no protection) shown to have success ≤ p_max at level α.
 
@@ -83,6 +78,7 @@ def calibrate(
     random: the same answers of `attack_units` give the same requests in the same order, so a run
     that journals its units can be stopped anywhere and replayed. `unprotected=False` leaves out
     strength 0 as a possible result; no test is begun that could take more than `max_units` in all.
+    Units are numbered from `first_unit`.
 
     >>> def attack(x: float, count: int, stage: str, first_unit: int) -> int:
     ...     return count if x < 0.2 else 0  # all fall below 10**0.2 times the warm start
@@ -91,7 +87,8 @@ def calibrate(
     ('certified', 0.225, 68)
     """
     _check(p_max, alpha, domain)
-    search = _Search(attack_units, p_max, alpha, math.inf if max_units is None else max_units)
+    most = math.inf if max_units is None else max_units
+    search = _Search(attack_units, p_max, alpha, most, first_unit)
     if control is None:
         seen = search.attack(UNPROTECTED, _CONTROL_UNITS, "control")
         search.points.append(TestedStrength(UNPROTECTED, _CONTROL_UNITS, seen, "control"))
@@ -104,6 +101,24 @@ def calibrate(
     return search.certified(best) if best is not None else search.not_certified()
 
 
+def crossing(
+    attack_units: AttackUnits, p_max: float, *, domain: tuple[float, float], units: int
+) -> float:
+    """An estimate of the x at which the success rate is p_max, from so many units; no test.
+
+    >>> def attack(x: float, count: int, stage: str, first_unit: int) -> int:
+    ...     return count if x < 0.2 else 0
+    >>> 0 < crossing(attack, 0.286, domain=(-2.0, 2.0), units=48) < 0.4
+    True
+    """
+    _check(p_max, 0.5, domain)
+    search = _Search(attack_units, p_max, 0.5, math.inf, 0)
+    search.believe(domain, Control(units, units), unprotected=False)
+    search.explore(units)
+    low, high = domain
+    return min(high, max(low, search.curve.crossing(p_max)[0]))
+
+
 class _Search:
     """The state of one calibration: points so far, the belief, and the number of the next unit.
 
@@ -112,10 +127,15 @@ class _Search:
     """
 
     def __init__(
-        self, attack_units: AttackUnits, p_max: float, alpha: float, max_units: float
+        self,
+        attack_units: AttackUnits,
+        p_max: float,
+        alpha: float,
+        max_units: float,
+        first_unit: int,
     ) -> None:
         self.attack_units, self.p_max, self.alpha = attack_units, p_max, alpha
-        self.max_units = max_units
+        self.max_units, self.first_unit = max_units, first_unit
         self.points: list[TestedStrength] = []
         self.units = 0
 
@@ -132,7 +152,7 @@ class _Search:
             self.worth[0] = domain[0] - 0.5
 
     def attack(self, x: float, count: int, stage: str) -> int:
-        answer = np.asarray(self.attack_units(x, count, stage, self.units))
+        answer = np.asarray(self.attack_units(x, count, stage, self.first_unit + self.units))
         whole = answer.dtype.kind in "bui" and answer.shape in ((), (count,))
         successes = int(answer.sum()) if whole else -1
         if not 0 <= successes <= count:
@@ -149,11 +169,11 @@ class _Search:
         else:
             self.curve = self.curve.observe(place - self.offset, units, successes)
 
-    def explore(self) -> None:
+    def explore(self, most: int = _EXPLORATION) -> None:
         """Batches where a unit says most about x*, until x* is known well enough to test."""
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
-        while used < _EXPLORATION:
+        while used < most:
             place = int(np.argmin(np.abs(self.curve.expect() - rate))) + self.offset
             x = float(self.candidates[place])
             successes = self.attack(x, SMALLEST_BATCH, "explore")

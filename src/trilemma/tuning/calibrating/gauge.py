@@ -1,28 +1,31 @@
-"""Basis "measured": calibrate each family against the binding suite, on fresh units.
+"""How a family fares: the weakest strength at which every attack of the rung passes its own test.
 
-A unit counts as recovered if ANY binding attack recovers the record that was tagged before the
-attack. Several families are calibrated at level α/M each,
-so that the best of them may be chosen afterwards.
+Each attack ends a game with one pick; the claim that none picks the tagged record more often than
+p_max is an intersection-union test: every attack is tested at the full level, and the claim
+holds if all pass. Strengths are searched with the leading attack; the others are tested where it
+passes. If one of them fails, the search goes on with that one, from there.
+
+Levels: attempt r may spend (3/4)·4⁻ʳ of α, two thirds of it on the search and one third on the
+others, so that the sum over all attempts stays within α.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.beliefs.intervals import clopper_pearson_upper, zero_success_size
-from trilemma.errors import TrilemmaError
+from trilemma.beliefs.intervals import zero_success_size
+from trilemma.estimation.suite import Suite
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.acceptance import sequential_test
-from trilemma.tuning.calibrating.calibration import calibrate
+from trilemma.tuning.calibrating.calibration import calibrate, crossing
 from trilemma.tuning.calibrating.outcomes import (
     UNPROTECTED,
     AttackUnits,
@@ -35,70 +38,87 @@ from trilemma.tuning.calibrating.outcomes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.estimation.suite import Suite
     from trilemma.tuning.choosing.families import Family
     from trilemma.work.replay import Ask
 
-__all__ = ["AttackFailed", "Counts", "Gauge", "Measured", "streams"]
+__all__ = ["Check", "Counts", "Gauge", "Measured", "stream_of", "streams"]
 
-CHUNK: Final = 16  # units of one task: what kill -9 may cost, and enough for a batched attack
-_CONTROL_UNITS: Final = 24
-_WORKING_RATE: Final = 0.1
+CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
+_CONTROL: Final = 24
+_CEILING: Final = 0.1  # a search needs something to fall from
 _SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
-
-
-class AttackFailed(TrilemmaError):
-    """The attacks do not recover unprotected records either, so nothing can be measured."""
+_ATTEMPTS: Final = 3
+_SEARCH, _OTHERS = 2 / 3, 1 / 3
+_ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Units attacked and recovered: overall, by client (units, hits), and by attack alone."""
+    """Games played and won, by attack, and by client (games, wins) for the strongest attack."""
 
     units: int
-    successes: int
-    any_record: int
-    by_client: dict[int, tuple[int, int]]
     by_attack: dict[str, int]
+    by_client: dict[int, tuple[int, int]]
     failed: int
+
+    @property
+    def strongest(self) -> str:
+        """The attack that won most games."""
+        return max(self.by_attack, key=self.by_attack.__getitem__)
+
+    @property
+    def successes(self) -> int:
+        """Games that the strongest attack won."""
+        return self.by_attack[self.strongest]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The test of one attack at one strength, by games of its own."""
+
+    attack: str
+    x: float
+    units: int
+    successes: int
+    passed: bool
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How a family fared: its calibration, and the counts of the test that it rests on.
+    """How a family fared: its calibration, the test of every attack, and what was counted.
 
-    Of a bare sum the counts are there whether or not they keep the budget.
+    `counts` are those of the strength found, by the leading attack's own test; None where there
+    is none.
     """
 
     calibration: Calibration
+    checks: tuple[Check, ...]
     counts: Counts | None
     note: str = ""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What became of the units of one request."""
+    """What became of the games of one request."""
 
-    x: float
-    stage: str
     client: NDArray[np.int64]
-    recovered: NDArray[np.bool_]
-    any_record: NDArray[np.bool_]
-    by_attack: dict[str, int]
+    correct: dict[str, NDArray[np.bool_]]
     failed: int
+
+
+_Log = list[tuple[float, str, _Seen]]
 
 
 @dataclass
 class Gauge:
-    """Attacks units for procedures: what they ask is turned into tasks, and tasks into counts."""
+    """Plays games for procedures: what they ask is turned into tasks, and tasks into counts."""
 
     ask: Ask
     suite: Suite
     adversary: Adversary
-    clients: int
+    rounds: int
     p_max: float
     level: float
-    log: list[_Seen] = field(default_factory=list)
 
     def count(
         self,
@@ -108,206 +128,269 @@ class Gauge:
         *,
         attacks: Sequence[str] | None = None,
         adversary: Adversary | None = None,
+        rounds: int | None = None,
         chunk: int = CHUNK,
         pictures: int = 0,
     ) -> Counts:
-        """Attack that many units of a stream from its first, `chunk` of them a task."""
-        seen = self._attack(
-            *(stream, UNPROTECTED, protection, 0, units, ""),
-            attacks=attacks,
+        """Play that many games of a stream from its first, `chunk` of them a task."""
+        seen = self._play(
+            *(stream, protection, 0, units, tuple(attacks or self.suite.attacks)),
             adversary=adversary,
+            rounds=rounds,
             chunk=chunk,
             pictures=pictures,
         )
         return _counts([seen])
 
     def control(self) -> Counts:
-        """The unprotected attack by the server; refuses to go on where it recovers nothing."""
-        units = math.ceil(_CONTROL_UNITS / self.clients) * self.clients
-        found = self.count("control", Protection(), units, adversary=Adversary.SERVER)
-        if found.successes < _WORKING_RATE * found.units:
-            raise AttackFailed(
-                f"the attacks ({', '.join(self.suite.binding)}) recovered {found.successes} of "
-                f"{found.units} unprotected records, so their failure under protection would show "
-                f"nothing; give them more restarts, name others, or use a smaller batch."
-            )
-        return found
+        """What every attack wins from the server's view of unprotected single rounds."""
+        return self.count("control", Protection(), _CONTROL, adversary=Adversary.SERVER, rounds=1)
 
     def measure(self, family: Family) -> Measured:
-        """The weakest strength of a family that is shown to keep the budget."""
-        control = self.control()
-        if family.seen == "message" and family.knob != "bound":
-            return self._calibrated(
-                family, Control(control.successes, control.units), unprotected=True
+        """The weakest strength of a family at which every attack of the rung passes."""
+        rounds = self.rounds if family.whole_training else 1
+        if family.mechanism is None:
+            return self._single(family, rounds)
+        return self._searched(family, rounds)
+
+    def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
+        """Where the leading attack is expected to reach p_max, by few games; no test."""
+        stream = f"{stream_of(family)}, {self.suite.rung}"
+        log: _Log = []
+        attack = self._units(family, self.suite.lead, stream, rounds, log)
+        x = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
+        near = min(log, key=lambda each: abs(each[0] - x))[0]
+        return x, _counts([seen for at, _, seen in log if at == near])
+
+    def _searched(self, family: Family, rounds: int) -> Measured:
+        lead, floor = self.suite.lead, family.domain[0]
+        checks: list[Check] = []
+        found: Calibration | None = None
+        for attempt in range(_ATTEMPTS):
+            level = 0.75 * self.level / 4**attempt
+            stream = f"{stream_of(family)}, attempt {attempt}"
+            log: _Log = []
+            top = self._units(family, lead, stream, rounds, log)
+            start = UNPROTECTED if attempt == 0 else floor
+            control = Control(*self._start(top, start))
+            found = calibrate(
+                top,
+                self.p_max,
+                alpha=_SEARCH * level,
+                domain=(floor, family.domain[1]),
+                control=control,
+                unprotected=attempt == 0,
+                first_unit=control.units,
             )
-        if family.seen == "sum":
-            bare = self._bare_sum()
-            if family.knob is None:
-                return bare
-            if bare.calibration.outcome is Outcome.CERTIFIED:
-                note = "Not needed: secret sharing alone is within the budget."
-                return Measured(bare.calibration, bare.counts, note)
-            tested = bare.calibration.points[-1]
-            # The attack works, as the control shows; a sum that hides most of the records is no
-            # reason to doubt that.
-            hits = max(tested.successes, math.ceil(_WORKING_RATE * tested.units))
-            return self._calibrated(family, Control(hits, tested.units), unprotected=False)
-        start = Control(control.successes, control.units)
-        if self.clients == 1:
-            return self._calibrated(family, start, unprotected=False)
-        bare = self._bare_sum()
-        if bare.calibration.outcome is not Outcome.CERTIFIED:
-            note = "The masks cancel in the sum, which the server reads too, at any bound."
-            return Measured(bare.calibration, None, note)
-        found = self._calibrated(family, start, unprotected=False)
-        note = "Messages are counted here; the sum, where masks cancel, as for secret-sharing."
-        return Measured(found.calibration, found.counts, note)
-
-    def _calibrated(self, family: Family, control: Control, *, unprotected: bool) -> Measured:
-        self.log.clear()
-        found = calibrate(
-            self._units(family),
-            self.p_max,
-            alpha=self.level,
-            domain=family.domain,
-            control=control,
-            unprotected=unprotected,
+            if found.x is None:
+                return Measured(found, tuple(checks), None)
+            point = next(p for p in reversed(found.points) if p.passed)
+            own = (point.x, point.stage)
+            counts = _counts([seen for x, stage, seen in log if (x, stage) == own])
+            checks.append(Check(lead, found.x, point.units, point.successes, passed=True))
+            others = [name for name in self.suite.attacks if name != lead]
+            shown = family.attacked(found.x, self.adversary)
+            tested = self._tested(
+                *(others, shown, f"{stream}, the others", rounds, found.x),
+                level=_OTHERS * level,
+            )
+            checks += tested
+            failed = [each.attack for each in tested if not each.passed]
+            if not failed:
+                return Measured(found, tuple(checks), counts)
+            lead, floor = failed[0], max(found.x, family.domain[0])
+            if floor >= family.domain[1]:
+                break
+        assert found is not None
+        reason = (
+            f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
+            f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
-        return Measured(found, self._counts_at(found))
+        return Measured(_unmet(found, reason), tuple(checks), None)
 
-    def _bare_sum(self) -> Measured:
-        """Test the one strength there is where only the sum is seen and nothing is added to it."""
-        self.log.clear()
-        test = sequential_test(
-            self.p_max,
-            self.level,
-            _SEPARATION,
-            max(6 * zero_success_size(self.p_max, self.level), 200),
+    def _start(self, attack: AttackUnits, x: float) -> tuple[int, int]:
+        """Wins of a few games at the weakest strength; a search needs something to fall from."""
+        wins = int(np.asarray(attack(x, CHUNK, "control", 0)).sum())
+        return max(wins, math.ceil(_CEILING * CHUNK)), CHUNK
+
+    def _single(self, family: Family, rounds: int) -> Measured:
+        """Test the one strength there is: nothing is added to what the adversary reads."""
+        shown = family.attacked(UNPROTECTED, self.adversary)
+        stream = f"none of the {family.seen}"
+        checks = self._tested(
+            self.suite.attacks, shown, stream, rounds, UNPROTECTED, level=self.level
         )
-        shown = Protection(transport=SecretSharing())
-        if self.adversary is Adversary.CLIENT:
-            shown = Protection()
-        units = successes = look = 0
-        decision = None
-        while decision is None:
-            step = test.looks[look] - units
-            seen = self._attack("none of the sum", UNPROTECTED, shown, units, step, "walk")
-            units, successes = test.looks[look], successes + int(seen.recovered.sum())
-            decision = test.decide(look, successes)
-            look += 1
-        passed = decision == "pass"
+        passed = all(each.passed for each in checks)
+        last = checks[0] if passed else next(each for each in checks if not each.passed)
         point = TestedStrength(
-            UNPROTECTED, units, successes, "walk", test.level, test.accept[look - 1], passed
+            UNPROTECTED, last.units, last.successes, "walk", self.level, None, passed
         )
-        if passed:
-            reason = (
-                f"{successes} of {units} fresh units were recovered from the sum of all clients, "
-                f"which shows a success rate of at most {self.p_max:.4g}."
-            )
-        else:
-            reason = (
-                f"{successes} of {units} units were recovered from the sum of all clients, too "
-                f"many for a success rate of {self.p_max:.4g}."
-            )
+        few = "which shows a rate of at most" if passed else "too many for a rate of"
         found = Calibration(
             Outcome.CERTIFIED if passed else Outcome.NOT_CERTIFIED,
             self.p_max,
             self.level,
             UNPROTECTED if passed else None,
             (point,),
-            units,
-            reason,
-            pointwise_interval=point.pointwise_interval if passed else None,
-            smallest_upper_limit=clopper_pearson_upper(successes, units, 1 - self.level),
+            sum(each.units for each in checks),
+            f"{last.attack} picked the right record in {last.successes} of {last.units} games "
+            f"from the sum of all clients, {few} {self.p_max:.3g}.",
         )
-        return Measured(found, _counts(self.log))
+        counts = None
+        if passed:
+            lead = checks[0]
+            counts = self.count(stream, shown, lead.units, attacks=(lead.attack,), rounds=rounds)
+        return Measured(found, tuple(checks), counts)
 
-    def _units(self, family: Family) -> AttackUnits:
-        stream = stream_of(family)
+    def _tested(
+        self,
+        attacks: Sequence[str],
+        shown: Protection,
+        stream: str,
+        rounds: int,
+        x: float,
+        *,
+        level: float,
+    ) -> list[Check]:
+        """Each attack's own test at one strength; all go on together until one of them fails."""
+        largest = max(6 * zero_success_size(self.p_max, level), 200)
+        test = sequential_test(self.p_max, level, _SEPARATION, largest)
+        checks: dict[str, Check] = {}
+        for look, units in enumerate(test.looks):
+            pending = [name for name in attacks if name not in checks]
+            pieces = _pieces(test.looks[: look + 1])
+            for name, won in self._wins(stream, shown, pieces, pending, rounds).items():
+                decision = test.decide(look, won)
+                if decision is not None:
+                    checks[name] = Check(name, x, units, won, decision == "pass")
+            if len(checks) == len(attacks) or not all(each.passed for each in checks.values()):
+                break
+        return [checks[name] for name in attacks if name in checks]
 
-        def attack(x: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
-            shown = family.attacked(x, self.adversary)
-            return self._attack(stream, x, shown, first_unit, count, stage).recovered
-
-        return attack
-
-    def _attack(
+    def _wins(
         self,
         stream: str,
-        x: float,
+        shown: Protection,
+        pieces: Sequence[tuple[int, int]],
+        attacks: Sequence[str],
+        rounds: int,
+    ) -> dict[str, int]:
+        """Games of these pieces (first, count) that each attack wins, asked for at once."""
+        tasks = [
+            AttackTask(
+                *(stream, shown.describe(), (name,), self.adversary, rounds),
+                first=first,
+                count=count,
+            )
+            for name in attacks
+            for first, count in pieces
+        ]
+        won = dict.fromkeys(attacks, 0)
+        for task, payload in zip(tasks, self.ask(tasks), strict=True):
+            (name,) = task.attacks
+            won[name] += sum(read_attack(payload)["correct"][name])
+        return won
+
+    def _units(
+        self,
+        family: Family,
+        attack: str,
+        stream: str,
+        rounds: int,
+        log: _Log,
+    ) -> AttackUnits:
+        def play(x: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
+            shown = family.attacked(x, self.adversary)
+            seen = self._play(stream, shown, first_unit, count, (attack,), rounds=rounds)
+            log.append((x, stage, seen))
+            return seen.correct[attack]
+
+        return play
+
+    def _play(
+        self,
+        stream: str,
         protection: Protection,
         first: int,
         count: int,
-        stage: str,
+        attacks: tuple[str, ...],
         *,
-        attacks: Sequence[str] | None = None,
         adversary: Adversary | None = None,
+        rounds: int | None = None,
         chunk: int = CHUNK,
         pictures: int = 0,
     ) -> _Seen:
-        names = self.suite.binding if attacks is None else attacks
-        pieces = [
-            (start, min(chunk, first + count - start), pictures if start == 0 else 0)
+        spec, who = protection.describe(), adversary or self.adversary
+        over = self.rounds if rounds is None else rounds
+        tasks = [
+            AttackTask(
+                *(stream, spec, attacks, who, over),
+                first=start,
+                count=min(chunk, first + count - start),
+                pictures=pictures if start == 0 else 0,
+            )
             for start in range(first, first + count, chunk)
         ]
-        spec, who = protection.describe(), adversary or self.adversary
-        tasks = [AttackTask(stream, spec, name, who, *piece) for name in names for piece in pieces]
-        payloads = [read_attack(payload) for payload in self.ask(tasks)]
-        parts = {
-            name: payloads[place * len(pieces) : (place + 1) * len(pieces)]
-            for place, name in enumerate(names)
-        }
-        recovered = {name: _joined(each, "recovered") for name, each in parts.items()}
-        seen = _Seen(
-            x,
-            stage,
-            _joined(parts[names[0]], "client"),
-            np.logical_or.reduce(list(recovered.values())),
-            np.logical_or.reduce([_joined(each, "any") for each in parts.values()]),
-            {name: int(hits.sum()) for name, hits in recovered.items()},
-            sum(each["failed"] for each in payloads),
+        parts = [read_attack(payload) for payload in self.ask(tasks)]
+        return _Seen(
+            np.concatenate([np.asarray(part["client"]) for part in parts]),
+            {
+                name: np.concatenate([np.asarray(part["correct"][name]) for part in parts])
+                for name in attacks
+            },
+            sum(sum(part["failed"].values()) for part in parts),
         )
-        self.log.append(seen)
-        return seen
 
-    def _counts_at(self, found: Calibration) -> Counts | None:
-        if found.x is None:
-            return None
-        point = next(p for p in reversed(found.points) if p.passed)
-        return _counts([s for s in self.log if s.x == point.x and s.stage == point.stage])
+
+def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:
+    """(first, count) of the tasks between looks: what was asked for before is asked for again.
+
+    >>> _pieces((6, 30))
+    [(0, 6), (6, 16), (22, 8)]
+    """
+    return [
+        (first, min(CHUNK, end - first))
+        for start, end in pairwise((0, *looks))
+        for first in range(start, end, CHUNK)
+    ]
 
 
 def stream_of(family: Family) -> str:
-    """Families that look alike to the adversary share their units."""
-    places = " of own places" if family.seen == "sum" and family.own_places else ""
-    return f"{family.knob or 'none'} of the {family.seen}{places}"
+    """Families that look alike to the adversary share their games."""
+    if family.mechanism is None:
+        return f"none of the {family.seen}"
+    thinned = "thinned " if family.thins and not family.mechanism.thins else ""
+    own = family.thins and family.seen == "sum" and family.carrier == "plain"
+    places = " of own places" if own else ""
+    return f"{thinned}{family.mechanism.name} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:
-    """M: how many calibrations the families take, the bare sum included."""
-    names = {stream_of(family) for family in families if family.seen != "nothing"}
-    if any(family.seen == "sum" or family.knob == "bound" for family in families):
-        names.add("none of the sum")
-    return max(1, len(names))
+    """M: how many calibrations the families take."""
+    return max(1, len({stream_of(each) for each in families if each.seen != "nothing"}))
 
 
-def _joined(parts: Sequence[dict[str, Any]], name: str) -> NDArray[Any]:
-    return np.concatenate([np.asarray(part[name]) for part in parts])
+def _unmet(found: Calibration, reason: str) -> Calibration:
+    return Calibration(
+        Outcome.NOT_CERTIFIED,
+        found.p_max,
+        found.alpha,
+        None,
+        found.points,
+        found.units,
+        reason,
+        found.curve,
+    )
 
 
 def _counts(seen: Sequence[_Seen]) -> Counts:
-    by_client: dict[int, tuple[int, int]] = {}
-    by_attack: Counter[str] = Counter()
-    for each in seen:
-        by_attack.update(each.by_attack)
-        for client, hit in zip(each.client.tolist(), each.recovered.tolist(), strict=True):
-            units, hits = by_client.get(client, (0, 0))
-            by_client[client] = units + 1, hits + int(hit)
-    return Counts(
-        units=sum(len(each.client) for each in seen),
-        successes=sum(int(each.recovered.sum()) for each in seen),
-        any_record=sum(int(each.any_record.sum()) for each in seen),
-        by_client=dict(sorted(by_client.items())),
-        by_attack=dict(by_attack),
-        failed=sum(each.failed for each in seen),
-    )
+    client = np.concatenate([each.client for each in seen])
+    names = seen[0].correct.keys()
+    correct = {name: np.concatenate([each.correct[name] for each in seen]) for name in names}
+    by_attack = {name: int(wins.sum()) for name, wins in correct.items()}
+    strongest = max(by_attack, key=by_attack.__getitem__)
+    by_client = {
+        int(k): (int((client == k).sum()), int(correct[strongest][client == k].sum()))
+        for k in np.unique(client)
+    }
+    return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen))

@@ -1,4 +1,4 @@
-"""Sentences for the reader: what a verdict does not cover, and what helps where there is none."""
+"""Sentences for the reader: who is held off, what is not covered, what helps where nothing is."""
 
 from __future__ import annotations
 
@@ -6,56 +6,86 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.tuning.certificate.wording import proved_limits
 
 if TYPE_CHECKING:
+    from trilemma.estimation.claims import Claim
     from trilemma.estimation.suite import Suite
-    from trilemma.tuning.choosing.families import Setting
-    from trilemma.tuning.problem import Problem
-    from trilemma.tuning.results.verdict import Candidate
+    from trilemma.tuning.choosing.setting import Setting
+    from trilemma.tuning.request import Request
+    from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["advice", "limits"]
+__all__ = ["advice", "headline", "limits"]
 
-_LIMITS: Final = (
-    "One round: an adversary that combines the updates of several rounds may learn more.",
-    "Honest but curious: whoever deviates from the protocol is not covered.",
-)
+_KNOWS: Final = {
+    "nothing": "knows only the model and the messages",
+    "public": "owns public records of the same kind",
+    "candidates": "has a list of {n} candidates",
+    "rest": "has a list of {n} candidates and every other record of every client",
+    "anyone": "may know anything",
+}
 _COMBINED: Final = "randomization+secret-sharing"
 
 
-def limits(chosen: Candidate | None, suite: Suite, adversary: Adversary) -> tuple[str, ...]:
+def headline(request: Request, claim: Claim, p_max: float) -> str:
+    """Who is held off, over which rounds, out of how many candidates, and how often it is right.
+
+    "A server that has a list of 100 candidates picks the right one in at most 21 of 100 cases."
+    """
+    who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
+    knows = _KNOWS[request.knows].format(n=claim.candidates)
+    if claim.rounds == 1:
+        over = "in one round that is known to hold the record"
+    else:
+        told = "is told" if claim.participation == "known" else "is not told"
+        over = f"over {claim.rounds} rounds, and {told} which of them held the record,"
+    blind = 100 / claim.candidates
+    return (
+        f"{who} that {knows} and watches {over} picks the right one of {claim.candidates} records "
+        f"in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."
+    ).replace("watches in one", "watches one")
+
+
+def limits(
+    chosen: Candidate | None, suite: Suite, request: Request, claim: Claim
+) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
-    sentences = list(_LIMITS)
+    if chosen is not None and chosen.certificate is not None:
+        return proved_limits(chosen.certificate, chosen.name.rpartition("+")[2])
+    sentences = []
+    if claim.rounds == 1:
+        sentences.append(
+            "One round: an adversary that combines the updates of several rounds learns more."
+        )
+    sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
     if chosen is None or chosen.basis in ("measured", "surrogate"):
         sentences.append(
-            f"These attackers only ({', '.join(suite.binding)}, with the effort stated): a better "
-            f"one, or one that knows more of the data, may recover more."
+            f"These attackers only ({', '.join(suite.attacks)}, with the effort stated), with the "
+            f"knowledge stated: one that knows more of the data may pick right more often; "
+            f"`--knows rest` measures, and `--knows anyone` proves."
         )
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
         )
-    if chosen is not None and chosen.basis == "certified":
-        sentences[0] = "Only the rounds that the certificate counts."
-        if chosen.certificate is not None and chosen.certificate.clip_rule != "stated":
-            sentences.append(
-                "The clip norm was chosen from the clients' data: what it tells of them, once "
-                "published, is not counted."
-            )
+    if claim.inserted:
+        sentences.append(
+            "The clients hold too few records for line-ups of their own: the claim is about a "
+            "record that was inserted in place of one of the client's."
+        )
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
-        if adversary is Adversary.SERVER
+        if request.adversary is Adversary.SERVER
         else "A curious client is the adversary: what the server gets is shown beside it."
     )
     return tuple(sentences)
 
 
-def advice(
-    candidates: Sequence[Candidate], problem: Problem, setting: Setting, adversary: Adversary
-) -> str:
+def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) -> str:
     """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
     reached = [each for each in candidates if each.smallest_leakage is not None]
     able = [each for each in candidates if each.feasible and each.deployable]
     capped = [each for each in candidates if not each.feasible and each.costs is not None]
-    if all(each.basis == "surrogate" for each in candidates):
+    if request.basis == "surrogate":
         return "The paper's optimum does not keep its promise here; tune with --basis measured."
     if capped and not able:
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
@@ -64,11 +94,11 @@ def advice(
     ways += ["larger batches"]
     if _COMBINED not in tried and setting.clients > 1:
         ways += [f"a combined protection such as {_COMBINED}"]
-    if adversary is Adversary.SERVER and "paillier" not in tried and setting.clients > 1:
+    if request.adversary is Adversary.SERVER and "paillier" not in tried and setting.clients > 1:
         ways += ["paillier, whose server reads nothing"]
     helps = f"{', '.join(ways)} or a larger budget"
     if not reached:
-        return f"Nothing was measured below the budget of {problem.budget:g}; try {helps}."
+        return f"Nothing was measured below the budget of {request.budget:g}; try {helps}."
     best = min(reached, key=lambda each: each.smallest_leakage or 0.0)
     return (
         f"The smallest upper limit of the leakage reached is {best.smallest_leakage:.3g}, by "

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.costs import Costs, check_bandwidth, compare, paired_estimate
+from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
-from trilemma.estimation.tasks import TrainTask, read_training
+from trilemma.estimation.tasks import CostTask, TrainTask, read_costs, read_training
 
 if TYPE_CHECKING:
-    from trilemma.federation.training import History
+    from trilemma.estimation.recipes import Recipe
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.results.verdict import Candidate
+    from trilemma.tuning.results.candidates import Candidate
     from trilemma.updates import Profile
     from trilemma.work.replay import Ask
 
@@ -38,51 +39,51 @@ class Pricing:
         check_bandwidth(self.bandwidth)
 
     def price(
-        self, ask: Ask, protection: Protection, *, weighted: bool = True
+        self,
+        ask: Ask,
+        protection: Protection,
+        *,
+        recipe: Recipe | None = None,
+        without: Recipe | None = None,
     ) -> tuple[Costs, Estimate]:
-        """Costs at the protection, and η_u·ε_u + η_e·ε_e over the paired seeds."""
-        payloads = ask(
-            [
-                TrainTask(spec, seed, self.rounds, weighted)
-                for spec in ("none", protection.describe())
-                for seed in self.seeds
-            ]
-        )
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e.
+
+        The protected trainings follow `recipe`, those without protection `without` (None: the
+        federation's own).
+        """
+        arms = (("none", without), (protection.describe(), recipe))
+        trainings = [
+            TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
+        ]
+        timing = CostTask(protection.describe(), fewest_rounds(self.confidence), recipe)
+        *payloads, timed = ask([*trainings, timing])
         histories = [read_training(payload) for payload in payloads]
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
         found = compare(
             protection.describe(),
             plain,
             shielded,
+            read_costs(timed),
             bandwidth=self.bandwidth,
             confidence=self.confidence,
             bounds=paper_bounds(protection, self.profile),
         )
-        return found, self._objective(plain, shielded, found)
+        return found, self._objective(found)
 
-    def _objective(
-        self, plain: Sequence[History], shielded: Sequence[History], costs: Costs
-    ) -> Estimate:
-        """Seed by seed; the efficiency of a round, which has no seed, enters by its estimate."""
-        reduction = costs.efficiency_reduction
+    def _objective(self, costs: Costs) -> Estimate:
+        """Of the estimates and of their ends: at most as certain as either of the two."""
         each_client = any(
             isinstance(weight, tuple)
             for weight in (self.problem.utility_weight, self.problem.efficiency_weight)
         )
-        values = []
-        for before, after in zip(plain, shielded, strict=True):
-            losses = [before.metric - after.metric]
-            if each_client:
-                pairs = zip(before.client_metrics, after.client_metrics, strict=True)
-                losses = [a - b for a, b in pairs]
-            values.append(self.problem.objective(losses, [reduction.value] * len(losses)))
-        found = paired_estimate(values, self.confidence)
-        clients = len(plain[0].client_metrics) if each_client else 1
-        slack = [
-            self.problem.objective([0.0] * clients, [end - reduction.value] * clients)
-            for end in (reduction.low, reduction.high)
-        ]
-        return Estimate(found.value, found.low + slack[0], found.high + slack[1])
+        losses = costs.client_utility_loss if each_client else (costs.utility_loss,)
+
+        def objective(end: Literal["value", "low", "high"]) -> float:
+            lost: list[float] = [getattr(each, end) for each in losses]
+            slower: float = getattr(costs.efficiency_reduction, end)
+            return self.problem.objective(lost, [slower] * len(lost))
+
+        return Estimate(objective("value"), objective("low"), objective("high"))
 
 
 def breached_cap(problem: Problem, costs: Costs) -> str:
@@ -104,11 +105,14 @@ def breached_cap(problem: Problem, costs: Costs) -> str:
 def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The candidates, the best first; those that cannot be chosen keep no rank and come last.
 
-    Ties are candidates whose objective's interval meets that of the best.
+    Ties are candidates whose objective's interval meets that of the best; of these the one that
+    sends the fewest bits comes first, then by name.
     """
     able = [each for each in candidates if each.feasible and each.deployable and each.objective]
-    order = sorted(able, key=lambda each: _value(each))
+    order = sorted(able, key=_value)
     best = order[0].objective if order else None
+    tied = [each for each in order if _meets(each.objective, best)]
+    order = sorted(tied, key=_bits) + [each for each in order if each not in tied]
     placed = [
         replace(each, rank=place, tied=place > 1 and _meets(each.objective, best))
         for place, each in enumerate(order, start=1)
@@ -120,6 +124,11 @@ def _value(candidate: Candidate) -> float:
     if candidate.objective is None:
         raise InvalidInput(f"{candidate.name} has no objective to be ranked by.")
     return candidate.objective.value
+
+
+def _bits(candidate: Candidate) -> tuple[float, str]:
+    bits = math.inf if candidate.costs is None else candidate.costs.protected.bits
+    return bits, candidate.name
 
 
 def _meets(one: Estimate | None, other: Estimate | None) -> bool:

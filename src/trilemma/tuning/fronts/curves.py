@@ -1,109 +1,63 @@
-"""How leakage and costs go with a mechanism's strength: estimates, and what theory predicts.
+"""How leakage and costs go with a family's strength: estimates, to be looked at.
 
-A verdict's claim rests on its tests, at single strengths. Its curves are there to be looked at:
-few units, the same ones at every strength, over the range where the calibration saw recovery end.
+A verdict's claim rests on its tests, at single strengths. A curve has few games, the same ones at
+every strength, around the strength that was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.beliefs.belief import bernoulli_leakage
-from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration
-from trilemma.tuning.choosing.families import clients_in, fisher
-from trilemma.tuning.results.verdict import Prediction
-from trilemma.work.executors import one_thread
-
 if TYPE_CHECKING:
-    from trilemma.tuning.calibrating.gauge import Measured
     from trilemma.tuning.choosing.families import Family
     from trilemma.tuning.choosing.procedures import Procedure
     from trilemma.tuning.fronts.meter import Meter
-    from trilemma.tuning.fronts.points import Evaluated
-    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["calibrations", "curve_procedures", "grid", "predictions"]
+__all__ = ["curve_procedures", "grid"]
 
-_REACH: Final = 2.5  # standard deviations of the fall either side: from 99 % of it to 1 %
-_PREDICTED: Final = 25  # points of a predicted curve
-
-
-def calibrations(plan: Plan) -> dict[str, Procedure]:
-    """How the deployable families fared, by name: nothing new is measured for it."""
-
-    def calibrated(family: Family) -> Procedure:
-        return lambda ask: plan.gauge(ask).measure(family)
-
-    return {
-        family.name: calibrated(family)
-        for family in plan.families
-        if family.deployable and family.seen != "nothing"
-    }
+_WEAKER, _STRONGER = 1.5, 0.5  # decades around the strength that was found
+_SHOWN: Final = ("randomization", "randomization+secret-sharing", "compression")
 
 
-def curve_procedures(meter: Meter, measured: Mapping[str, Measured]) -> dict[str, Procedure]:
-    """The points: no protection first, then each mechanism from weak to strong.
+def curve_procedures(meter: Meter, candidates: Sequence[Candidate]) -> dict[str, Procedure]:
+    """The points: no protection first, then each family from weak to strong.
 
-    At the strength that was found, and of a bare sum, the calibration's own counts are taken.
+    At the strength that was found, and of a bare sum, the test's own counts are taken. Families
+    that look alike to the adversary have one curve between them.
     """
     wanted: dict[str, Procedure] = {"curve of none": meter.unprotected}
+    found = {each.name: each for each in candidates}
     for family in meter.plan.families:
-        name, found = f"curve of {family.name}", measured.get(family.name)
+        name, candidate = f"curve of {family.name}", found.get(family.name)
+        if candidate is None or not family.deployable:
+            continue
         if family.seen == "nothing":
             wanted[name] = meter.point(family, 0.0)
-        elif found is None:
-            continue
-        elif family.knob is None and found.counts is not None:
-            wanted[name] = meter.tested(family, UNPROTECTED, found.counts)
+        elif family.mechanism is None or family.name not in _SHOWN:
+            if candidate.costs is not None:
+                wanted[name] = _tested(meter, family, candidate)
         else:
-            low, high = family.domain
-            points = {
-                x: meter.point(family, (x - low) / (high - low))
-                for x in grid(family, found.calibration, meter.plan.effort.strengths)
-            }
-            x = found.calibration.x
-            if points and x is not None and found.counts is not None:
-                points[x] = meter.tested(family, x, found.counts)
-            wanted |= {f"{name} at {family.parameter(x):.3g}": points[x] for x in sorted(points)}
+            for x in grid(family, candidate, meter.plan.request.strengths):
+                low, high = family.domain
+                place = (x - low) / (high - low)
+                wanted[f"{name} at {family.parameter(x):.3g}"] = meter.point(family, place)
+            if candidate.costs is not None:
+                wanted[f"{name} as tested"] = _tested(meter, family, candidate)
     return wanted
 
 
-def grid(family: Family, calibration: Calibration, count: int) -> tuple[float, ...]:
-    """Strengths over the fall of the calibration's success curve, and over the strength found.
+def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure:
+    return lambda _: meter.tested(family, candidate)
 
-    None where there is nothing to tune: the mechanism is not needed, or has no strength.
-    """
-    curve = calibration.curve
-    if curve is None or calibration.x == UNPROTECTED:
-        return ()
-    found = curve.mu if calibration.x is None else calibration.x
+
+def grid(family: Family, candidate: Candidate, count: int) -> tuple[float, ...]:
+    """Strengths around the one that was found, or over the whole domain where none was."""
     low, high = family.domain
-    first = max(low, min(found, curve.mu - _REACH * curve.sd))
-    last = min(high, max(found, curve.mu + _REACH * curve.sd))
-    if first >= last:  # recovery ends nowhere that the mechanism can reach
-        first, last = low, high
-    return tuple(np.linspace(first, last, count).tolist())
-
-
-def predictions(plan: Plan, curves: Sequence[Evaluated]) -> tuple[Prediction, ...]:
-    """Fisher's prediction over the range of each curve of noise; none where it does not apply."""
-    made: list[Prediction] = []
-    for family in plan.families:
-        variances = [
-            each.parameter
-            for each in curves
-            if each.mechanism == family.name and each.parameter is not None
-        ]
-        if family.knob != "variance" or not variances or not plan.setting.predicted[family.seen]:
-            continue
-        with one_thread():
-            found = fisher(plan.scenario, family.seen, plan.adversary, seed=plan.seed)
-        clients = clients_in(family.seen, plan.scenario, plan.adversary)
-        for variance in np.geomspace(min(variances), max(variances), _PREDICTED).tolist():
-            success = found.success(variance / clients, plan.guess.criterion.threshold)
-            leakage = bernoulli_leakage(success)
-            made.append(Prediction(family.name, variance, success, leakage))
-    return tuple(made)
+    if candidate.parameter is not None:
+        x = family.position(candidate.parameter)
+        low, high = max(low, x - _WEAKER), min(high, x + _STRONGER)
+    return tuple(np.linspace(low, high, count).tolist())

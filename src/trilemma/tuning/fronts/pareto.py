@@ -1,6 +1,6 @@
 """The measured front of three objectives, for who knows no weights: leakage, utility, efficiency.
 
-Every point is a mechanism at a strength: units attacked by the binding suite, and trainings in
+Every point is a family at a strength: games played by the rung's leading attack, and trainings in
 pairs with and without it. The front is an estimate, not a certificate: its points are picked by
 the very numbers that are shown.
 """
@@ -16,27 +16,26 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.costs import BANDWIDTH
+from trilemma.estimation.claims import Claim
 from trilemma.observations import Adversary
 from trilemma.tuning.choosing.advice import limits
 from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.fronts.points import RESOLUTION, Evaluated
 from trilemma.tuning.fronts.study import SAMPLERS, SamplerName, Study
-from trilemma.tuning.plan import Effort, Plan
-from trilemma.tuning.problem import Problem
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
 from trilemma.tuning.results.documents import Document
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
-    from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.units import Source
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
 
-__all__ = ["REFERENCE", "Front", "front_schema", "measure_front"]
+__all__ = ["REFERENCE", "Front", "front_schema", "pareto"]
 
 REFERENCE: Final = (1.0, 1.0, 1.0)
 _ESTIMATE: Final = (
@@ -71,16 +70,13 @@ class Front:
     sampler: SamplerName
     evaluations: int
     wanted: int
-    adversary: Adversary
-    confidence: float
+    request: Request
+    claim: Claim
     attacks: tuple[str, ...]
-    effort: Effort
-    bandwidth: float
     federation: Federation
-    seed: int
     versions: dict[str, str]
     reproduce: str = ""
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
 
     def as_json(self) -> dict[str, Any]:
         """The front as plain values, the version first."""
@@ -99,7 +95,7 @@ class Front:
 _DOCUMENT: Final = Document(
     Front,
     "front",
-    2,
+    3,
     remedy="take the pareto.json that trilemma pareto wrote",
     upgrade="run the same trilemma pareto command again with --fresh --out {folder}",
 )
@@ -110,61 +106,44 @@ def front_schema() -> dict[str, Any]:
     return _DOCUMENT.schema()
 
 
-def measure_front(
+def pareto(
     source: Source,
+    request: Request | None = None,
     *,
-    mechanisms: Sequence[str] | None = None,
-    attacks: Sequence[str] | None = None,
-    adversary: Adversary = Adversary.SERVER,
     evaluations: int = 32,
     units: int = 48,
     sampler: SamplerName = "grid",
     storage: str = "sqlite://",
     study: str = "trilemma",
     shared: bool = False,
-    confidence: float = 0.95,
-    bandwidth: float = BANDWIDTH,
-    criterion: Criterion | None = None,
-    effort: Effort | None = None,
-    seed: int = 0,
     run: Run | None = None,
     data_key: bytes | None = None,
     workers: int = 1,
     ticker: Ticker | None = None,
     report: Callable[[Front], object] | None = None,
+    **settings: Any,
 ) -> Front:
-    """Measure (mechanism, strength) pairs until the study holds `evaluations`; then the front.
+    """Measure (family, strength) pairs until the study holds `evaluations`; then the front.
 
     `report` gets every intermediate front: one may stop at any time. `shared` says that other
     machines use the `storage` too; then `evaluations` counts those of all of them.
     """
+    asked = Request.of(request, settings)
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)
     for name, value in (("evaluations", evaluations), ("units", units)):
         if value < 1:
             raise InvalidInput(f"{name} must be at least 1, got {value}.")
-    plan = Plan.of(
-        source,
-        Problem(),
-        mechanisms=mechanisms,
-        attacks=attacks,
-        adversary=adversary,
-        confidence=confidence,
-        bandwidth=bandwidth,
-        criterion=criterion,
-        effort=effort,
-        seed=seed,
-        run=run,
-        data_key=data_key,
-    )
+    plan = Plan.of(source, asked, run=run, data_key=data_key)
     made = {
         family.name: family
         for family in plan.families
-        if family.deployable or mechanisms is not None
+        if family.deployable or asked.families is not None
     }
     if not made:
-        raise InvalidInput("give at least one mechanism, or leave mechanisms out for all of them.")
-    meter = Meter(plan, units, plan.effort.seeds)
+        raise InvalidInput("give at least one family, or leave families out for all of them.")
+    meter = Meter(plan, units, asked.seeds)
+    who = _ADVERSARY[asked.adversary]
 
     def front(points: Sequence[Evaluated], done: int) -> Front:
         objectives = [(place, each.objectives) for place, each in enumerate(points)]
@@ -173,7 +152,7 @@ def measure_front(
         kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
         best = [found for _, found in kept]
         return Front(
-            limits=(_ESTIMATE, *limits(None, plan.suite, adversary)[:-1], _ADVERSARY[adversary]),
+            limits=(_ESTIMATE, *limits(None, plan.suite, asked, plan.claim)[:-1], who),
             points=tuple(points),
             front=tuple(place for place, _ in kept),
             knee=kept[knee(best)][0],
@@ -183,13 +162,10 @@ def measure_front(
             sampler=sampler,
             evaluations=done,
             wanted=evaluations,
-            adversary=adversary,
-            confidence=confidence,
-            attacks=plan.suite.binding,
-            effort=plan.effort,
-            bandwidth=bandwidth,
+            request=asked,
+            claim=plan.claim,
+            attacks=(plan.suite.lead,),
             federation=plan.federation,
-            seed=seed,
             versions=versions(),
         )
 
@@ -200,9 +176,9 @@ def measure_front(
             storage,
             study,
             sampler=sampler,
-            tuned=[family.name for family in made.values() if family.knob],
-            untuned=[family.name for family in made.values() if not family.knob],
-            seed=seed,
+            tuned=[family.name for family in made.values() if family.mechanism],
+            untuned=[family.name for family in made.values() if not family.mechanism],
+            seed=asked.seed,
             owner=owner,
         ) as trials,
         plan.crew(workers) as crew,

@@ -119,7 +119,9 @@ class Study:
         """Open the study; machines that start at once race for its tables."""
         for wait in (0.3, 1.0, None):
             try:
-                storage = optuna.storages.RDBStorage(self._url)
+                # It fills a template: a brace that is part of the name must be doubled.
+                url = self._url.replace("{", "{{").replace("}", "}}")
+                storage = optuna.storages.RDBStorage(url)
                 return storage, optuna.create_study(
                     study_name=name,
                     storage=storage,

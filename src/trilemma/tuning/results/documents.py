@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
-from trilemma.work.journal import write_json
+from trilemma.work.files import parse_json, write_json
 
 __all__ = ["Document"]
 
@@ -49,13 +48,17 @@ class Document(Generic[Kind]):
     def read(self, path: Path | str) -> Kind:
         """The value in a file; one sentence where there is none."""
         try:
-            document = json.loads(Path(path).read_text())
+            text = Path(path).read_bytes()
+            document = parse_json(text)
         except OSError as error:
             raise InvalidInput(
                 f"cannot read the {self.name} {path} ({error.strerror}); {self.remedy}."
             ) from None
-        except ValueError:
-            raise InvalidInput(f"{path} is not a whole JSON file; {self.remedy}.") from None
+        except ValueError as error:
+            reason = str(error).removesuffix(".")
+            raise InvalidInput(
+                f"{path} is not a whole JSON file ({reason}); {self.remedy}."
+            ) from None
         version = document.get(self.key) if isinstance(document, dict) else None
         if version != self.version:
             if self.upgrade and isinstance(version, int) and 0 < version < self.version:
@@ -65,10 +68,10 @@ class Document(Generic[Kind]):
                 )
             raise InvalidInput(
                 f"{path} is no {self.name} of version {self.version} ({self.key} is "
-                f"{version!r}); {self.remedy}."
+                f"{version!r:.40}); {self.remedy}."
             )
         try:
-            return self._adapter.validate_python(document)
+            return self._adapter.validate_json(text, strict=True)  # a "1e999" is no number
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])

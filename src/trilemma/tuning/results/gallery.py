@@ -1,4 +1,4 @@
-"""A few records beside what attacks make of them, from no protection to the strongest.
+"""A few records, drawn at random, beside what each attack makes of them and what it picks.
 
 It holds records, so it is made only where the scenario's `show_records` says that they may be
 shown, and it lives in a file of its own: a verdict never holds one.
@@ -17,48 +17,46 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.results.documents import Document
 
 if TYPE_CHECKING:
-    from trilemma.protections.protection import Protection
-    from trilemma.tuning.choosing.families import Family, Seen
     from trilemma.tuning.choosing.procedures import Procedure
-    from trilemma.tuning.fronts.meter import Meter
     from trilemma.tuning.plan import Plan
-    from trilemma.tuning.results.verdict import Candidate, Verdict
+    from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask
 
 __all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "gallery_procedure"]
 
 GALLERY: Final = "gallery.json"
-RECORDS: Final = 4
-Label = Literal["unprotected", "paper's optimum", "verdict", ""]
+RECORDS: Final = 8
+Label = Literal["unprotected", "verdict"]
 Picture = tuple[Annotated[int, Field(ge=0, le=255)], ...]
 
 
 @dataclass(frozen=True)
 class Column:
-    """What `attack` makes of the records under one protection, and the PSNR (dB) of each.
+    """What `attack` makes of the records under one protection, and which candidate it picks.
 
-    `mechanism` and `parameter` are as in the verdict's curves; `protection` is what a federation
-    runs there.
+    `made` is the reconstruction nearest to the pick; of an attack that owns the line-up it is the
+    pick itself. `rounds` 1: one round that holds the record.
     """
 
     label: Label
-    mechanism: str
-    parameter: float | None
     protection: str
     attack: str
-    recoveries: tuple[Picture, ...]
-    psnr: tuple[float, ...]
+    rounds: int
+    made: tuple[Picture, ...]
+    picked: tuple[Picture, ...]
+    correct: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Records and their recoveries as pictures [c, h, w] of levels 0 .. 255 between low and high.
+    """Records drawn at random as pictures [c, h, w] of levels 0 .. 255 between low and high.
 
-    Columns go from no protection to the strongest. Every one holds the same records, those tagged
-    before the attack, in the order of `originals`.
+    Every column holds games of its own label in the order of `tagged[label]`, the records that
+    were tagged before the attack.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
@@ -66,17 +64,19 @@ class Gallery:
     shape: tuple[int, int, int]
     low: float
     high: float
-    originals: tuple[Picture, ...]
+    tagged: dict[Label, tuple[Picture, ...]]
     columns: tuple[Column, ...]
-    gallery_version: Literal[1] = 1
+    gallery_version: Literal[2] = 2
 
     def __post_init__(self) -> None:
         channels, height, width = self.shape
         size = channels * height * width
         for column in self.columns:
-            if not len(column.recoveries) == len(column.psnr) == len(self.originals):
-                raise InvalidInput("every column of a gallery needs one recovery a record.")
-        pictures = [*self.originals, *(each for c in self.columns for each in c.recoveries)]
+            count = len(self.tagged.get(column.label, ()))
+            if not len(column.made) == len(column.picked) == len(column.correct) == count:
+                raise InvalidInput("every column of a gallery needs one picture a record.")
+        pictures = [each for rows in self.tagged.values() for each in rows]
+        pictures += [each for c in self.columns for each in (*c.made, *c.picked)]
         if any(len(each) != size for each in pictures):
             raise InvalidInput(f"every picture of this gallery needs {size} levels.")
 
@@ -97,113 +97,62 @@ class Gallery:
 _DOCUMENT: Final = Document(
     Gallery,
     "gallery",
-    1,
+    2,
     remedy="take the gallery.json that trilemma tune wrote",
     key="gallery_version",
 )
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A column to be made: what a federation runs there, what is attacked, on how many units."""
-
-    label: Label
-    mechanism: str
-    parameter: float | None
-    protection: str
-    attacked: str
-    units: int = RECORDS
-
-
-def gallery_procedure(meter: Meter, verdict: Verdict, chosen: Candidate) -> Procedure:
-    """Attack a few units at no protection, the paper's optimum, the chosen curve and value.
-
-    Where the curve has attacked the very units, its pictures are taken.
-    """
-    plan = meter.plan
-    family = next((each for each in plan.families if each.name == chosen.name), None)
-    seen: Seen = "sum" if plan.adversary is Adversary.CLIENT else "message"
-    if family is not None and family.seen == "sum":
-        seen = "sum"
-    binding = [each for each in verdict.attacks if each.binding]
-    attack = max(binding, key=lambda each: each.control_recovered).name
-    wanted = [
-        each
-        for each in _wanted(meter, verdict, chosen, family)
-        if _reads(plan, parse_protection(each.attacked))
-    ]
+def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
+    """Play a few games without protection and at the verdict, with every attack of the rung."""
+    protection = parse_protection(chosen.protection or "none")
+    asked = plan.request.adversary
+    shown: list[tuple[Label, str, int]] = [("unprotected", "none", 1)]
+    hidden = asked is Adversary.SERVER and protection.transport.server_reads == "nothing"
+    if not hidden and chosen.protection not in (None, "none"):
+        shown.append(("verdict", protection.describe(), chosen.rounds))
 
     def make(ask: Ask) -> Gallery:
         tasks = [
             AttackTask(
-                stream=meter.stream(seen),
-                protection=each.attacked,
-                attack=attack,
-                adversary=plan.adversary,
+                stream=f"gallery, {label}",
+                protection=spec,
+                attacks=plan.suite.attacks,
+                adversary=asked,
+                rounds=rounds,
                 first=0,
-                count=each.units,
+                count=RECORDS,
                 pictures=RECORDS,
+                recipe=recipe_of(chosen) if label == "verdict" else None,
             )
-            for each in wanted
+            for label, spec, rounds in shown
         ]
-        payloads = [read_attack(payload) for payload in ask(tasks)]
+        payloads = [read_attack(payload)["pictures"] for payload in ask(tasks)]
         spec = plan.scenario.input_spec
         return Gallery(
             shape=_picture_shape(spec.shape),
             low=spec.low,
             high=spec.high,
-            originals=_pictures(payloads[0]["originals"]),
+            tagged={
+                each[0]: _pictures(found["tagged"])
+                for each, found in zip(shown, payloads, strict=True)
+            },
             columns=tuple(
                 Column(
-                    label=each.label,
-                    mechanism=each.mechanism,
-                    parameter=each.parameter,
-                    protection=each.protection,
-                    attack=attack,
-                    recoveries=_pictures(found["recoveries"]),
-                    psnr=tuple(found["psnr"]),
+                    label=label,
+                    protection=described,
+                    attack=name,
+                    rounds=rounds,
+                    made=_pictures(column["made"]),
+                    picked=_pictures(column["picked"]),
+                    correct=tuple(column["correct"]),
                 )
-                for each, found in zip(wanted, payloads, strict=True)
+                for (label, described, rounds), found in zip(shown, payloads, strict=True)
+                for name, column in found["attacks"].items()
             ),
         )
 
     return make
-
-
-def _wanted(
-    meter: Meter, verdict: Verdict, chosen: Candidate, family: Family | None
-) -> list[_Wanted]:
-    """From no protection to the strongest."""
-    whole = meter.units if verdict.curves else RECORDS
-    wanted = [_Wanted("unprotected", "none", None, "none", "none", whole)]
-    law = chosen.name.removeprefix("surrogate ").split("+")[0]
-    if chosen.basis == "certified":
-        law = "randomization"
-    promised = [each for each in verdict.promises if each.mechanism == law and each.protection]
-    for each in promised[-1:]:  # the corrected form comes last
-        spec = each.protection or ""
-        if spec != chosen.protection:
-            wanted.append(_Wanted("paper's optimum", law, each.parameter, spec, spec))
-    for point in verdict.curves:
-        known = point.strength is not None and point.protection is not None
-        if family is None or point.mechanism != chosen.name or not known:
-            continue
-        if point.parameter != chosen.parameter:
-            _, shown = meter.sights(family, family.at(point.strength or 0.0))[0]
-            place = (point.mechanism, point.parameter, point.protection or "")
-            wanted.append(_Wanted("", *place, shown.describe(), whole))
-    spec = chosen.protection or "none"
-    wanted.append(_Wanted("verdict", chosen.name, chosen.parameter, spec, spec))
-    if family is None or family.knob is None:
-        return wanted
-    return sorted(
-        wanted, key=lambda x: -math.inf if x.parameter is None else family.position(x.parameter)
-    )
-
-
-def _reads(plan: Plan, protection: Protection) -> bool:
-    """Whether there is anything to attack: a key may hide all."""
-    return plan.adversary is Adversary.CLIENT or protection.transport.server_reads != "nothing"
 
 
 def _pictures(levels: list[list[int]]) -> tuple[Picture, ...]:

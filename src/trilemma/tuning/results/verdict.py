@@ -6,45 +6,39 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.beliefs.blind import BlindGuess
-from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.costs import Costs
+from trilemma.estimation.claims import Claim, Participation
 from trilemma.estimation.leakage import Estimate
-from trilemma.learning import LocalTraining
-from trilemma.observations import Adversary
+from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.certificate.certify import Certificate
 from trilemma.tuning.fronts.points import Evaluated
-from trilemma.tuning.problem import Problem
+from trilemma.tuning.request import Knows, Request
+from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Document
 from trilemma.tuning.surrogate.promises import Promise, SurrogateConstants
 
 if TYPE_CHECKING:
-    from trilemma.estimation.constants import Guess
     from trilemma.estimation.scenario import Scenario
 
 __all__ = [
     "SCHEMA_VERSION",
     "AttackUsed",
-    "Basis",
     "Beside",
-    "Candidate",
     "Federation",
-    "Point",
-    "Prediction",
+    "PaperLeakage",
+    "RoundsPoint",
+    "Rung",
     "Verdict",
     "verdict_schema",
 ]
 
-SCHEMA_VERSION: Final = 2
-Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
+SCHEMA_VERSION: Final = 3
 
 
 def _protection(value: Any) -> Protection:
@@ -61,30 +55,19 @@ Deployed = Annotated[
 
 @dataclass(frozen=True)
 class AttackUsed:
-    """An attack with its effort, whether it binds, and what it recovers without protection."""
+    """An attack with its effort, and how often it picks right from unprotected single rounds."""
 
     name: str
+    rung: Knows
     effort: str
     restarts: int
-    binding: bool
     control_units: int
     control_recovered: int
 
 
 @dataclass(frozen=True)
-class Point:
-    """Units attacked at one parameter value (None: without it); `passed` None: only explored."""
-
-    parameter: float | None
-    units: int
-    recovered: int
-    stage: str
-    passed: bool | None
-
-
-@dataclass(frozen=True)
 class Beside:
-    """What another adversary, or an attacker that does not bind, gets from the same protection."""
+    """What another adversary gets from the same protection; measured, not tuned for."""
 
     who: str
     statement: str
@@ -94,49 +77,48 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One mechanism at the strength found for it.
+class Rung:
+    """A family on one rung of the ladder: the strength it needs there, and what that costs.
 
-    `leakage` and `worst_client` are pointwise intervals at the verdict's confidence: what is shown
-    by the procedure as a whole is that the leakage is within the budget. `rank` 1 is the least
-    objective; `tied` marks those whose interval meets that of the chosen one.
+    `tested` says that the strength passed the test of every attack; all others are estimates
+    with a pointwise interval, and prove nothing. `strength` is None where none was found, and
+    `note` says why. `rounds` 1: one round only.
     """
 
-    name: str
-    basis: Basis
-    feasible: bool
-    deployable: bool
-    statement: str
-    protection: str | None = None
-    symbol: str | None = None
-    parameter: float | None = None
-    leakage: Estimate | None = None
-    worst_client: Estimate | None = None
-    any_record: Estimate | None = None
-    units: int = 0
-    by_attack: dict[str, int] | None = None
-    failed_units: int = 0
-    points: tuple[Point, ...] = ()
-    non_monotone: bool = False
-    smallest_leakage: float | None = None
-    certificate: Certificate | None = None
-    costs: Costs | None = None
-    objective: Estimate | None = None
-    rank: int | None = None
-    tied: bool = False
+    knows: Knows
+    family: str
+    tested: bool
+    rounds: int
+    strength: float | None
+    leakage: Estimate | None
+    metric: float | None
+    efficiency_reduction: float | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What the Fisher information predicts at a parameter, without any attack.
+class RoundsPoint:
+    """What leaks to an attacker after so many rounds of a training, with a pointwise interval."""
 
-    For attackers that converge to the truth and have no prior on the data; never a certificate.
+    knows: Knows
+    participation: Participation
+    rounds: int
+    leakage: Estimate
+    certified: bool = False
+
+
+@dataclass(frozen=True)
+class PaperLeakage:
+    """The paper's leakage, computed from an attack's beliefs: mean over clients, and the largest.
+
+    `games` line-ups with their records fixed, `draws` observations of each.
     """
 
-    mechanism: str
-    parameter: float
-    success: float
-    leakage: float
+    attack: str
+    mean: float
+    largest: float
+    games: int
+    draws: int
 
 
 @dataclass(frozen=True)
@@ -148,12 +130,12 @@ class Federation:
     records: int
     records_per_update: int
     parameters: int
-    criterion: Criterion
-    kappa: BlindGuess | None
+    public_records: int
+    public_is_test: bool
     data_hash: str
 
     @classmethod
-    def of(cls, scenario: Scenario, guess: Guess, tag: str) -> Self:
+    def of(cls, scenario: Scenario, tag: str) -> Self:
         """Describe a scenario whose keyed hash is `tag`."""
         return cls(
             scenario=scenario.name,
@@ -161,8 +143,8 @@ class Federation:
             records=sum(map(len, scenario.records)),
             records_per_update=scenario.local_training.unit_size,
             parameters=scenario.task.layout.size,
-            criterion=guess.criterion,
-            kappa=guess.kappa,
+            public_records=len(scenario.public_records),
+            public_is_test=scenario.public is None,
             data_hash=tag,
         )
 
@@ -171,43 +153,43 @@ class Federation:
 class Verdict:
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
-    `curves` are estimates at a grid of strengths of each mechanism, the same units and the same
-    three training seeds at every one, besides no protection, the mechanisms without a strength,
-    and the strength that was found for each. They show how leakage and costs go with the strength;
-    the claim rests on the candidates alone. A mechanism that is not needed beside secret sharing,
-    or is not to be deployed, has no curve, nor has any on a basis without calibration.
-    `predictions` stand beside those of noise. `reproduce` is the command that repeats the
-    verdict where no trilemma.toml is, empty from Python.
+    `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
+    claim rests on the candidates alone; `ladder`, `curves`, `rounds` (leakage against rounds) and
+    `beliefs` (the paper's leakage, at what was chosen) are estimates beside it.
+    `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
+    `source` are the settings that make the scenario, `reproduce` is the command that repeats the
+    verdict where no trilemma.toml is; both are empty from Python.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
+    headline: str
     limits: tuple[str, ...]
     protection: Deployed | None
     basis: Basis
     statement: str
     advice: str
     leakage: Estimate | None
-    problem: Problem
-    adversary: Adversary
-    confidence: float
+    request: Request
+    claim: Claim
     largest_success_rate: float
     attacks: tuple[AttackUsed, ...]
-    local_training: LocalTraining
+    deployment: Deployment
     federation: Federation
     chosen: str | None
     candidates: tuple[Candidate, ...]
+    ladder: tuple[Rung, ...]
     beside: tuple[Beside, ...]
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]
     curves: tuple[Evaluated, ...]
-    predictions: tuple[Prediction, ...]
-    seed: int
-    training_seeds: tuple[int, ...]
+    rounds: tuple[RoundsPoint, ...]
+    beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]
     show_records: bool
+    source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
 
     @property
     def choice(self) -> Candidate | None:
@@ -234,8 +216,8 @@ _DOCUMENT: Final = Document(
     SCHEMA_VERSION,
     remedy="take the verdict.json that trilemma tune wrote",
     upgrade=(
-        "run the same trilemma tune command again with --out {folder}: what the journal there "
-        "holds is not measured again"
+        "its claim was about one round and weaker attackers: run trilemma tune again with "
+        "--fresh --out {folder}"
     ),
 )
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from trilemma.bounds import Constants
+from trilemma.bounds import Constants, log_c2
 from trilemma.errors import InvalidInput
-from trilemma.estimation.constants import LogRatio, largest_log_ratio
-from trilemma.estimation.leakage import Estimate, client_leakage, mean_leakage
+from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.protections.laws import LAWS
 from trilemma.protections.laws.base import Form, Law
 from trilemma.protections.protection import Protection
@@ -23,7 +22,6 @@ from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.surrogate.solving import Solution, solve
 
 if TYPE_CHECKING:
-    from trilemma.beliefs.blind import BlindGuess
     from trilemma.tuning.calibrating.gauge import Counts, Gauge
     from trilemma.tuning.problem import Problem
     from trilemma.updates import Profile
@@ -70,19 +68,22 @@ class Promise:
     note: str
 
 
-def surrogate_constants(
-    control: Counts, kappa: BlindGuess | None, confidence: float
-) -> SurrogateConstants:
-    """C₁, C₂ of the unprotected control; C₂ is smoothed where it is not finite (E6)."""
-    hits = [hit for _, hit in control.by_client.values()]
-    trials = min(units for units, _ in control.by_client.values())
-    ratio: LogRatio = largest_log_ratio(hits, trials, kappa)
-    smoothed = ratio.c2 is None
+def surrogate_constants(control: Counts, kappa: float, confidence: float) -> SurrogateConstants:
+    """C₁, C₂ of the unprotected control, whose blind rate κ is exact; C₂ is smoothed where needed.
+
+    ξ = max |log(f̂/prior)| over "picked" and "not picked"; it is infinite where a rate is 0 or 1,
+    and half a success and half a failure are then added to the counts (E6).
+    """
+    hits, trials = control.successes, control.units
+    smoothed = hits in (0, trials)
+    rate = (hits + 0.5) / (trials + 1) if smoothed else hits / trials
+    xi = max(abs(math.log(rate / kappa)), abs(math.log((1 - rate) / (1 - kappa))))
+    reason = f"the right record was picked in {hits} of {trials} games" if smoothed else ""
     return SurrogateConstants(
-        mean_leakage(hits, trials, confidence=confidence),
-        ratio.c2_smoothed if ratio.c2 is None else ratio.c2,
+        client_leakage(hits, trials, confidence=confidence, kappa=kappa),
+        math.exp(min(log_c2(xi), 700.0)) if xi > 0 else 0.0,
         smoothed,
-        ratio.reason or "",
+        reason,
     )
 
 
@@ -92,13 +93,14 @@ def promises(
     problem: Problem,
     profile: Profile,
     confidence: float,
+    kappa: float,
 ) -> tuple[Promise, ...]:
     """γ* of every mechanism, printed and corrected, attacked as the server would."""
     if found.c1.value <= 0 or found.c2 <= 0:
         return ()
     constants = Constants(min(1.0, found.c1.value), found.c2)
     return tuple(
-        _promise(gauge, law, form, constants, problem, profile, confidence)
+        _promise(gauge, law, form, constants, problem, profile, confidence, kappa)
         for law in LAWS.values()
         for form in _FORMS.get(law.name, ("printed", "corrected"))
     )
@@ -112,13 +114,16 @@ def _promise(
     problem: Problem,
     profile: Profile,
     confidence: float,
+    kappa: float,
 ) -> Promise:
     solution = solve(law, constants, problem, [profile], form=form)
     protection, note = _runnable(solution)
     measured, counts = None, None
     if protection is not None:
-        counts = gauge.count(f"surrogate {law.name} {form}", protection, _UNITS)
-        measured = client_leakage(counts.successes, counts.units, confidence=confidence)
+        counts = gauge.count(f"surrogate {law.name} {form}", protection, _UNITS, rounds=1)
+        measured = client_leakage(
+            counts.successes, counts.units, confidence=confidence, kappa=kappa
+        )
     return Promise(
         mechanism=law.name,
         form=form,

@@ -13,7 +13,7 @@ from trilemma.errors import InvalidInput
 from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.transports.base import Brings, ClientSession, Reads
-from trilemma.protections.transports.fixed_point import FixedPointTransport
+from trilemma.protections.transports.fixed_point import FixedPointTransport, fitting
 from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.server import SharingServer
@@ -51,6 +51,17 @@ class SecretSharing(FixedPointTransport):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "ring_bits", self.ring.bits)
+
+    @classmethod
+    def fitted(cls, reach: float, max_weight: int, noise: float = 0.0) -> SecretSharing:
+        """In a ring of 32 bits if their sum fits into it, else of 64."""
+        fixed = fitting(reach, max_weight, noise)
+        return cls(
+            clip_range=fixed.clip,
+            precision_bits=fixed.bits,
+            max_weight=max_weight,
+            ring_bits=32 if fixed.levels * max_weight < 1 << 31 else 64,
+        )
 
     @cached_property
     def ring(self) -> Ring:
@@ -94,7 +105,7 @@ class SecretSharing(FixedPointTransport):
         )
 
     def words(self, number: Callable[[float], str]) -> str:
-        return "secure aggregation"
+        return "secret sharing"
 
     def twin(self) -> FixedPointTwin:
         return FixedPointTwin.of(self)

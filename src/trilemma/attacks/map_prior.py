@@ -1,0 +1,191 @@
+"""The likeliest records: an update explained by records that look like public ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.func import grad_and_value, vmap
+
+from trilemma.attacks.base import Reconstructions, public_records
+from trilemma.attacks.evidence import labels_by_evidence
+from trilemma.attacks.matching import Minima, Units, explained_update, minimise, traced
+from trilemma.attacks.matching.candidates import out_of_range, target_shape
+from trilemma.attacks.priors import Prior, Sorted
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import Rung, View
+    from trilemma.attacks.matching.lbfgs import Evaluate
+
+__all__ = ["MAP"]
+
+_BORDER = 500.0  # weight of the value range beside the log density of the prior
+
+
+@dataclass(frozen=True)
+class MAP:
+    """Maximum a posteriori under a Gaussian prior that public records taught.
+
+    Labels by evidence, then x = m_c + L_c z minimises
+    ‖known·(explained - observed)‖² / 2s² + ‖z‖² / 2 + 500 Σ (x - clamp x)². Without noise s² falls
+    step by step, each from the last minimum.
+
+    The fields are the effort: evaluations a start under noise; the levels of s² without any,
+    relative to the mean square of the observed coordinates, and the evaluations at each, for
+    messages and for sums of clients; starts, of which more than one changes little; pairs of
+    L-BFGS memory and units evaluated at once.
+    """
+
+    iterations: int = 150
+    message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
+    sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 1000))
+    starts: int = 1
+    history: int = 40
+    slots: int = 64
+
+    @property
+    def name(self) -> str:
+        return "map"
+
+    @property
+    def rung(self) -> Rung:
+        return "public"
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        if restarts < 1:
+            raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
+        public = public_records(views, self.name)
+        units = Units.of(views, "single")  # s² is never so small that double would tell more
+        view = units.view
+        prior = Prior.of(public, view).to(units.weights.dtype)
+        labels = torch.zeros(
+            len(units), view.records, dtype=torch.long, device=view.weights.device
+        )
+        if view.task.classes is not None:
+            labels = labels_by_evidence(units, public, seed)
+        with torch.no_grad():
+            minima = self._search(units, prior, labels, min(restarts, self.starts), seed)
+        return self._reconstructions(units, prior, labels, minima)
+
+    def _search(
+        self, units: Units, prior: Prior, labels: torch.Tensor, starts: int, seed: int
+    ) -> Minima:
+        sums = units.view.observation.clients > 1
+        points = (0.7 if sums else 0.5) * _normal(units, prior, starts, seed)
+        never = torch.full_like(units.noise, -torch.inf)
+        for variance, iterations in self._stages(units):
+            minima = minimise(
+                _bound(units, prior, labels, variance),
+                points,
+                never,
+                solved=never,
+                resolution=torch.full_like(units.noise, 1e-3),
+                iterations=iterations,
+                history=self.history,
+                slots=self.slots,
+            )
+            points = minima.points[:, None]
+        return minima
+
+    def _stages(self, units: Units) -> list[tuple[torch.Tensor, int]]:
+        """s² [U] and evaluations of each stage; one stage where the noise is above all levels."""
+        levels = self.sum_levels if units.view.observation.clients > 1 else self.message_levels
+        noise = units.noise**2
+        mean_square = units.energy / units.known.sum(1).clamp(min=1)
+        stages = [
+            (torch.maximum(noise, level * mean_square), iterations) for level, iterations in levels
+        ]
+        above = [stage for stage in stages if bool((stage[0] > noise).any())]
+        return above or [(noise, self.iterations)]
+
+    def _reconstructions(
+        self, units: Units, prior: Prior, labels: torch.Tensor, minima: Minima
+    ) -> Reconstructions:
+        view, spec = units.view, units.view.input_spec
+        by_class = Sorted.of(labels, prior.classes)
+        shape = (len(units), view.records, prior.size)
+        found = prior.records(torch.nan_to_num(minima.points).reshape(shape), by_class)
+        inputs = _inputs(found, view).clamp(spec.low, spec.high)
+        dtype = view.observation.update.dtype
+        told = labels if view.task.classes is not None else _targets(found, prior, view).to(dtype)
+        failed = ~torch.isfinite(minima.loss)
+        return Reconstructions(inputs.to(dtype), told, minima.loss.to(dtype), failed)
+
+
+def _normal(units: Units, prior: Prior, starts: int, seed: int) -> torch.Tensor:
+    """Standard normal [U, R, n·d], one stream a unit and start."""
+    streams, size = Seeded(seed), units.view.records * prior.size
+    drawn = [
+        torch.randn(
+            starts,
+            size,
+            generator=streams.torch_generator("map", unit),
+            dtype=torch.float64,
+        )
+        for unit in range(len(units))
+    ]
+    return torch.stack(drawn).to(units.weights)
+
+
+def _inputs(numbers: torch.Tensor, view: View) -> torch.Tensor:
+    """Inputs [..., *shape] of records as the prior counts them [..., d]."""
+    spec = view.input_spec
+    unit = numbers[..., : spec.size].reshape(*numbers.shape[:-1], *spec.shape)
+    return spec.low + (spec.high - spec.low) * unit
+
+
+def _targets(numbers: torch.Tensor, prior: Prior, view: View) -> torch.Tensor:
+    """Regression targets [..., *target_shape]."""
+    flat = prior.shift + prior.scale * numbers[..., view.input_spec.size :]
+    return flat.reshape(*numbers.shape[:-1], *target_shape(view))
+
+
+def _bound(
+    units: Units, prior: Prior, labels: torch.Tensor, variance: torch.Tensor
+) -> Callable[[torch.Tensor], Evaluate]:
+    """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""
+    view = units.view
+    clip, training, task = view.observation.clip, view.local_training, view.task
+    shape = (view.records, prior.size)
+
+    def misfit(
+        numbers: torch.Tensor,
+        variance: torch.Tensor,
+        weights: torch.Tensor,
+        update: torch.Tensor,
+        known: torch.Tensor,
+        client_weights: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> torch.Tensor:
+        targets = labels if task.classes is not None else _targets(numbers, prior, view)
+        explained = explained_update(
+            task, weights, _inputs(numbers, view), targets, training, client_weights, clip
+        )
+        residual = known * explained - update
+        beyond = out_of_range(numbers[:, : view.input_spec.size])
+        return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
+
+    evaluation = vmap(grad_and_value(misfit))
+    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
+    if task.classes is None:  # then the trace holds the targets' scale
+        key = (*key, prior)
+    data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
+
+    def bind(chosen: torch.Tensor) -> Evaluate:
+        rows = tuple(tensor[chosen] for tensor in data)
+        by_class = Sorted.of(rows[-1], prior.classes)
+        run = traced(key, task, evaluation, (units.weights.new_zeros(len(chosen), *shape), *rows))
+
+        def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            numbers = prior.records(z.reshape(-1, *shape), by_class)
+            gradient, loss = run(numbers, *rows)
+            slope = prior.pulled_back(gradient, by_class).reshape(z.shape)
+            return loss + 0.5 * (z * z).sum(1), slope + z
+
+        return evaluate
+
+    return bind

@@ -1,0 +1,163 @@
+"""The exact posterior where a sum is made of single records: batches of any size, secret or not.
+
+Under Poisson sampling the denominator is fixed, so that an observation is the sum of what each
+present record adds to it, a_i = w_k · clip(g_i) / S. What all others add is known; what is left,
+the gap, holds one candidate's part and the noise, or, where a round may not have used the record
+at all, perhaps the noise alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch.nn.functional import pad
+
+from trilemma.attacks.posterior.candidate_updates import contributions
+from trilemma.attacks.posterior.units import Batch, blocks, stacked, units_of
+from trilemma.errors import InvalidInput
+from trilemma.records.records import Records
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import View
+    from trilemma.attacks.matching import Units
+    from trilemma.observations import Noise
+
+__all__ = ["scores_by_record", "secret_participation"]
+
+_BLOCK: Final = 2**22  # numbers held at once: updates times coordinates
+Likelihood = Callable[[torch.Tensor, torch.Tensor, "Noise | None"], torch.Tensor]
+
+
+def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Tensor:
+    """log p(G | candidate) [U, N] of each view, up to a constant a row.
+
+    `likelihood(squared gap [N], largest gap [N], noise)` is that of a round known to use one.
+    """
+    units = units_of(views)
+    if units.view.local_training.algorithm != "fedsgd" or units.view.observation.clip is not None:
+        raise InvalidInput(
+            "batches of unlike sizes, or of secret participation, are attacked where an update is "
+            "a sum over records: use algorithm='fedsgd' and no clip of whole updates."
+        )
+    line_ups = stacked([view.knowledge.line_up for view in views], "a line-up", "rest")
+    rests, present, owners = _padded(views)
+    held = units.weights.shape[1] * (line_ups.count + rests.count)
+    scores = []
+    for start, stop in blocks(len(views), _BLOCK // held):
+        some = slice(start, stop)
+        gap, shares = _parts(
+            units,
+            some,
+            rests.units(start, stop).to(units.weights),
+            present[some].to(units.weights),
+            owners[some],
+            line_ups.units(start, stop).to(units.weights).expanded(stop - start),
+        )
+        for place, view in enumerate(views[some]):
+            scores.append(_score(gap[place], shares[place], view, likelihood))
+    return torch.stack(scores)
+
+
+def _padded(views: Sequence[View]) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """The rest of each view as [U, K·B], B the largest batch, who of it is there, and the owners.
+
+    The sought record's place is empty; its owner is the client [U] that it would belong to.
+    """
+    clients = views[0].observation.clients
+    found = [_laid_out(view, clients) for view in views]
+    width = max(mask.shape[1] for _, mask, _ in found)
+    spread = [_spread(rest, clients, width - mask.shape[1]) for rest, mask, _ in found]
+    present = [pad(mask, (0, width - mask.shape[1])).reshape(-1) for _, mask, _ in found]
+    return (
+        stacked(spread, "the other records", "rest").expanded(len(views)),
+        torch.stack(present),
+        torch.tensor([owner for _, _, owner in found]),
+    )
+
+
+def _laid_out(view: View, clients: int) -> tuple[Records, torch.Tensor, int]:
+    """The rest of a view, which of its places [K, B] are taken by others, and whose is sought."""
+    rest, slot = view.knowledge.rest, view.knowledge.slot
+    size = 0 if rest is None else len(rest)
+    if rest is None or size % clients or not 0 <= slot < size:
+        raise InvalidInput(
+            f"an attacker on the rung 'rest' needs the other records, as many places for each of "
+            f"the {clients} clients and the sought record's at its slot, got {size} records and "
+            f"slot {slot}."
+        )
+    there = view.knowledge.present
+    mask = torch.ones(size) if there is None else there.detach().cpu().float()
+    mask[slot] = 0.0
+    return rest, mask.reshape(clients, -1), slot // (size // clients)
+
+
+def _spread(rest: Records, clients: int, more: int) -> Records:
+    """Records [K·B, ...] with `more` places added to each client's, copies of its first."""
+    if more == 0:
+        return rest
+    rows = torch.arange(len(rest)).reshape(clients, -1)
+    rows = torch.cat([rows, rows[:, :1].expand(-1, more)], 1).reshape(-1)
+    return rest[rows]
+
+
+def _parts(
+    units: Units,
+    some: slice,
+    rests: Batch,
+    present: torch.Tensor,
+    owners: torch.Tensor,
+    line_ups: Batch,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is left of each observation [B, m], and what each candidate would add [B, N, m]."""
+    task, training = units.view.task, units.view.local_training
+    known, path = units.known[some, None], [units.weights[some]]
+    weights = units.client_weights[some]
+    each = contributions(task, path, rests, training)
+    places = weights.repeat_interleave(rests.count // weights.shape[1], 1)
+    share = places.reshape(*places.shape[:2], -1) * present[..., None] / training.batch
+    gap = units.update[some] - known[:, 0] * (share * each).sum(1)
+    own = weights[torch.arange(len(weights)), owners].reshape(len(weights), 1, -1)
+    candidates = contributions(task, path, line_ups, training)
+    return gap, own * known / training.batch * candidates
+
+
+def _score(
+    gap: torch.Tensor, shares: torch.Tensor, view: View, likelihood: Likelihood
+) -> torch.Tensor:
+    noise, rate = view.observation.noise, view.knowledge.rate
+    if rate is None:
+        left = gap - shares
+        squared = (left * left).sum(1, dtype=torch.float64)
+        return likelihood(squared, left.abs().amax(1).double(), noise)
+    if noise is None or noise.kind != "gaussian":
+        raise InvalidInput(
+            "whether a round used a record is inferred under Gaussian noise; attack other "
+            "protections with participation known."
+        )
+    return secret_participation(gap, shares, deviation=noise.scale, rate=rate)
+
+
+def secret_participation(
+    gap: torch.Tensor, shares: torch.Tensor, *, deviation: float, rate: float
+) -> torch.Tensor:
+    """log p(G | candidate j) [N] of a round that used the record with probability q = `rate`.
+
+    (1 - q) N(G; rest, s² I) + q N(G; rest + a g_j, s² I), up to a factor that all candidates
+    share. `gap` [m] is G minus the update of all other records; `shares` [N, m] are a·g_j, what
+    each candidate would add under the fixed denominator of Poisson sampling; both on the known
+    coordinates. Independent rounds add.
+    """
+    if not (0 <= rate <= 1 and deviation > 0 and math.isfinite(deviation)):
+        raise InvalidInput(
+            f"a round with secret participation needs a rate in 0 … 1 and positive noise, got "
+            f"rate {rate} and deviation {deviation}."
+        )
+    gap, shares = gap.double(), shares.double()
+    # log N(present) - log N(absent) = (2 a g_j·gap - ‖a g_j‖²) / 2s²
+    ratio = (2 * shares @ gap - shares.square().sum(1)) / (2 * deviation**2)
+    absent = torch.full_like(ratio, math.log1p(-rate) if rate < 1 else -math.inf)
+    present = ratio + (math.log(rate) if rate > 0 else -math.inf)
+    return torch.logaddexp(absent, present)

@@ -1,0 +1,102 @@
+"""`trilemma attack VERDICT`: what a verdict chose, attacked once more with fresh games."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trilemma.commands.measuring import resumable
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.tuning.again import Attacked
+    from trilemma.tuning.results.verdict import Verdict
+
+__all__ = ["attack_verdict"]
+
+
+def attack_verdict(
+    path: Path,
+    *,
+    scenario: str | None,
+    public: str | None,
+    units: int,
+    restarts: int | None,
+    seed: int | None,
+    workers: int,
+    out: Path | None,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Play fresh games against a verdict on every rung, and print what each attack won."""
+    import secrets
+
+    from trilemma.reporting.words.again import show_again
+    from trilemma.tuning.again import attack_again
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.work.progress import Ticker
+
+    file = path / "verdict.json" if path.is_dir() else path
+    verdict = Verdict.load(file)
+    chosen = secrets.randbelow(1 << 31) if seed is None else seed
+    made = partial(_scenario, verdict.source, scenario, public)
+    described = {
+        "command": "attack",
+        "verdict": verdict.as_json(),
+        "scenario": scenario,
+        "public": public,
+        "units": units,
+        "restarts": restarts,
+        "seed": chosen,
+    }
+    folder = out or file.parent / f"attack-{chosen}"
+    with resumable(folder, described, fresh=fresh) as run, Ticker("attack") as ticker:
+        found = attack_again(
+            made,
+            verdict,
+            units=units,
+            seed=chosen,
+            restarts=restarts,
+            run=run,
+            workers=workers,
+            ticker=ticker,
+        )
+    if as_json:
+        print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
+    else:
+        show_again(verdict, found)
+    print(f"trilemma: seed {chosen}, run folder {folder}", file=sys.stderr)
+
+
+def _document(verdict: Verdict, seed: int, found: tuple[Attacked, ...]) -> dict[str, Any]:
+    return {
+        "headline": verdict.headline,
+        "largest_success_rate": verdict.largest_success_rate,
+        "seed": seed,
+        "attacks": [asdict(each) for each in found],
+    }
+
+
+def _scenario(options: dict[str, Any], spec: str | None, public: str | None) -> Scenario:
+    """The scenario of the verdict, with other public records where they are asked for."""
+    from trilemma.naming import load_object
+    from trilemma.scenarios import load_scenario
+
+    chosen = dict(options)
+    name = spec or chosen.pop("scenario", None)
+    chosen.pop("scenario", None)
+    if name is None:
+        raise InvalidInput(
+            "the verdict was made in Python and does not say how to make its scenario; name it "
+            "with --scenario module:function."
+        )
+    made = load_scenario(name, **chosen)
+    if public is None:
+        return made
+    records = load_object("public records", public)
+    return replace(made, public=records() if callable(records) else records)

@@ -1,0 +1,78 @@
+"""What a verdict claims: over how many rounds, out of how many candidates, what is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["LINE_UP", "Claim", "Participation"]
+
+Participation = Literal["secret", "known"]
+LINE_UP: Final = 100
+_FEWEST: Final = 20  # candidates below which the client's own records make no line-up
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The game that an attacker plays for one record of one client.
+
+    `rounds` of training are observed; 1 is one round that is known to hold the record. The
+    attacker picks one of `candidates` (N), so that a blind guess succeeds in exactly 1/N of all
+    games. The candidates are records of the client itself, all but one of them set aside; where
+    a client has too few they come from all clients and one is `inserted`. Participation (which
+    rounds hold the record) is granted to the attacker where it is `known`.
+    """
+
+    rounds: int
+    candidates: int
+    inserted: bool = False
+    participation: Participation = "known"
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InvalidInput(f"rounds must be at least 1, got {self.rounds}.")
+        if self.candidates < 2:
+            raise InvalidInput(
+                f"a line-up needs at least 2 candidates, got {self.candidates}; give the clients "
+                f"more records."
+            )
+
+    @classmethod
+    def of(
+        cls,
+        sizes: Sequence[int],
+        unit_size: int,
+        *,
+        rounds: int,
+        line_up: int | None = None,
+    ) -> Self:
+        """The largest line-up up to 100 that clients with so many distinct records allow.
+
+        One round: min(100, n - S + 1), the decoys are outside the batch. A training, or an update
+        of all records: min(100, 1 + n // 4), the decoys leave the client's data. Where that is
+        fewer than 20, the candidates come from all clients' records.
+
+        >>> Claim.of([150] * 10, 4, rounds=150).candidates
+        38
+        >>> Claim.of([150] * 10, 4, rounds=1).candidates
+        100
+        """
+        least = min(sizes)
+        own = 1 + least // 4 if rounds > 1 or unit_size >= least else least - unit_size + 1
+        wanted = LINE_UP if line_up is None else line_up
+        inserted = own < min(wanted, _FEWEST)
+        most = 1 + sum(sizes) // 4 if inserted else own
+        if line_up is not None and line_up > most:
+            raise InvalidInput(
+                f"a line-up of {line_up} candidates was asked for, but these clients allow "
+                f"{most}; ask for fewer, or leave it out."
+            )
+        return cls(rounds, min(wanted, most), inserted)
+
+    @property
+    def kappa(self) -> float:
+        """The rate at which a blind guess succeeds, exactly 1/N."""
+        return 1 / self.candidates

@@ -1,0 +1,192 @@
+"""Games: one tagged record of one client, the line-up it hides in, and the batches that hold it.
+
+Everything about a game depends on the seed and its number alone. The tag is drawn before
+anything is attacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.claims import Claim
+from trilemma.records.records import Records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.estimation.scenario import Scenario
+
+__all__ = ["Arena", "Batches", "Game"]
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """Places are rows of the pool of all clients' records.
+
+    `line_up` [N] are the candidates, `line_up[tagged]` is the one that is used. `free` [K, n] says
+    which records of each client may fill batches, by their place within the client.
+    """
+
+    number: int
+    client: int
+    line_up: NDArray[np.int64]
+    tagged: int
+    free: NDArray[np.bool_]
+
+    @property
+    def sought(self) -> int:
+        """The place of the tagged record."""
+        return int(self.line_up[self.tagged])
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """What the clients of one round train on.
+
+    `rows` [K, B] are places in the pool, in the order of clients; `present` [K, B] is false where
+    a row only pads. `slot` is where the tagged record stands in its client's row, None where the
+    round does not hold it.
+    """
+
+    rows: NDArray[np.int64]
+    present: NDArray[np.bool_]
+    slot: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """Where the games of one claim on one scenario are drawn."""
+
+    scenario: Scenario
+    claim: Claim
+
+    @cached_property
+    def pool(self) -> Records:
+        """All clients' records, in the order of clients."""
+        return self.scenario.pooled()
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Records of each client [K]."""
+        return np.array([len(each) for each in self.scenario.records])
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each client's records start in the pool [K]."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @cached_property
+    def kinds(self) -> NDArray[np.int64]:
+        """A number for each record of the pool; exact copies share theirs."""
+        return copies(self.pool)
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
+        """The games of the largest line-up that the scenario allows."""
+        distinct = [len(np.unique(copies(records))) for records in scenario.records]
+        unit = scenario.local_training.unit_size
+        return cls(scenario, Claim.of(distinct, unit, rounds=rounds, line_up=line_up))
+
+    def draw(self, number: int, seed: int) -> Game:
+        """The game with this number: its client is drawn at random, and so is all else."""
+        draw = Seeded(seed).generator("game", number)
+        client = int(draw.integers(len(self.sizes)))
+        inserted = self.claim.inserted
+        own = np.arange(len(self.pool)) if inserted else self._rows(client)
+        _, first = np.unique(self.kinds[own], return_index=True)  # exact copies stay out
+        line_up = draw.permutation(own[first])[: self.claim.candidates]
+        tagged = int(draw.integers(len(line_up)))
+        lined = np.isin(self.kinds, self.kinds[line_up])
+        free = np.zeros((len(self.sizes), int(self.sizes.max())), dtype=bool)
+        for k, size in enumerate(self.sizes):
+            outside = ~lined[self._rows(k)]
+            free[k, :size] = outside if inserted or k == client else True
+        if inserted and free[client].sum() == self.sizes[client]:
+            free[client, draw.integers(self.sizes[client])] = False  # the record it stands for
+        return Game(number, client, line_up, tagged, free)
+
+    def _rows(self, client: int) -> NDArray[np.int64]:
+        start = int(self.starts[client])
+        return np.arange(start, start + int(self.sizes[client]))
+
+    def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
+        """The batches of one round; `holds` forces the tagged record in or out (None: by chance).
+
+        It takes part with probability q = S/n of its client's original n, and fixed batches are
+        filled from what is free. Where too few are free, the batch is padded.
+        """
+        training = self.scenario.local_training
+        size, n = training.unit_size, int(self.sizes[game.client])
+        if holds is None:
+            holds = bool(draw.random() < size / n)
+        keys = draw.random(game.free.shape)
+        keys[~game.free] = np.inf
+        if training.sampling == "poisson":
+            return self._poisson(game, draw, keys, holds=holds)
+        places = np.argsort(keys, axis=1)[:, :size]
+        rows, slot = places + self.starts[:, None], None
+        present = np.take_along_axis(game.free, places, axis=1)
+        if holds:
+            empty = np.flatnonzero(~present[game.client])
+            slot = int(empty[0]) if len(empty) else int(draw.integers(size))
+            rows[game.client, slot], present[game.client, slot] = game.sought, True
+        return Batches(rows, present, slot)
+
+    def _poisson(
+        self, game: Game, draw: np.random.Generator, keys: NDArray[np.float64], *, holds: bool
+    ) -> Batches:
+        """Each free record joins by itself; the batches are padded to the longest."""
+        taken = keys < (self.scenario.local_training.unit_size / self.sizes)[:, None]
+        chosen = [
+            np.flatnonzero(row) + start for row, start in zip(taken, self.starts, strict=True)
+        ]
+        slot = None
+        if holds:
+            own = chosen[game.client]
+            slot = int(draw.integers(len(own) + 1))
+            chosen[game.client] = np.insert(own, slot, game.sought)
+        rows = np.zeros((len(chosen), max(1, *map(len, chosen))), dtype=np.int64)
+        present = np.zeros(rows.shape, dtype=bool)
+        for k, places in enumerate(chosen):
+            rows[k, : len(places)], present[k, : len(places)] = places, True
+        return Batches(rows, present, slot)
+
+    def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
+        """Records besides the game's own, on which the law of the others may be fitted.
+
+        The public records and the clients' records outside line-up and `used`, as many in every
+        game: at most `most`, and no more than are left when batches are twice their usual size.
+        """
+        draw = Seeded(seed).generator("outsiders", game.number)
+        public = self.scenario.public_records
+        copied = len(self.pool) - len(np.unique(self.kinds))
+        lent = len(game.line_up) + copied
+        lent += 2 * len(self.sizes) * self.scenario.local_training.unit_size
+        count = min(most, len(public) + max(0, len(self.pool) - lent))
+        outside = ~np.isin(self.kinds, self.kinds[np.concatenate([game.line_up, used])])
+        rows = draw.permutation(np.flatnonzero(outside))
+        chosen = torch.from_numpy(draw.permutation(len(public))[:count])
+        mine = self.pool[torch.from_numpy(rows[: count - len(chosen)])]
+        return Records(
+            torch.cat([public.inputs[chosen], mine.inputs]),
+            torch.cat([public.labels[chosen], mine.labels]),
+        )
+
+
+def copies(records: Records) -> NDArray[np.int64]:
+    """A number for each record [n]; records that are equal in input and label share theirs."""
+    flat = np.concatenate(
+        [
+            records.inputs.flatten(1).double().cpu().numpy(),
+            records.labels.reshape(len(records), -1).double().cpu().numpy(),
+        ],
+        axis=1,
+    )
+    _, kinds = np.unique(flat, axis=0, return_inverse=True)
+    return np.asarray(kinds, dtype=np.int64).reshape(-1)

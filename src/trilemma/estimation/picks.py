@@ -1,0 +1,145 @@
+"""From attacks to picks: each attack ends with ONE pick from the line-up of each game.
+
+Success is that the pick is the tagged record, so that an attack that knows nothing succeeds in
+exactly 1/N of all games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from trilemma.attacks.base import Attack, Reconstructions, View
+from trilemma.beliefs.line_up import nearness, pick
+from trilemma.entropy import Seeded
+
+if TYPE_CHECKING:
+    from trilemma.beliefs.line_up import Distance
+    from trilemma.estimation.games import Game
+    from trilemma.estimation.sights import Observer
+
+__all__ = ["Picks", "play"]
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """What one attack made of some games.
+
+    `chosen` [U] are its picks and `correct` [U] says which are right. A game whose attack broke
+    down counts as won: an attack that diverged proves no privacy. `after[t]` [U] says which picks
+    would have been right after t rounds. `belief` [U, N] are the probabilities of an attack that
+    owns the line-up. `shown` [U, *shape] is the reconstruction nearest to the pick, NaN where
+    there is none.
+    """
+
+    chosen: torch.Tensor
+    correct: torch.Tensor
+    failed: torch.Tensor
+    after: dict[int, torch.Tensor]
+    belief: torch.Tensor | None
+    shown: torch.Tensor
+
+
+def play(
+    observer: Observer,
+    games: Sequence[Game],
+    views: Sequence[Sequence[View]],
+    attack: Attack,
+    *,
+    restarts: int,
+    seed: int,
+    checkpoints: Sequence[int] = (),
+) -> Picks:
+    """Attack every view of every game together, then pick once a game.
+
+    A reconstructing attack picks the candidate nearest to any reconstruction of any round; an
+    attack with a belief the likeliest, its log probabilities added up over rounds; where no round
+    holds the record, every attack guesses. `checkpoints` are numbers of rounds after which a pick
+    is made besides.
+    """
+    flat = [view for each in views for view in each]
+    found = attack(flat, restarts=restarts, seed=seed) if flat else None
+    made, start = [], 0
+    for game, each in zip(games, views, strict=True):
+        rows = range(start, start + len(each))
+        start += len(each)
+        made.append(_Game(observer, game, each, rows, found, attack.name, seed))
+    ends = [each.pick(None) for each in made]
+    chosen = torch.tensor([each.place for each in ends])
+    failed = torch.tensor([each.broken for each in made])
+    tagged = torch.tensor([game.tagged for game in games])
+
+    def right(places: torch.Tensor) -> torch.Tensor:
+        return (places == tagged) | failed
+
+    believes = found is not None and found.log_probability is not None
+    return Picks(
+        chosen,
+        right(chosen),
+        failed,
+        {t: right(torch.tensor([each.pick(t).place for each in made])) for t in checkpoints},
+        torch.stack([torch.softmax(each.scores, 0) for each in ends]) if believes else None,
+        torch.stack([each.picture for each in ends]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pick:
+    """The place picked, what spoke for each candidate [N], and what to show for the pick."""
+
+    place: int
+    scores: torch.Tensor
+    picture: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Game:
+    """One game's part of an attack's findings, `rows` of them."""
+
+    observer: Observer
+    game: Game
+    views: Sequence[View]
+    rows: range
+    found: Reconstructions | None
+    attack: str
+    seed: int
+
+    @property
+    def broken(self) -> bool:
+        """Whether the attack broke down on a view of this game."""
+        if self.found is None or not self.rows:
+            return False
+        failed = self.found.failed[self.rows.start : self.rows.stop]
+        belief = self.found.log_probability
+        odd = belief is not None and bool(torch.isnan(belief[list(self.rows)]).any())
+        return odd or bool(failed.any())
+
+    def pick(self, rounds: int | None) -> _Pick:
+        """The pick after so many rounds (None: all)."""
+        arena = self.observer.arena
+        candidates = arena.pool.inputs[torch.from_numpy(self.game.line_up)]
+        draw = Seeded(self.seed).torch_generator("pick", self.attack, self.game.number)
+        seen = [
+            row
+            for row, view in zip(self.rows, self.views, strict=True)
+            if rounds is None or view.round < rounds
+        ]
+        scores, picture = torch.zeros(len(candidates)), torch.full_like(candidates[0], torch.nan)
+        if self.found is not None and seen and not self.broken:
+            scores, picture = _scores(self.found, seen, candidates, arena.scenario.distance)
+        return _Pick(pick(scores, draw), scores, picture)
+
+
+def _scores(
+    found: Reconstructions, rows: list[int], candidates: torch.Tensor, distance: Distance | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """How much speaks for each candidate [N], and what the attack would show for its pick."""
+    if found.log_probability is not None:
+        scores = found.log_probability[rows].double().cpu().sum(0)
+        return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
+    made = found.inputs[rows].flatten(0, 1).cpu()
+    scores, best = nearness(made, candidates, distance)
+    return scores, made[best]

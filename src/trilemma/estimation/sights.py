@@ -1,0 +1,291 @@
+"""What an adversary sees of a game: of one round at a prepared model, or of a whole training.
+
+Trainings of many games run side by side under the very protection that is judged, from fresh
+weights, with the federation's own sampling and weights; only the rounds that hold the tagged
+record are handed to the attacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from torch.func import vmap
+
+from trilemma.attacks import Knowledge, Rung, View
+from trilemma.attacks.base import RUNGS
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.estimation.games import Arena, Batches, Game
+from trilemma.estimation.models import fresh_weights, prepare_models
+from trilemma.federation.training import server_step
+from trilemma.learning import client_update
+from trilemma.observations import Adversary
+from trilemma.protections.observing import observe_updates
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.records.records import Records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.estimation.claims import Participation
+    from trilemma.protections.protection import Protection
+
+__all__ = ["Observer"]
+
+_POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """An adversary of games: what it reads under a protection, and what it knows (its rung).
+
+    `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
+    the server weighs clients in its mean. `blind` puts a record from outside the line-up where
+    the tagged one should be: a control in which nothing can be found. Participation is granted,
+    or secret: then all rounds of a training are attacked.
+    """
+
+    arena: Arena
+    protection: Protection
+    adversary: Adversary
+    rung: Rung
+    seed: int
+    steps: int = 20
+    equal_weights: bool = False
+    blind: bool = False
+    population: int = _POPULATION
+    participation: Participation = "known"
+
+    def __post_init__(self) -> None:
+        if self.participation == "secret" and self.rung != "rest":
+            raise InvalidInput(
+                f"rounds whose participation is secret are attacked by those who know the rest, "
+                f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
+            )
+
+    def views(self, games: Sequence[Game]) -> list[list[View]]:
+        """The views of each game: one for each round that holds its record, perhaps none.
+
+        Where participation is secret there is one for every round of a training.
+        """
+        return self._one_round(games) if self.arena.claim.rounds == 1 else self._training(games)
+
+    @property
+    def _counts(self) -> NDArray[np.int64]:
+        """The clients' weights in the server's mean."""
+        sizes = self.arena.sizes
+        return np.ones_like(sizes) if self.equal_weights else sizes
+
+    def _one_round(self, games: Sequence[Game]) -> list[list[View]]:
+        numbers = [game.number for game in games]
+        scenario = self.arena.scenario
+        weights = prepare_models(scenario, numbers, steps=self.steps, seed=self.seed)
+        made = []
+        for game in games:
+            draw = Seeded(self.seed).generator("round", game.number)
+            made.append(self._swapped(self.arena.batches(game, draw, holds=True), game))
+        updates = self._updates(weights, made)
+        return [
+            [self._view(*each, round=0)]
+            for each in zip(games, weights, made, updates, strict=True)
+        ]
+
+    def _training(self, games: Sequence[Game]) -> list[list[View]]:
+        scenario = self.arena.scenario
+        training = scenario.local_training
+        default = training.lr if training.algorithm == "fedsgd" else 1.0
+        first = default if scenario.server_lr is None else scenario.server_lr
+        rounds, decay = self.arena.claim.rounds, scenario.server_decay
+        numbers = [game.number for game in games]
+        weights = fresh_weights(scenario, numbers, seed=self.seed)
+        draws = [Seeded(self.seed).generator("training", number) for number in numbers]
+        noise = [
+            Seeded(self.seed).torch_generator("noise", number, device=weights.device)
+            for number in numbers
+        ]
+        views: list[list[View]] = [[] for _ in games]
+        for round in range(rounds):
+            made = [
+                self._swapped(self.arena.batches(game, draw, holds=None), game)
+                for game, draw in zip(games, draws, strict=True)
+            ]
+            updates = self._updates(weights, made)
+            means = []
+            for place, (game, batches) in enumerate(zip(games, made, strict=True)):
+                mean = None
+                if batches.slot is None and self.participation == "known":
+                    mean = self._noisy_mean(updates[place], noise[place])
+                else:
+                    view = self._view(game, weights[place], batches, updates[place], round)
+                    views[place].append(view)
+                means.append(self._mean(updates[place], game, round) if mean is None else mean)
+            step = server_step(first, round, rounds, decay=decay)
+            weights = weights - step * torch.stack(means)
+        return views
+
+    def _swapped(self, batches: Batches, game: Game) -> Batches:
+        """In a blind control, one record from outside the line-up in the tagged one's place."""
+        if not self.blind or batches.slot is None:
+            return batches
+        kinds = self.arena.kinds
+        outside = np.flatnonzero(~np.isin(kinds, kinds[game.line_up]))
+        rows = batches.rows.copy()
+        stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
+        rows[game.client, batches.slot] = stranger
+        return Batches(rows, batches.present, batches.slot)
+
+    def _updates(self, weights: torch.Tensor, made: Sequence[Batches]) -> torch.Tensor:
+        """What every client of every game sends before protection, [U, K, m]."""
+        scenario = self.arena.scenario
+        training, task, pool = scenario.local_training, scenario.task, self.arena.pool
+        width = max(each.rows.shape[1] for each in made)
+        rows = torch.from_numpy(np.stack([_padded(each.rows, width) for each in made]))
+        present = torch.from_numpy(np.stack([_padded(each.present, width) for each in made]))
+        inputs = pool.inputs[rows].to(scenario.device)
+        labels = pool.labels[rows].to(scenario.device)
+        if bool(present.all()) and training.sampling == "fixed":
+
+            def send(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                return client_update(task, w, x, y, training)
+
+            return vmap(vmap(send, in_dims=(None, 0, 0)))(weights, inputs, labels)
+
+        def part(
+            w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, there: torch.Tensor
+        ) -> torch.Tensor:
+            return client_update(task, w, x, y, training, present=there)
+
+        everyone = vmap(vmap(part, in_dims=(None, 0, 0, 0)))
+        return everyone(weights, inputs, labels, present.to(scenario.device))
+
+    @cached_property
+    def _public(self) -> Records:
+        """The public records on the device, once: attacks learn from them for all views."""
+        return self.arena.scenario.public_records.to(self.arena.scenario.device)
+
+    def _round_info(self, game: Game, clients: int, round: int) -> tuple[Seeded, RoundInfo]:
+        draws = Seeded(self.seed).child("draw", game.number, round)
+        return draws, RoundInfo(
+            run="measurement",
+            number=round,
+            participants=tuple(range(clients)),
+            threshold=clients,
+            mask_seed=draws.integer("mask"),
+        )
+
+    def _order(self, game: Game) -> NDArray[np.int64]:
+        """All clients, the tagged record's own first."""
+        others = np.delete(np.arange(len(self.arena.sizes)), game.client)
+        return np.concatenate([[game.client], others])
+
+    def _mean(self, updates: torch.Tensor, game: Game, round: int) -> torch.Tensor:
+        """The server's mean of what all clients send, by the draws of `_view` for that round."""
+        order = self._order(game)
+        draws, info = self._round_info(game, len(order), round)
+        shares = self._counts[order] / self._counts.sum()
+        total = torch.zeros_like(updates[0])
+        for place, (client, share) in enumerate(zip(order.tolist(), shares.tolist(), strict=True)):
+            sent = self.protection.apply(updates[client], place, info, draws, of_sum=True)
+            total += share * sent.values
+        return total
+
+    def _noisy_mean(self, updates: torch.Tensor, draw: torch.Generator) -> torch.Tensor | None:
+        """The same mean where the clients' parts need no telling apart: noise alone, or nothing.
+
+        The sum of independent Gaussians is drawn as one.
+        """
+        variance = _added_variance(self.protection)
+        if variance is None:
+            return None
+        shares = torch.from_numpy(self._counts / self._counts.sum()).to(updates)
+        mean = (shares[:, None] * updates).sum(0)
+        if variance:
+            scale = (variance * float((shares**2).sum())) ** 0.5
+            noise = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=mean.device)
+            mean = mean + scale * noise
+        return mean
+
+    def _view(
+        self,
+        game: Game,
+        weights: torch.Tensor,
+        batches: Batches,
+        updates: torch.Tensor,
+        round: int,
+    ) -> View:
+        """What the adversary reads of a round that holds the tagged record, and what it knows."""
+        scenario, order = self.arena.scenario, self._order(game)
+        reads_messages = self.protection.transport.server_reads == "messages"
+        if self.adversary is Adversary.SERVER and reads_messages:
+            order = order[:1]
+        draws, info = self._round_info(game, len(order), round)
+        seen = observe_updates(
+            self.protection,
+            updates[torch.from_numpy(order)],
+            self._counts[order].tolist(),
+            self.adversary,
+            entropy=draws,
+            round=info,
+            curious=len(order) - 1,
+        )
+        knowledge = self._knowledge(game, batches, order[: seen[0].clients])
+        return View(
+            scenario.task,
+            weights,
+            seen[0],
+            scenario.local_training,
+            scenario.input_spec,
+            knowledge,
+            round,
+        )
+
+    def _knowledge(self, game: Game, batches: Batches, order: NDArray[np.int64]) -> Knowledge:
+        scenario, pool, level = self.arena.scenario, self.arena.pool, RUNGS.index(self.rung)
+        device = scenario.device
+        if level == 0:
+            return Knowledge()
+        public = self._public
+        if level == 1:
+            return Knowledge(public)
+        line_up = pool[torch.from_numpy(game.line_up)].to(device)
+        secret = self.participation == "secret"
+        outsiders = None
+        if not secret:  # who knows the rest needs no law of it, and one a round is a lot
+            used = batches.rows[order][batches.present[order]]
+            outsiders = self.arena.outsiders(game, used, self.population, self.seed).to(device)
+        if level == 2:
+            return Knowledge(public, line_up, outsiders)
+        rows, present, slot = batches.rows[order], batches.present[order], batches.slot
+        if slot is None:  # a place for the candidates, were one of them in this round
+            slot = rows.shape[1]
+            rows, present = np.pad(rows, ((0, 0), (0, 1))), np.pad(present, ((0, 0), (0, 1)))
+        rows = rows.copy()
+        rows[0, slot] = game.line_up[0]  # the slot itself tells nothing
+        rest = Records(
+            pool.inputs[torch.from_numpy(rows.reshape(-1))],
+            pool.labels[torch.from_numpy(rows.reshape(-1))],
+        ).to(device)
+        there = None if present.all() else torch.from_numpy(present.reshape(-1)).to(device)
+        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
+        rate = share if secret else None
+        return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
+
+
+def _added_variance(protection: Protection) -> float | None:
+    """The variance of the noise where that is all a protection adds, 0 for none; else None."""
+    if not protection.transforms:
+        return 0.0
+    first, *others = protection.transforms
+    alone = isinstance(first, Randomization) and first.clip is None and not others
+    return first.variance if isinstance(first, Randomization) and alone else None
+
+
+def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+    """Rows [K, B] with zeros added up to `width`."""
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))

@@ -1,0 +1,129 @@
+"""How good a model is: its loss and metric on records, and each record's part in the metric."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from torch.func import vmap
+
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.federation.cohorts import Federated, Labelled
+
+__all__ = ["Metric", "Score", "Scored", "read_scores", "write_scores"]
+
+Metric = Callable[[torch.Tensor, torch.Tensor], float]
+_EVALUATED: Final = 4096  # records at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A model on some records: loss, metric, and the scores [n] whose mean the metric is.
+
+    Accuracy scores 1 for a right answer and 0 for a wrong one; minus the loss scores minus that
+    of the record alone. There are none (None) where the metric is another, or no mean of these.
+    """
+
+    loss: float
+    metric: float
+    scores: torch.Tensor | None
+
+
+class Score:
+    """Loss and metric of a model on records: accuracy, minus the loss, or what was asked for."""
+
+    def __init__(self, federated: Federated, metric: Metric | None) -> None:
+        self.federated, self.task, self.metric = federated, federated.task, metric
+
+    def of_test(self, weights: torch.Tensor, number: int) -> Scored:
+        """On the test records, at weights [m] after round `number`."""
+        return self._on(self.federated.test_records, weights, number)
+
+    def of_clients(self, weights: torch.Tensor, number: int) -> tuple[Scored, ...]:
+        """On each client's own records."""
+        return tuple(self._on(each, weights, number) for each in self.federated.records)
+
+    def _on(self, records: Labelled, weights: torch.Tensor, number: int) -> Scored:
+        labels = records.labels.to(weights.device)
+        with torch.no_grad():
+            parts = [
+                self.task.outputs(weights, part.to(weights.device))
+                for part in torch.split(records.inputs, _EVALUATED)
+            ]
+            outputs = torch.cat(parts)
+            loss = float(self.task.loss_of(outputs, labels))
+            if self.metric is not None:
+                return Scored(loss, _number(self.metric(outputs, labels), number), None)
+            if self.task.classes is not None:
+                right = (outputs.argmax(1) == labels).float().cpu()
+                return Scored(loss, float(right.mean()), right)
+            scores = self._minus_losses(outputs, labels)
+        metric = _number(-loss, number)
+        if scores is None or not math.isclose(float(scores.mean()), metric, rel_tol=1e-3):
+            return Scored(loss, metric, None)
+        return Scored(loss, metric, scores)
+
+    def _minus_losses(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
+        """Minus the loss [n] of each record alone, None where vmap does not run it."""
+
+        def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            return self.task.loss_of(output[None], label[None])
+
+        try:
+            losses: torch.Tensor = vmap(one)(outputs, labels)
+        except RuntimeError:
+            return None
+        return -losses.float().cpu()
+
+
+def _number(value: object, number: int) -> float:
+    try:
+        found = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInput(
+            f"the metric must return a number, got {type(value).__name__}; return one for the "
+            "whole of the records."
+        ) from None
+    if not math.isfinite(found):
+        raise InvalidInput(
+            f"the metric returned {found} after round {number}; let it return a finite "
+            "number for any outputs and labels."
+        )
+    return found
+
+
+def write_scores(scores: torch.Tensor | None) -> str | None:
+    """Scores [n] as text: one bit a record where all are 0 or 1, else 32.
+
+    >>> write_scores(torch.tensor([1.0, 0.0, 1.0]))
+    '3:oA=='
+    """
+    if scores is None:
+        return None
+    values = scores.numpy()
+    if np.isin(values, (0.0, 1.0)).all():
+        return f"{len(values)}:" + base64.b64encode(np.packbits(values != 0).tobytes()).decode()
+    return base64.b64encode(values.astype("<f4").tobytes()).decode()
+
+
+def read_scores(text: str | None) -> torch.Tensor | None:
+    """The scores [n] that `write_scores` wrote."""
+    if text is None:
+        return None
+    count, colon, packed = text.rpartition(":")
+    try:
+        body = base64.b64decode(packed, validate=True)
+        if not colon:
+            return torch.from_numpy(np.frombuffer(body, "<f4").astype(np.float32))
+        bits = np.unpackbits(np.frombuffer(body, np.uint8), count=int(count))
+    except (ValueError, binascii.Error):
+        raise InvalidInput(f"scores are written as base64, got {text[:40]!r}.") from None
+    return torch.from_numpy(bits.astype(np.float32))

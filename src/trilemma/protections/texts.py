@@ -1,0 +1,26 @@
+"""A part of a protection as text: its name, and its settings behind a colon."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["described"]
+
+
+def described(part: object, name: str | None = None) -> str:
+    """The fields of a dataclass that differ from their defaults, behind a name: module:class."""
+    if name is None:
+        name = f"{type(part).__module__}:{type(part).__qualname__}"
+    if not is_dataclass(part):
+        raise InvalidInput(
+            f"{name} is no dataclass, so its settings cannot be written down; make it one, or "
+            "give it a describe() of its own."
+        )
+    shown = [
+        f"{each.name}={getattr(part, each.name)!r}"
+        for each in fields(part)
+        if each.init and getattr(part, each.name) != each.default
+    ]
+    return ":".join((name, ",".join(shown))) if shown else name

@@ -1,0 +1,1 @@
+"""The page's plots as files for papers and slides: vector text, safe for the colour-blind."""

@@ -1,0 +1,106 @@
+"""Which figures a run has to show, and the files they are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trilemma.errors import InvalidInput
+from trilemma.reporting.figures.curves import draw_costs, draw_leakage
+from trilemma.reporting.figures.front import draw_front
+from trilemma.reporting.figures.ladder import draw_ladder
+from trilemma.reporting.figures.ranking import draw_ranking
+from trilemma.reporting.figures.rounds import draw_rounds
+from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
+from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.sources import Earlier, read_run
+from trilemma.reporting.words.answer import metric_name
+from trilemma.reporting.words.ladder import ladder
+from trilemma.tuning.results.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from trilemma.reporting.page.panels import Panel
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.fronts.points import Evaluated
+
+__all__ = ["draw_figures"]
+
+Format = Literal["svg", "png", "both"]
+Drawings = Mapping[str, Callable[[], "Figure"]]
+
+
+def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") -> list[Path]:
+    """Draw what a run has to show; the files, in the order of the page."""
+    import matplotlib as mpl
+
+    found = read_run(run)
+    result = found.result
+    if isinstance(result, Earlier):
+        raise InvalidInput(
+            f"{run} holds a verdict of schema {result.version}, which has no figures any more; "
+            f"trilemma report shows its values."
+        )
+    target = folder or found.folder / "figures"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write to {target} ({error.strerror}); choose another --out."
+        ) from None
+    drawn = _verdict(result) if isinstance(result, Verdict) else _front(result)
+    files = []
+    # Text stays text, and without a salt or a date the same run gives the same file.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trilemma", "font.size": 9.0}):
+        for name, draw in drawn.items():
+            figure = draw()
+            for kind in ("svg", "png") if form == "both" else (form,):
+                files.append(target / f"{name}.{kind}")
+                figure.savefig(
+                    files[-1], dpi=200, metadata={"Date": None} if kind == "svg" else None
+                )
+    return files
+
+
+def _verdict(verdict: Verdict) -> Drawings:
+    budget = verdict.request.budget
+    drawn: dict[str, Callable[[], Figure]] = {}
+    steps, series = ladder(verdict), rounds_series(verdict.rounds)
+    if steps is not None:
+        drawn["ladder"] = lambda: draw_ladder(steps)
+    if series:
+        drawn["rounds"] = lambda: draw_rounds(series, budget)
+    if verdict.curves:
+        places = front_places(verdict.curves)
+        drawn |= _curves(verdict.curves, verdict_panels(verdict), budget)
+        drawn |= _compromises(verdict.curves, places)
+    drawn["ranking"] = lambda: draw_ranking(verdict)
+    return drawn
+
+
+def _front(front: Front) -> Drawings:
+    return {
+        **_curves(front.points, bare_panels(front.points), None),
+        **_compromises(front.points, front.front),
+    }
+
+
+def _compromises(points: Sequence[Evaluated], places: Sequence[int]) -> Drawings:
+    return {"front": lambda: draw_front(points, places, _metric(points))}
+
+
+def _curves(
+    points: Sequence[Evaluated], panels: Sequence[Panel], budget: float | None
+) -> Drawings:
+    if not panels:
+        return {}
+    return {
+        "leakage": lambda: draw_leakage(points, panels, budget),
+        "costs": lambda: draw_costs(points, panels, _metric(points)),
+    }
+
+
+def _metric(points: Sequence[Evaluated]) -> str:
+    return metric_name(each.metric for each in points)

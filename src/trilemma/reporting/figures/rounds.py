@@ -1,0 +1,40 @@
+"""Leakage against rounds, measured with intervals, and what is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trilemma.reporting.figures.style import STYLES, blank, legend
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from trilemma.reporting.page.rounds import Series
+
+__all__ = ["draw_rounds"]
+
+
+def draw_rounds(series: Sequence[Series], budget: float) -> Figure:
+    """One curve an attacker on a scale of decades; each interval holds for one point alone."""
+    figure = blank(6.4, 4.2)
+    axes = figure.subplots()
+    for number, each in enumerate(series):
+        colour, marker = STYLES[number % len(STYLES)]
+        xs = [rounds for rounds, _ in each.points]
+        found = [leakage for _, leakage in each.points]
+        ys = [leakage.high if each.certified else leakage.value for leakage in found]
+        if not each.certified:
+            lows, highs = [e.low for e in found], [e.high for e in found]
+            axes.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
+        line = "--" if each.certified else "-"
+        axes.plot(xs, ys, line, color=colour, marker=marker, ms=4, label=each.name)
+    axes.axhline(budget, color="black", linestyle=":", linewidth=1, label="budget")
+    axes.set_xscale("log")
+    steps = sorted({rounds for each in series for rounds, _ in each.points})
+    axes.set_xticks(steps, list(map(str, steps)))
+    axes.minorticks_off()
+    axes.set(ylim=(-0.03, 1.03), xlabel="rounds", ylabel="leakage")
+    axes.grid(alpha=0.3)
+    legend(figure, [axes])
+    return figure

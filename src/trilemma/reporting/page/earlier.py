@@ -1,0 +1,58 @@
+"""A verdict of an earlier schema: its values in a plain table, and why it must not be deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from trilemma.reporting.words.numbers import number
+
+if TYPE_CHECKING:
+    from trilemma.reporting.sources import Earlier
+
+__all__ = ["earlier_headline", "earlier_rows"]
+
+# Long lists, and what says nothing of the claim.
+_LEFT_OUT: Final = (
+    "curves", "predictions", "promises", "points", "by_attack", "bounds", "versions", "name",
+    "client_utility_loss", "unprotected", "protected", "schema_version",
+)  # fmt: skip
+
+
+def earlier_headline(earlier: Earlier) -> str:
+    """What is wrong with it.
+
+    >>> from trilemma.reporting.sources import Earlier
+    >>> earlier_headline(Earlier(2, {}))[:52]
+    'This verdict of schema 2 claimed one round against w'
+    """
+    return (
+        f"This verdict of schema {earlier.version} claimed one round against weaker attackers and "
+        f"must not be deployed."
+    )
+
+
+def earlier_rows(earlier: Earlier) -> tuple[tuple[str, str], ...]:
+    """(where, value) of the file in its order, without what says nothing of the claim."""
+    return tuple(_rows(earlier.document, ""))
+
+
+def _rows(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value.keys() == {"value", "low", "high"}:
+        value = f"{_text(value['value'])} [{_text(value['low'])}, {_text(value['high'])}]"
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name not in _LEFT_OUT:
+                yield from _rows(each, f"{place} {name}".strip())
+    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        for n, each in enumerate(value):
+            name = each.get("name", n + 1) if isinstance(each, dict) else n + 1
+            yield from _rows(each, f"{place} {name}")
+    elif isinstance(value, list):
+        yield place, " ".join(map(_text, value))
+    elif value not in (None, ""):
+        yield place, _text(value)
+
+
+def _text(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)

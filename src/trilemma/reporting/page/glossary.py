@@ -1,0 +1,38 @@
+"""What the words of a verdict mean, a sentence or two each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["GLOSSARY"]
+
+GLOSSARY: Final[dict[str, str]] = {
+    "game": "One record of one client is tagged before anything is attacked. The client trains "
+    "with it, and an attack that watches has one pick to tell it from the rest of the line-up.",
+    "line-up": "The tagged record and N - 1 others of the same client, in random order; the "
+    "others are not used while the game runs. They are the candidates.",
+    "blind guess": "Who has learnt nothing picks right in exactly 1 of N games. Only what is "
+    "picked right beyond that counts as leakage.",
+    "leakage": "How far the attacker's belief moves when it looks, from 0 (nothing learnt) to 1 "
+    "(it knows the record): √(JS / ln 2) between how often it picks right and a blind guess, "
+    "where JS is the Jensen-Shannon divergence.",
+    "budget": "The largest leakage that you tolerate. It decides how many right picks pass.",
+    "rung": "How much the attacker knows besides the model, the protocol and the messages: "
+    "nothing, public records, the candidates, the rest; at the top stands anyone. Who is held "
+    "off on one rung is held off on all rungs below it, at the same strength.",
+    "participation": "Which rounds held the record. Where it is known, the attacker is told; "
+    "where it is secret, each round draws records by chance and nobody is told.",
+    "fresh games": "Games that had no part in choosing the strength. A test counts these only, "
+    "so that luck in the search cannot pass it.",
+    "tested": "Every attack of the rung played fresh games at this very strength, and each "
+    "passed a test of its own. The confidence is that of the whole procedure.",
+    "estimate": "From a few games of the rung's leading attack, with an interval that holds for "
+    "this one number alone. It shows a price and proves nothing.",
+    "basis": "What a claim rests on: measured (tests with fresh games), certified (a proof for "
+    "every attacker), cryptographic (a key that the adversary does not hold), or surrogate (the "
+    "paper's closed forms, no guarantee).",
+    "family": "A protection with one free strength, such as noise with its variance. A strength "
+    "is searched for each family, and the families are ranked by what that costs.",
+    "weighted cost": "The loss of the metric times its weight, and the added length of a round "
+    "times its own.",
+}

@@ -1,0 +1,138 @@
+"""`report.html`: one file that explains a verdict or a front, and fetches nothing.
+
+Text is escaped by the templates, data travel as one JSON text, and the page's own policy lets no
+script or style run but the two written here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from trilemma.reporting.page.earlier import earlier_headline, earlier_rows
+from trilemma.reporting.page.sections import (
+    front_context,
+    front_data,
+    verdict_context,
+    verdict_data,
+)
+from trilemma.reporting.sources import Earlier, Result, gallery_of
+from trilemma.reporting.words.front import front_setting
+from trilemma.reporting.words.numbers import (
+    bits,
+    count,
+    hundred,
+    interval,
+    listed,
+    metric,
+    number,
+    percent,
+    slower,
+    times,
+)
+from trilemma.reporting.words.protections import family, phrase, short_spec, strength
+from trilemma.tuning.results.verdict import Verdict
+from trilemma.work.files import write_text
+
+if TYPE_CHECKING:
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.results.gallery import Gallery
+
+__all__ = ["earlier_page", "front_page", "verdict_page", "write_report"]
+
+_SCRIPTS: Final = (
+    "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
+)  # fmt: skip
+_FILTERS: Final = (
+    bits, count, family, front_setting, hundred, interval, listed, metric, number, percent, phrase,
+    short_spec, slower, strength, times,
+)  # fmt: skip
+
+
+def write_report(result: Result, folder: Path) -> Path:
+    """Write `report.html` into the folder of a run, and say where; its gallery is taken along."""
+    if isinstance(result, Verdict):
+        page = verdict_page(result, gallery_of(result, folder))
+    elif isinstance(result, Earlier):
+        page = earlier_page(result)
+    else:
+        page = front_page(result)
+    target = folder / "report.html"
+    write_text(target, page)
+    return target
+
+
+def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
+    """The page of a verdict; the gallery is left out unless the verdict allows it."""
+    context = verdict_context(verdict, gallery)
+    return _render("verdict.html", verdict_data(verdict), **context)
+
+
+def front_page(front: Front) -> str:
+    """The page of a front."""
+    return _render("front.html", front_data(front), **front_context(front))
+
+
+def earlier_page(earlier: Earlier) -> str:
+    """A plain page of a verdict of an earlier schema, with the reason not to deploy it."""
+    return _render(
+        "earlier.html",
+        None,
+        headline=earlier_headline(earlier),
+        protection=str(earlier.document["protection"] or "nothing"),
+        rows=earlier_rows(earlier),
+    )
+
+
+def _render(template: str, data: dict[str, Any] | None, **context: Any) -> str:
+    """The page; without data it has no script."""
+    style, script = _asset("style.css"), ""
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}"
+    if data is not None:
+        script = "\n".join(_asset(f"scripts/{name}.js") for name in _SCRIPTS)
+        policy = f"{policy}; script-src {_hash(script)}"
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            **context,
+            policy=policy,
+            style=Markup(style),
+            script=Markup(script),
+            # "<" starts a tag even in a script's text, where HTML's own escapes mean nothing.
+            data=Markup(text.replace("<", "\\u003c")),
+        )
+    )
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("trilemma.reporting.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for each in _FILTERS:
+        made.filters[each.__name__] = each
+    return made
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("trilemma.reporting.page") / "templates" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

@@ -1,0 +1,225 @@
+"""What the sections of a verdict's page show, and the data that its plots draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.glossary import GLOSSARY
+from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
+from trilemma.reporting.page.pictures import boards
+from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.page.settings import (
+    deployment_rows,
+    federation_rows,
+    request_rows,
+    verdict_rows,
+)
+from trilemma.reporting.words.answer import (
+    answer,
+    earlier_tests,
+    final_tests,
+    metric_name,
+    not_needed,
+)
+from trilemma.reporting.words.certificate import proved
+from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
+from trilemma.reporting.words.numbers import hundred, interval, metric, slower
+from trilemma.reporting.words.protections import family, phrase
+from trilemma.tuning.problem import Problem
+
+if TYPE_CHECKING:
+    from trilemma.reporting.page.panels import Panel
+    from trilemma.reporting.page.pictures import Board
+    from trilemma.reporting.words.ladder import Ladder
+    from trilemma.tuning.fronts.pareto import Front
+    from trilemma.tuning.results.gallery import Gallery
+    from trilemma.tuning.results.verdict import Verdict
+
+__all__ = ["front_context", "front_data", "verdict_context", "verdict_data"]
+
+
+def verdict_explorer(verdict: Verdict) -> Explorer:
+    """The explorer of a verdict's curves, which starts at its own budget and weights."""
+    problem = verdict.request.problem
+    own = Preference.of(problem)
+    return Explorer(
+        verdict.curves,
+        verdict.claim,
+        start=own,
+        verdict=own,
+        max_utility_loss=problem.max_utility_loss,
+        max_cost=problem.max_cost,
+        once=frozenset(
+            each.name for each in verdict.candidates if each.rounds < verdict.claim.rounds
+        ),
+    )
+
+
+def front_explorer(front: Front) -> Explorer:
+    """The explorer of a front, which starts at the default weights; what thins is barred.
+
+    It is measured for one round, where the claim is on a training.
+    """
+    thinned = {each.mechanism for each in front.points if "compression" in each.mechanism}
+    return Explorer(
+        front.points,
+        front.claim,
+        start=Preference.of(Problem()),
+        once=frozenset(thinned if front.claim.rounds > 1 else ()),
+    )
+
+
+def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:
+    """What the templates of a verdict lay out."""
+    chosen = verdict.choice
+    return {
+        "verdict": verdict,
+        "answer": answer(verdict),
+        "tests": () if chosen is None else final_tests(chosen),
+        "failed": "" if chosen is None else earlier_tests(chosen),
+        "unprotected": {each.name: each for each in verdict.attacks},
+        "ladder": ladder(verdict),
+        "rungs": RUNGS,
+        "knows": KNOWS,
+        "price": next_rung(verdict),
+        "rounds": rounds_series(verdict.rounds),
+        "certificates": proved(verdict.candidates),
+        "boards": _boards(verdict, gallery),
+        "explorer": verdict_explorer(verdict) if verdict.curves else None,
+        "panels": verdict_panels(verdict),
+        "metric_name": _metric(verdict),
+        "spare": {each.name: not_needed(verdict, each) for each in verdict.candidates},
+        "asked": verdict_rows(verdict),
+        "federation": federation_rows(verdict),
+        "deployment": deployment_rows(verdict.deployment),
+        "glossary": GLOSSARY,
+    }
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """What the scripts of a verdict's page draw and compute with."""
+    first, made = answer(verdict), ladder(verdict)
+    return {
+        "document": verdict.as_json(),
+        **_curves(verdict_explorer(verdict), verdict_panels(verdict)),
+        "front": {
+            "places": front_places(verdict.curves),
+            "knee": None,
+            "verdict": _place(verdict),
+        },
+        "own": {"headline": first.use, "proof": first.proof},
+        "metric": _metric(verdict),
+        "ladder": None if made is None else _ladder(made, verdict),
+        "rounds": {
+            "budget": verdict.request.budget,
+            "series": [asdict(each) for each in rounds_series(verdict.rounds)],
+        },
+    }
+
+
+def front_context(front: Front) -> dict[str, Any]:
+    """What the templates of a front lay out."""
+    return {
+        "front": front,
+        "explorer": front_explorer(front),
+        "panels": bare_panels(front.points),
+        "metric_name": metric_name(each.metric for each in front.points),
+        "asked": request_rows(
+            front.request,
+            {
+                "line_up": front.claim.candidates,
+                "participation": front.claim.participation,
+                "rounds": front.claim.rounds,
+            },
+        ),
+        "federation": federation_rows(front),
+        "glossary": GLOSSARY,
+    }
+
+
+def front_data(front: Front) -> dict[str, Any]:
+    """What the scripts of a front's page draw and compute with."""
+    context = front_context(front)
+    return {
+        "document": front.as_json(),
+        **_curves(context["explorer"], context["panels"]),
+        "front": {"places": front.front, "knee": front.knee, "verdict": None},
+        "own": None,
+        "metric": context["metric_name"],
+        "ladder": None,
+        "rounds": {"budget": None, "series": []},
+    }
+
+
+def _boards(verdict: Verdict, gallery: Gallery | None) -> tuple[Board, ...]:
+    if gallery is None or not verdict.show_records:
+        return ()
+    own_the_line_up = ("candidates", "rest")
+    return boards(gallery, [each.name for each in verdict.attacks if each.rung in own_the_line_up])
+
+
+def _metric(verdict: Verdict) -> str:
+    return metric_name(
+        each.costs.protected_metric for each in verdict.candidates if each.costs is not None
+    )
+
+
+def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
+    stops = explorer.stops
+    return {
+        "explorer": {
+            "start": asdict(explorer.start),
+            "verdict": None if explorer.verdict is None else asdict(explorer.verdict),
+            "max_utility_loss": explorer.max_utility_loss,
+            "max_cost": explorer.max_cost,
+            "barred": sorted(explorer.barred),
+            "stops": stops,
+            "allowed": [hundred(explorer.allowed(each)) for each in stops["budget"]],
+            "phrases": [phrase(each.protection) for each in explorer.points],
+        },
+        "names": {each.mechanism: family(each.mechanism) for each in explorer.points},
+        "panels": [{**asdict(panel), "ticks": panel.axis.ticks()} for panel in panels],
+    }
+
+
+def _ladder(made: Ladder, verdict: Verdict) -> dict[str, Any]:
+    """The steps that a chart can show: those whose metric is known."""
+    costs = [each.costs for each in verdict.candidates if each.costs is not None]
+    return {
+        "rungs": made.rungs,
+        "families": [family(each) for each in made.families],
+        "unprotected": costs[0].unprotected_metric if costs else None,
+        "steps": [
+            {
+                "rung": made.rungs.index(each.knows),
+                "family": made.families.index(each.family),
+                "metric": each.metric,
+                "mark": each.mark,
+                "lines": [
+                    f"{family(each.family)}, {each.strength}: {each.marked}",
+                    f"against who knows {RUNGS[each.knows]}",
+                    "nothing without the key"
+                    if each.mark == "key"
+                    else f"leakage {interval(each.leakage)}",
+                    (
+                        f"{made.metric} {metric(each.metric, made.metric)}, a round takes "
+                        f"{slower(each.reduction)} as long"
+                    ),
+                ],
+            }
+            for each in made.steps
+            if each.metric is not None
+        ],
+    }
+
+
+def _place(verdict: Verdict) -> dict[str, float] | None:
+    """Where the verdict lies beside the front; what only a key protects leaks 0."""
+    chosen = verdict.choice
+    if chosen is None or chosen.costs is None:
+        return None
+    leakage = 0.0 if chosen.leakage is None else chosen.leakage.value
+    return {"leakage": leakage, "loss": chosen.costs.utility_loss.value}

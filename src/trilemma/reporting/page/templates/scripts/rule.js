@@ -1,0 +1,47 @@
+// The rule of page/explorer.py, number for number: which measured points keep a budget, in order.
+
+const found = data.explorer;
+const NAMES = ["budget", "utility_weight", "efficiency_weight"];
+
+function objective(point, want) {
+  const end = (name) =>
+    want.utility_weight * point.utility_loss[name] +
+    want.efficiency_weight * point.efficiency_reduction[name];
+  return { value: end("value"), low: end("low"), high: end("high") };
+}
+
+// From strong to weak, as long as the upper limit stays within the budget.
+function weakest(mechanism, budget) {
+  const places = points.map((_, place) => place).filter((n) => points[n].mechanism === mechanism);
+  places.sort((a, b) => (points[b].strength || 0) - (points[a].strength || 0));
+  let last = null;
+  for (const place of places) {
+    const point = points[place];
+    if (point.protection === null) continue;
+    if (point.leakage !== null && point.leakage.high > budget) break;
+    if (point.utility_loss !== null && point.efficiency_reduction !== null) last = place;
+  }
+  return last;
+}
+
+function withinCaps(point) {
+  const { max_utility_loss: loss, max_cost: cost } = found;
+  return (
+    (loss === null || point.utility_loss.value <= loss) &&
+    (cost === null || point.efficiency_reduction.value <= cost));
+}
+
+function recommend(want) {
+  const options = [];
+  for (const mechanism of new Set(points.map((each) => each.mechanism))) {
+    const place = weakest(mechanism, want.budget);
+    if (place === null || found.barred.includes(mechanism) || !withinCaps(points[place])) continue;
+    options.push({ place, objective: objective(points[place], want) });
+  }
+  options.sort((a, b) => a.objective.value - b.objective.value);
+  options.forEach((each, rank) => {
+    each.tied = rank > 0 && each.objective.low <= options[0].objective.high;
+  });
+  const own = found.verdict !== null && NAMES.every((name) => want[name] === found.verdict[name]);
+  return { own, options };
+}

@@ -1,0 +1,239 @@
+"""The verdict's first screen in sentences, for who has not read the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from trilemma.observations import Adversary
+from trilemma.reporting.words.certificate import clipped
+from trilemma.reporting.words.numbers import (
+    bits,
+    count,
+    hundred,
+    interval,
+    listed,
+    metric,
+    multiple,
+    number,
+    points,
+    times,
+)
+from trilemma.reporting.words.protections import family, phrase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trilemma.estimation.costs import Costs
+    from trilemma.tuning.request import Request
+    from trilemma.tuning.results.candidates import Candidate, Tested
+    from trilemma.tuning.results.verdict import Verdict
+
+__all__ = [
+    "Answer",
+    "Card",
+    "answer",
+    "earlier_tests",
+    "final_tests",
+    "metric_name",
+    "not_needed",
+    "paper_leakage",
+    "who",
+]
+
+_PROOF: Final = {
+    "measured": "tested with fresh games",
+    "certified": "proved for every attacker",
+    "cryptographic": "rests on the key",
+    "surrogate": "the paper's promise, no guarantee",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One fact of the first screen: what it is about, the figure, and how to read it."""
+
+    title: str
+    figure: str
+    reading: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The first screen; `proof` says in a few words what it rests on."""
+
+    headline: str
+    use: str
+    proof: str
+    lede: str
+    leaks: Card
+    costs: tuple[Card, ...] = ()
+
+
+def answer(verdict: Verdict) -> Answer:
+    """The first screen of a verdict."""
+    chosen, budget = verdict.choice, number(verdict.request.budget)
+    if chosen is None:
+        return Answer(
+            headline="No protection was shown to hold this attacker off.",
+            use=f"Nothing keeps the budget of {budget}.",
+            proof="no verdict",
+            lede=f"Asked for: {verdict.headline} {verdict.advice}",
+            leaks=Card("What leaks", f"more than {budget}, or not shown", _unprotected(verdict)),
+        )
+    shown = chosen.basis != "surrogate"
+    return Answer(
+        headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
+        use=_use(chosen),
+        proof=_PROOF[chosen.basis],
+        lede=_lede(verdict),
+        leaks=_leaks(verdict, chosen),
+        costs=() if chosen.costs is None else _costs(chosen.costs),
+    )
+
+
+def who(request: Request) -> str:
+    """The adversary, as the subject of a sentence."""
+    return "the server" if request.adversary is Adversary.SERVER else "a curious client"
+
+
+def metric_name(values: Iterable[float | None]) -> str:
+    """Tuning measures accuracy, or minus the loss where there are no classes.
+
+    >>> metric_name([0.93, None, 0.91]), metric_name([-0.4])
+    ('accuracy', 'minus the loss')
+    """
+    inside = all(value is None or 0 <= value <= 1 for value in values)
+    return "accuracy" if inside else "minus the loss"
+
+
+def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
+    """The tests at the strength found."""
+    return tuple(each for each in candidate.tests if each.parameter == candidate.parameter)
+
+
+def earlier_tests(candidate: Candidate) -> str:
+    """The tests that failed on the way, in one sentence; empty where none did."""
+    failed = [
+        f"{each.attack} picked right in {each.recovered} of {each.units} games at "
+        f"{candidate.symbol or 'strength'} {number(each.parameter)}"
+        for each in candidate.tests
+        if not each.passed
+    ]
+    return f"Failed on the way, so that the search went on: {'; '.join(failed)}." if failed else ""
+
+
+def not_needed(verdict: Verdict, candidate: Candidate) -> str:
+    """That what noise is added to would do alone, where it was shown to; else nothing."""
+    inside = candidate.name.partition("randomization+")[2]
+    alone = [each for each in verdict.candidates if each.name == inside and each.feasible]
+    if not inside or not alone or alone[0].basis == "cryptographic":
+        return ""
+    return f"Not needed: {family(inside)} is within the budget."
+
+
+def paper_leakage(verdict: Verdict) -> str:
+    """The paper's leakage as the attackers' beliefs give it, in one sentence."""
+    found = [
+        f"{each.attack} {number(each.mean)} (most exposed client {number(each.largest)})"
+        for each in verdict.beliefs
+    ]
+    if not found:
+        return ""
+    return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
+
+
+def _use(chosen: Candidate) -> str:
+    what = phrase(chosen.protection)
+    if chosen.basis == "surrogate":
+        return f"The paper would use {what}."
+    if chosen.basis == "certified" and chosen.certificate is not None:
+        return f"Use {what}, {clipped(chosen.certificate)}."
+    return f"Use {what}."
+
+
+def _lede(verdict: Verdict) -> str:
+    there, asked = verdict.federation, verdict.request
+    reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
+    curious = "the server" if asked.adversary is Adversary.SERVER else "one of them"
+    told = (
+        f"{count(there.clients, 'client')} train a model of "
+        f"{count(there.parameters, 'parameter')} together; {curious} is curious and tries to tell "
+        f"{reads} which record was used. "
+    )
+    if verdict.basis == "surrogate":
+        return (
+            f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
+        )
+    sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
+    goal = (
+        f"Of the protections tried, this one costs least while the leakage is within the budget "
+        f"of {number(asked.budget)}{sure}."
+    )
+    tied = [family(each.name) for each in verdict.candidates if each.tied]
+    ties = f" The measurements cannot tell its cost from that of {listed(tied)}." if tied else ""
+    return f"{told}{goal}{ties}"
+
+
+def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
+    title, asked = "What leaks", verdict.request
+    if chosen.leakage is None:
+        return Card(title, "nothing without the key", chosen.statement)
+    budget = f"budget {number(asked.budget)}"
+    if chosen.basis == "certified":
+        figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
+        return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
+    if chosen.basis == "surrogate":
+        figure = f"leakage {interval(chosen.leakage)}, promised {number(asked.budget)}"
+        return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
+    allowed = hundred(verdict.largest_success_rate)
+    found = chosen.success
+    figure = f"leakage {interval(chosen.leakage)}"
+    limits = ""
+    if found is not None:
+        figure = f"picked right in {hundred(found.value)} games"
+        limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
+    worst = chosen.worst_client
+    most = "" if worst is None else f" The client that leaks most: {interval(worst)}."
+    return Card(
+        title,
+        figure,
+        f"{limits}Allowed: {allowed}; a blind guess: {hundred(verdict.claim.kappa)}. As leakage: "
+        f"{interval(chosen.leakage)}, {budget}.{most} {_unprotected(verdict)}",
+    )
+
+
+def _unprotected(verdict: Verdict) -> str:
+    """What the best of the attacks picks from single rounds without protection."""
+    if not verdict.attacks:
+        return ""
+    best = max(verdict.attacks, key=lambda each: each.control_recovered / each.control_units)
+    return (
+        f"Without protection, {best.name} picks right in {best.control_recovered} of "
+        f"{best.control_units} single rounds."
+    )
+
+
+def _costs(costs: Costs) -> tuple[Card, ...]:
+    before, after, loss = costs.unprotected_metric, costs.protected_metric, costs.utility_loss
+    name = metric_name((before, after))
+    lost = f"A loss of {points(loss)}" if name == "accuracy" else f"It falls by {interval(loss)}"
+    utility = Card(
+        name.capitalize(),
+        f"{metric(before, name)} → {metric(after, name)}",
+        f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}.",
+    )
+    slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
+    seconds = shielded.seconds / max(plain.seconds, 1e-12)
+    speed = Card(
+        "A round costs",
+        f"{multiple(shielded.bits / max(plain.bits, 1), 'bits')}, "
+        f"{multiple(seconds, 'CPU seconds')}",
+        f"{bits(shielded.bits)} and {number(shielded.client_seconds)} CPU seconds a client, "
+        f"{number(shielded.server_seconds)} at the server; without protection "
+        f"{bits(plain.bits)}, {number(plain.client_seconds)} and "
+        f"{number(plain.server_seconds)}. At "
+        f"{number(costs.bandwidth / 1e6)} Mbit/s a round takes {times(1 + slower.value)} as long "
+        f"[{number(1 + slower.low)}, {number(1 + slower.high)}].",
+    )
+    return utility, speed

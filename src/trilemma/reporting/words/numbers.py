@@ -1,0 +1,178 @@
+"""Numbers in words; the page's scripts/charts.js writes numbers and intervals the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from trilemma.estimation.leakage import Estimate
+
+__all__ = [
+    "bits",
+    "change",
+    "count",
+    "hundred",
+    "interval",
+    "listed",
+    "metric",
+    "multiple",
+    "number",
+    "percent",
+    "points",
+    "slower",
+    "times",
+]
+
+# Halves go away from zero, as in JavaScript's toPrecision.
+_THREE: Final = Context(prec=3, rounding=ROUND_HALF_UP)
+_ALIKE: Final = 0.005  # of a ratio that people would call 1
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
+
+    >>> [number(each) for each in (0.2180428, 1.0, 0.00012702, 4.81e-18, 77576.0, -0.67097, None)]
+    ['0.218', '1', '0.000127', '4.81e-18', '77600', '-0.671', '–']
+    """
+    if value is None:
+        return "–"
+    rounded = _THREE.plus(Decimal(value))
+    if not rounded:
+        return "0"
+    exponent = rounded.adjusted()
+    if -4 <= exponent < 6:
+        text = f"{rounded:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa = f"{rounded.scaleb(-exponent):f}"
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """A value and its limits.
+
+    >>> from trilemma.estimation.leakage import Estimate
+    >>> interval(Estimate(0.21804, 0.16665, 0.27478))
+    '0.218 [0.167, 0.275]'
+    """
+    if estimate is None:
+        return "–"
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def hundred(rate: float) -> str:
+    """A rate as people say it, of 100 cases.
+
+    >>> hundred(0.2578), hundred(1 / 38), hundred(0.001)
+    ('26 of 100', '2.6 of 100', '0.1 of 100')
+    """
+    cases = 100 * rate
+    return f"{cases:.0f} of 100" if cases >= 9.95 or cases == 0 else f"{cases:.2g} of 100"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, to a tenth.
+
+    >>> percent(0.92727)
+    '92.7 %'
+    """
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
+
+
+def metric(value: float | None, name: str) -> str:
+    """A metric's value; accuracy in per cent.
+
+    >>> metric(0.93217, "accuracy"), metric(-0.4123, "minus the loss")
+    ('93.2 %', '-0.412')
+    """
+    if value is None:
+        return "–"
+    return percent(value) if name == "accuracy" else number(value)
+
+
+def points(estimate: Estimate) -> str:
+    """A difference of accuracies in points, with its limits.
+
+    >>> from trilemma.estimation.leakage import Estimate
+    >>> points(Estimate(0.0043, -0.0012, 0.0098))
+    '0.4 points [-0.1, 1.0]'
+    """
+    value, low, high = (
+        Decimal(100 * end).quantize(Decimal("0.1"), ROUND_HALF_UP) + Decimal("0.0")
+        for end in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value} points [{low}, {high}]"
+
+
+def times(ratio: float) -> str:
+    """How many times as much.
+
+    >>> times(1.0113)
+    '1.01 ×'
+    """
+    return f"{number(ratio)} ×"
+
+
+def multiple(ratio: float, what: str) -> str:
+    """So many times of something that nobody would call the same.
+
+    >>> multiple(1.0, "bits"), multiple(1.268, "bits")
+    ('the same bits', '1.27 times the bits')
+    """
+    if abs(ratio - 1) <= _ALIKE:
+        return f"the same {what}"
+    return f"{number(ratio)} times the {what}"
+
+
+def bits(count: float) -> str:
+    """Bits with the prefix that suits them.
+
+    >>> bits(155152), bits(2.1e6), bits(800)
+    ('155 kbit', '2.1 Mbit', '800 bits')
+    """
+    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{number(count / size)} {prefix}bit"
+    return f"{number(count)} bits"
+
+
+def change(gain: float) -> str:
+    """A change of a metric, to a thousandth; nothing is never negative.
+
+    >>> change(-0.0301), change(-0.0001), change(0.02)
+    ('-0.030', '+0.000', '+0.020')
+    """
+    return f"{round(gain, 3) + 0.0:+.3f}"
+
+
+def slower(reduction: float | None) -> str:
+    """How long a round takes, in rounds without protection.
+
+    >>> slower(-0.0051), slower(3.44), slower(127.4)
+    ('0.99 ×', '4.4 ×', '128 ×')
+    """
+    if reduction is None:
+        return "–"
+    ratio = 1 + reduction
+    digits = 2 if ratio < 2 else (1 if ratio < 100 else 0)
+    return f"{ratio:.{digits}f} ×"
+
+
+def count(number: int, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "record"), count(2410, "parameter")
+    ('1 record', '2,410 parameters')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

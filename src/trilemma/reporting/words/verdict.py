@@ -1,0 +1,213 @@
+"""A verdict for people, in 80 columns: the same text on a terminal and on a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from trilemma.reporting.words.answer import (
+    answer,
+    earlier_tests,
+    final_tests,
+    metric_name,
+    not_needed,
+    paper_leakage,
+)
+from trilemma.reporting.words.certificate import proved
+from trilemma.reporting.words.ladder import RUNGS, ladder, next_rung
+from trilemma.reporting.words.numbers import (
+    count,
+    hundred,
+    interval,
+    listed,
+    metric,
+    number,
+    slower,
+)
+from trilemma.reporting.words.protections import family, short_spec, strength
+from trilemma.reporting.words.terminal import Printer, short
+
+if TYPE_CHECKING:
+    from trilemma.reporting.words.ladder import Ladder
+    from trilemma.tuning.request import Knows
+    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.tuning.surrogate.promises import Promise
+
+__all__ = ["show_verdict"]
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Who is held off, what to use, what it costs, the tests, the ladder, what is not covered."""
+    out = Printer()
+    out.text(_federation(verdict))
+    out.title(answer(verdict).headline)
+    out.title("Verdict")
+    out.facts(_choice(verdict))
+    _show_tests(out, verdict)
+    _show_ladder(out, verdict)
+    for each in proved(verdict.candidates):
+        out.title(f"Proved against anyone: {listed([family(name) for name in each.conditions])}")
+        columns = ("candidates", "right at most", "told the rounds", "blind guess")
+        out.table(columns, each.line_ups, gap=2)
+        for sentence in each.readings:
+            out.note(sentence)
+    _show_candidates(out, verdict)
+    _show_promises(out, verdict)
+    out.title("Not covered")
+    out.bullets(verdict.limits)
+
+
+def _federation(verdict: Verdict) -> str:
+    there = verdict.federation
+    return (
+        f"{there.scenario}: {count(there.clients, 'client')}, "
+        f"{count(there.records_per_update, 'record')} an update "
+        f"({verdict.deployment.local_training.algorithm}), "
+        f"{count(there.parameters, 'parameter')}; seed {verdict.request.seed}"
+    )
+
+
+def _choice(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    first, chosen = answer(verdict), verdict.choice
+    if chosen is None:
+        yield "use", "nothing was shown to keep the budget"
+        yield "asked for", verdict.headline
+        yield "what helps", verdict.advice
+    else:
+        yield "use", first.use.removeprefix("Use ").rstrip(".")
+        if chosen.protection not in (None, "none"):
+            spec = short_spec(chosen.protection or "")
+            yield "spec", spec.replace(",", ", ").replace("+", " + ")
+        yield "rests on", f"{verdict.basis}: {first.proof}"
+    for card in (first.leaks, *first.costs):
+        reading = f"{card.figure[:1].upper()}{card.figure[1:]}. {card.reading}"
+        yield card.title.lower(), reading.rstrip()
+    tied = [family(each.name) for each in verdict.candidates if each.tied]
+    if tied:
+        yield "tied with", ", ".join(tied)
+    for each in verdict.beside:
+        leak = "" if each.leakage is None else f"; leakage {interval(each.leakage)}"
+        yield "beside", f"{each.who}: {each.statement.rstrip('.')}{leak}"
+
+
+def _show_tests(out: Printer, verdict: Verdict) -> None:
+    chosen = verdict.choice
+    tests = () if chosen is None else final_tests(chosen)
+    if chosen is None or not tests:
+        return
+    allowed, blind = hundred(verdict.largest_success_rate), hundred(verdict.claim.kappa)
+    out.title(f"Tests by fresh games (allowed: {allowed}, blind guess: {blind})")
+    known = {each.name: each for each in verdict.attacks}
+    rows = []
+    for each in tests:
+        used = known.get(each.attack)
+        bare = f"{used.control_recovered} of {used.control_units}" if used else "–"
+        passed = "yes" if each.passed else "NO"
+        rows.append((each.attack, f"{each.recovered} of {each.units}", passed, bare))
+    out.table(("attack", "right picks", "passed", "unprotected round"), rows, gap=2)
+    out.note(earlier_tests(chosen))
+    out.note(paper_leakage(verdict))
+
+
+def _show_ladder(out: Printer, verdict: Verdict) -> None:
+    made = ladder(verdict)
+    if made is None:
+        return
+    out.title(f"The ladder: what keeps the budget of {number(verdict.request.budget)}")
+    bare = [
+        knows
+        for knows in made.rungs
+        if all(each.metric is None and each.mark != "fails" for each in made.on(knows))
+    ]
+    rows = [row for knows in made.rungs if knows not in bare for row in _rung(made, knows)]
+    out.table(("", "strength", "leaks", made.metric[:8], "round", ""), rows)
+    for knows in bare:
+        out.note(f"{RUNGS[knows].capitalize()}: {made.on(knows)[0].note}")
+    if any(each.once for each in made.steps):
+        out.note("One round: measured for one round only, which is no claim on a training.")
+    out.note(next_rung(verdict))
+
+
+def _rung(made: Ladder, knows: Knows) -> Iterator[tuple[str, ...]]:
+    """A heading, and a row for each family."""
+    yield (f"knows {RUNGS[knows]}",)
+    for each in made.on(knows):
+        leaks = "key" if each.mark == "key" else "–"
+        yield (
+            f"  {family(each.family)}",
+            short(each.strength),
+            leaks if each.leakage is None else number(each.leakage.value),
+            metric(each.metric, made.metric),
+            slower(each.reduction),
+            "one round" if each.once else each.mark,
+        )
+
+
+def _show_candidates(out: Printer, verdict: Verdict) -> None:
+    out.title("All candidates, the least cost first")
+    shown = metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
+    rows = []
+    for each in verdict.candidates:
+        costs, found = each.costs, "–"
+        if each.leakage or costs:
+            found = short(strength(each.name, each.parameter))
+        rows.append(
+            (
+                "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}",
+                family(each.name),
+                found,
+                _leaks(each),
+                "–" if costs is None else metric(costs.protected_metric, shown),
+                "–" if costs is None else slower(costs.efficiency_reduction.value),
+            )
+        )
+    out.table(("#", "family", "strength", "leakage", shown[:8], "round"), rows)
+    for statement, names in _statements(verdict).items():
+        out.note(Text.assemble((", ".join(names), "bold"), f": {statement}"))
+
+
+def _leaks(each: Candidate) -> str:
+    if each.certificate is not None:
+        return f"at most {number(each.certificate.leakage)}"
+    if each.leakage is not None:
+        return f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
+    if each.basis == "cryptographic":
+        return "key"
+    if each.smallest_leakage is not None:
+        return f"not below {each.smallest_leakage:.2f}"
+    return "–"
+
+
+def _statements(verdict: Verdict) -> dict[str, list[str]]:
+    """Why candidates cannot be chosen, or need not be, each sentence once."""
+    found: dict[str, list[str]] = {}
+    for each in verdict.candidates:
+        spare = not_needed(verdict, each)
+        if spare or each.rank is None:
+            found.setdefault(spare or each.statement, []).append(family(each.name))
+    return found
+
+
+def _show_promises(out: Printer, verdict: Verdict) -> None:
+    if not verdict.promises:
+        return
+    out.title(f"The paper's optimum, promised to leak {number(verdict.request.budget)}, attacked")
+    constants = verdict.constants
+    if constants is not None:
+        smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""
+        out.note(f"C1 = {number(constants.c1.value)}, C2 = {number(constants.c2)}{smoothed}")
+    columns = ("mechanism, form", "optimum", "measured leakage", "right picks")
+    out.table(columns, map(_promise, verdict.promises), gap=2)
+    for each in verdict.promises:
+        out.note(each.note and f"{each.mechanism}, {each.form}: {each.note}")
+
+
+def _promise(each: Promise) -> tuple[str, ...]:
+    value = "none" if each.parameter is None else f"{each.symbol} = {number(each.parameter)}"
+    name = f"{each.mechanism}, {each.form}"
+    if each.measured is None:
+        return name, value, "cannot be run", "–"
+    return name, value, interval(each.measured), f"{each.successes} of {each.units}"

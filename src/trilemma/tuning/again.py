@@ -1,0 +1,132 @@
+"""A user's first doubt: attack what a verdict chose once more, with fresh games on every rung."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from scipy.stats import binom
+
+from trilemma.attacks import get
+from trilemma.attacks.base import RUNGS
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.estimation.identity import require_scenario
+from trilemma.estimation.leakage import Estimate, success_rate
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.suite import suite_of
+from trilemma.estimation.tasks import AttackTask, Bench, read_attack
+from trilemma.observations import Adversary
+from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.work.executors import Crew
+from trilemma.work.replay import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trilemma.attacks import Rung
+    from trilemma.estimation.units import Source
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.work.journal import Run
+    from trilemma.work.progress import Ticker
+    from trilemma.work.replay import Ask
+
+__all__ = ["Attacked", "attack_again"]
+
+_CHUNK: Final = 16
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """How one attack fared against what the verdict chose.
+
+    `claimed` says that the verdict's claim covers its rung. `p_value` is the probability of so
+    many right picks or more if the rate were the p_max of the claim: small where the verdict is
+    contradicted.
+    """
+
+    rung: Rung
+    attack: str
+    claimed: bool
+    units: int
+    recovered: int
+    success: Estimate
+    p_value: float
+
+
+def attack_again(
+    source: Source,
+    verdict: Verdict,
+    *,
+    units: int,
+    seed: int,
+    restarts: int | None = None,
+    rungs: Sequence[Rung] = RUNGS,
+    run: Run | None = None,
+    workers: int = 1,
+    ticker: Ticker | None = None,
+) -> tuple[Attacked, ...]:
+    """Fresh games under the verdict's protection, by every attack of every rung asked for.
+
+    Where the claim is that participation is secret, by the one attack that can be made then.
+    """
+    if verdict.protection is None:
+        raise InvalidInput("the verdict chose no protection, so there is nothing to attack.")
+    if units < 1:
+        raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    Seeded(seed)
+    reads = verdict.protection.transport.server_reads
+    if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
+        raise InvalidInput(
+            "the server reads nothing under this protection, which rests on its key; attack the "
+            "verdict of a run with --adversary client."
+        )
+    scenario = source if isinstance(source, Scenario) else source()
+    if run is not None:
+        require_scenario(run, scenario)
+    asked, spec = verdict.request, verdict.protection.describe()
+    line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
+    bench = Bench(source, line_up, restarts or asked.restarts, asked.steps, seed)
+    recipe = None if verdict.choice is None else recipe_of(verdict.choice)
+    if verdict.claim.participation == "secret":
+        if "rest" not in rungs:
+            raise InvalidInput(
+                "the verdict claims that nobody is told which rounds held a record, which only "
+                "who knows the rest can do without; attack it on the rung 'rest'."
+            )
+        rungs = ("rest",)
+    claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)
+
+    def attacked(rung: Rung, attack: str, ask: Ask) -> Attacked:
+        tasks = [
+            AttackTask(
+                *("again", spec, (attack,), asked.adversary, verdict.claim.rounds),
+                first=first,
+                count=min(_CHUNK, units - first),
+                recipe=recipe,
+                participation=verdict.claim.participation,
+            )
+            for first in range(0, units, _CHUNK)
+        ]
+        parts = [read_attack(payload)["correct"][attack] for payload in ask(tasks)]
+        won = sum(sum(part) for part in parts)
+        return Attacked(
+            rung=rung,
+            attack=attack,
+            claimed=RUNGS.index(rung) <= claimed,
+            units=units,
+            recovered=won,
+            success=success_rate(won, units, asked.confidence),
+            p_value=float(binom.sf(won - 1, units, verdict.largest_success_rate)),
+        )
+
+    wanted = {
+        name: partial(attacked, get(name).rung, name)
+        for rung in rungs
+        for name in suite_of(scenario, rung).attacks
+        if get(name).rung in rungs
+    }
+    with Crew(bench, workers=workers) as crew:
+        found = settle(wanted, crew, run=run, ticker=ticker, known={})
+    return tuple(found[name] for name in wanted)

@@ -1,0 +1,135 @@
+"""The proof's measured companion: what whoever knows every other record picks at the setting.
+
+The exact posterior is the best that can be made of that knowledge, so that its right picks show
+how much of the bound is there to be had.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from trilemma.bounds.certificate import leakage_bound
+from trilemma.errors import InvalidInput
+from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.tasks import AttackTask, read_attack
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.tuning.choosing.shown import checkpoints
+from trilemma.tuning.results.verdict import Beside, RoundsPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trilemma.bounds.training import Participation
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.work.replay import Ask
+
+__all__ = ["measured_beside", "proved_rounds", "recipe_of"]
+
+_GAMES: Final = 64
+_CHUNK: Final = 16
+_WHO: Final = "whoever knows every other record"
+
+
+def recipe_of(candidate: Candidate) -> Recipe | None:
+    """How a federation that deploys the candidate trains; None where that is its own way."""
+    if candidate.deployment is None or candidate.certificate is None:
+        return None
+    return Recipe(
+        candidate.deployment.local_training,
+        candidate.certificate.server_lr,
+        candidate.certificate.server_decay,
+        equal_weights=True,
+        threshold=candidate.deployment.threshold,
+    )
+
+
+def measured_beside(plan: Plan, chosen: Candidate) -> dict[str, Callable[[Ask], Beside]]:
+    """Right picks of the exact posterior beside what the proof allows; none for FedAvg."""
+    return {
+        f"certified, {each}": partial(_beside, plan, chosen, each) for each in _playable(chosen)
+    }
+
+
+def proved_rounds(plan: Plan, chosen: Candidate) -> Callable[[Ask], tuple[RoundsPoint, ...]]:
+    """Leakage after 1 .. R rounds: the proof's bounds, and what is measured below them."""
+
+    def measure(ask: Ask) -> tuple[RoundsPoint, ...]:
+        proof = chosen.certificate
+        if proof is None or plan.claim.rounds == 1:
+            return ()
+        points = []
+        for step in checkpoints(plan.claim.rounds):
+            for who in ("secret", "known") if proof.participation == "secret" else ("known",):
+                bound = leakage_bound(
+                    proof.training(step, who), plan.claim.candidates, remainder=proof.remainder
+                )
+                most = Estimate(bound, 0.0, bound)
+                points.append(RoundsPoint("anyone", who, step, most, certified=True))
+        for who in _playable(chosen):
+            parts = [read_attack(each)["after"] for each in ask(_tasks(plan, chosen, who))]
+            for step in checkpoints(plan.claim.rounds):
+                right = sum(sum(part[plan.suite.lead][str(step)]) for part in parts)
+                points.append(RoundsPoint("rest", who, step, _leakage(plan, right)))
+        return tuple(points)
+
+    return measure
+
+
+def _playable(chosen: Candidate) -> tuple[Participation, ...]:
+    """The participations that games are played for."""
+    proof = chosen.certificate
+    if proof is None or proof.clips_updates:
+        return ()
+    return ("secret", "known") if proof.participation == "secret" else ("known",)
+
+
+def _tasks(plan: Plan, chosen: Candidate, participation: Participation) -> list[AttackTask]:
+    """Games with only the noise of the honest survivors that the proof counts.
+
+    It is as much in the sum of all clients as those few leave there.
+    """
+    proof, deployment = chosen.certificate, chosen.deployment
+    if proof is None or deployment is None:
+        raise InvalidInput(f"{chosen.name} has no certificate to be measured beside.")
+    single = proof.survivors == 1
+    noise = Randomization(proof.variance * (1 if single else proof.survivors / deployment.cohort))
+    shown = Protection((noise,)) if single else Protection((noise,), SecretSharing())
+    rounds = plan.claim.rounds
+    return [
+        AttackTask(
+            *("certified", shown.describe(), (plan.suite.lead,), Adversary.SERVER, rounds),
+            first=first,
+            count=_CHUNK,
+            checkpoints=checkpoints(rounds) if rounds > 1 else (),
+            recipe=recipe_of(chosen),
+            participation=participation,
+        )
+        for first in range(0, _GAMES, _CHUNK)
+    ]
+
+
+def _beside(plan: Plan, chosen: Candidate, participation: Participation, ask: Ask) -> Beside:
+    lead, size, proof = plan.suite.lead, plan.claim.candidates, chosen.certificate
+    payloads = ask(_tasks(plan, chosen, participation))
+    right = sum(sum(read_attack(each)["correct"][lead]) for each in payloads)
+    bounds = None if proof is None else proof.known if participation == "known" else proof.success
+    told = "told" if participation == "known" else "not told"
+    return Beside(
+        _WHO,
+        f"{told} which rounds held the record, it picks the right one of {size} in {right} of "
+        f"{_GAMES} games, where the proof allows a rate of {(bounds or {})[size]:.3g}",
+        _leakage(plan, right),
+        _GAMES,
+        right,
+    )
+
+
+def _leakage(plan: Plan, right: int) -> Estimate:
+    sure, kappa = plan.request.confidence, plan.claim.kappa
+    return client_leakage(right, _GAMES, confidence=sure, kappa=kappa)

@@ -1,0 +1,71 @@
+"""What is proved against anyone: noise, clip and sampling, and the bounds that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trilemma.bounds.training import Participation, Training
+
+__all__ = ["Certificate"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof for every attacker, whatever it knows, over a whole training.
+
+    `noise_multiplier` z is the noise over the influence of one record (of one client, at that
+    level), at the fewest honest survivors; `variance` is what each client adds to its update,
+    whose records are clipped to `record_clip` each, or which is clipped to it as a whole where
+    `clips_updates`. `success` bounds how often anyone picks the right one of N, by N, and `known`
+    the same if the attacker is told which rounds held the record; `leakage` is the largest over
+    all N, or that of the `line_up` claimed, reached at `worst_line_up`. `remainder`, for what
+    fixed point leaves unproved, is in all of them. `epsilon` at `delta`, and the true-positive
+    rate of membership inference at 1 % false positives, say the same in the words of
+    differential privacy. `sampling_rate` is the probability that a round holds a record;
+    `person` records may belong to one person.
+
+    Clip and server step (the first one, if it falls to zero with `server_decay`) were chosen on
+    `chosen_on` public records by trainings with these clients' records, the step
+    `unprotected_lr` of the unprotected training likewise; utility is reported on `reported_on`
+    records that took no part.
+    """
+
+    level: Literal["record", "client"]
+    noise_multiplier: float
+    variance: float
+    record_clip: float
+    server_lr: float
+    rounds: int
+    sampling_rate: float
+    participation: Participation
+    survivors: int
+    helpers: int
+    person: int
+    success: dict[int, float]
+    leakage: float
+    worst_line_up: int
+    epsilon: float
+    delta: float
+    true_positive_rate: float
+    clips_updates: bool = False
+    known: dict[int, float] | None = None
+    line_up: int | None = None
+    remainder: float = 0.0
+    server_decay: bool = False
+    unprotected_lr: float | None = None
+    unprotected_decay: bool = False
+    chosen_on: int = 0
+    reported_on: int = 0
+
+    def training(
+        self, rounds: int | None = None, participation: Participation | None = None
+    ) -> Training:
+        """The training that the bounds are of, or one of other rounds or participation."""
+        return Training(
+            self.rounds if rounds is None else rounds,
+            self.sampling_rate,
+            self.noise_multiplier,
+            self.participation if participation is None else participation,
+            self.person,
+        )

@@ -1,0 +1,88 @@
+"""What a federation must be like for a proof to hold; each condition was needed by a proof.
+
+Checked here is what a scenario shows: its model and its loss. A client's optimiser is not among
+it, as `LocalTraining` has none with a memory: its steps start at the server's weights and are
+plain SGD. What only whoever deploys can keep stands in `KEPT`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+
+__all__ = ["CERTIFIED", "KEPT", "certified_families", "check_scenario"]
+
+CERTIFIED: Final = ("randomization", "randomization+secret-sharing", "randomization+paillier")
+"""The families that can be proved: Gaussian noise on clipped updates, nothing chosen by value."""
+
+_NO_MEMORY: Final = (
+    "The proof holds for clients that remember nothing of past batches: plain SGD from the "
+    "server's weights, no momentum or error feedback, nothing released that depends on a batch "
+    "but the protected update. The server may do with the sums what it likes."
+)
+_NO_RETRY: Final = (
+    "A round that is run again counts as a further round, with batches and noise drawn anew: a "
+    "retry with the same batch is not covered."
+)
+KEPT: Final = (_NO_MEMORY, _NO_RETRY)
+"""What no scenario shows and every node has to keep."""
+
+
+def certified_families(names: Sequence[str] | None, clients: int) -> tuple[str, ...]:
+    """The families to be proved: those named, by default all that so many clients can run."""
+    if names is None:
+        return CERTIFIED if clients > 1 else CERTIFIED[:1]
+    for name in names:
+        if name not in CERTIFIED:
+            raise InvalidInput(
+                f"nothing can be proved of {name}: {_why_not(name)}; choose from "
+                f"{', '.join(CERTIFIED)}, or tune for another attacker than anyone."
+            )
+    return tuple(names)
+
+
+def _why_not(name: str) -> str:
+    if "randomization" not in name:
+        return "without Gaussian noise one record changes what is seen for certain"
+    return (
+        "which coordinates are sent is no part of the proof, and what a client keeps back for "
+        "later (error feedback) would be a memory of records"
+    )
+
+
+def check_scenario(scenario: Scenario, *, by_record: bool) -> None:
+    """Refuses a model that remembers records and, where updates are made of them, coupled losses.
+
+    Where the whole update of a client is clipped and hidden, its loss may be any.
+    """
+    if name := _remembers(scenario):
+        raise InvalidInput(
+            f"the model's buffer {name!r} changes whenever it sees records (as the statistics of "
+            "BatchNorm do in train mode), so that it remembers them, which no proof covers; call "
+            "eval() on that layer, or use GroupNorm."
+        )
+    if by_record and scenario.couples_records:
+        raise InvalidInput(
+            "the loss of a batch is not the mean of its records' losses, so that clipping single "
+            "records does not bound what one of them changes; use a loss that is such a mean."
+        )
+
+
+def _remembers(scenario: Scenario) -> str | None:
+    """The first buffer that a forward pass changes."""
+    model = copy.deepcopy(scenario.task.model)
+    before = {name: each.clone() for name, each in model.named_buffers()}
+    with torch.no_grad():
+        model(scenario.records[0].inputs[:2].to(scenario.device))
+    for name, each in model.named_buffers():
+        if not torch.equal(each, before[name]):
+            return name
+    return None

@@ -1,0 +1,283 @@
+"""From a request to noise: how much each client adds so that nobody exceeds the budget.
+
+FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
+by at most C/S. FedAvg clips the whole change of the weights to C; there a client moves the sum by
+at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
+
+from trilemma.bounds.certificate import (
+    leakage_bound,
+    leakage_supremum,
+    noise_multiplier_for,
+    success_bound,
+)
+from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
+from trilemma.bounds.influence import Cohort
+from trilemma.bounds.training import Participation, Training
+from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
+from trilemma.errors import InvalidInput
+from trilemma.estimation.recipes import Judge, Recipe
+from trilemma.federation.deployment import Deployment
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.base import LEAST_NOISE
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+
+if TYPE_CHECKING:
+    from trilemma.learning import LocalTraining
+    from trilemma.tuning.plan import Plan
+
+__all__ = ["Proof"]
+
+_FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
+_FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
+_ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
+_NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proved for one transport, whatever the clip norm; `training` holds q, R and z.
+
+    `survivors` honest clients hide a record by their noise: the threshold less the helpers where
+    only the sum is seen, one where single messages are. `remainder` is what fixed point adds to
+    any success rate.
+    """
+
+    level: Literal["record", "client"]
+    training: Training
+    local_training: LocalTraining
+    transport: str
+    clients: int
+    records: tuple[int, ...]
+    parameters: int
+    threshold: int
+    survivors: int
+    helpers: int
+    person: int
+    remainder: float
+    line_up: int | None
+
+    @classmethod
+    def of(cls, plan: Plan, transport: str) -> Proof:
+        """The proof that the plan's request asks for."""
+        request, scenario = plan.request, plan.scenario
+        own, sizes = scenario.local_training, tuple(map(len, scenario.records))
+        clients, parameters = len(sizes), scenario.task.layout.size
+        threshold = plan.deployment.threshold
+        curious = max(request.helpers, int(request.adversary is Adversary.CLIENT))
+        summed = transport != "plain" or request.adversary is Adversary.CLIENT
+        if summed and curious >= threshold:
+            raise InvalidInput(
+                f"a round may end with {threshold} clients, of whom {curious} may be curious, "
+                "which leaves no honest noise; raise the threshold, or lower helpers."
+            )
+        rounds = plan.pricing.rounds if request.claim == "training" else 1
+        remainder = 0.0
+        if transport != "plain":
+            rounding = {"messages": clients, "coordinates": parameters, "rounds": rounds}
+            remainder = _FAILURE + grid_remainder(1.0, _FINEST, **rounding)
+        level, training, local_training = _trained(
+            own,
+            sizes,
+            budget=request.budget,
+            rounds=rounds,
+            known_round=request.claim == "one-round",
+            participation=request.participation or "secret",
+            person=request.person,
+            line_up=request.line_up,
+            remainder=remainder,
+        )
+        return cls(
+            level=level,
+            training=training,
+            local_training=local_training,
+            transport=transport,
+            clients=clients,
+            records=sizes,
+            parameters=parameters,
+            threshold=threshold,
+            survivors=threshold - curious if summed else 1,
+            helpers=curious,
+            person=request.person,
+            remainder=remainder,
+            line_up=request.line_up,
+        )
+
+    @property
+    def clips_updates(self) -> bool:
+        """Whether whole updates are clipped, not single records."""
+        return self.local_training.algorithm == "fedavg"
+
+    @property
+    def participation(self) -> Participation:
+        """What is granted: the rounds that held the record, or not."""
+        return self.training.participation
+
+    def success(self, candidates: int, participation: Participation | None = None) -> float:
+        """How often anyone picks the right one of N candidates, at most."""
+        training = self.training
+        if participation is not None:
+            training = replace(training, participation=participation)
+        return success_bound(training, candidates, remainder=self.remainder)
+
+    def leakage(self) -> tuple[float, int]:
+        """The largest leakage over the line-ups claimed, and an N that (nearly) attains it."""
+        if self.line_up is None:
+            return leakage_supremum(self.training, remainder=self.remainder)
+        return leakage_bound(self.training, self.line_up, remainder=self.remainder), self.line_up
+
+    def variance(self, clip: float) -> float:
+        """What each client adds to each coordinate of its update.
+
+        Arithmetic may add 10⁻³ of the clip to a record's influence, and the grid 2⁻²⁴ s on which
+        the system's noise meets the update another 2⁻²⁴ s √m, so that a little more than
+        z·C/S is needed.
+        """
+        cohort = Cohort.equal(
+            clients=self.survivors,
+            denominator=1 if self.clips_updates else self.local_training.batch,
+            record_clip=clip * (1 + _ARITHMETIC),
+            threshold=self.survivors,
+        )
+        grid = self._noise_over_influence() * _NOISE_GRID * math.sqrt(self.parameters)
+        if grid >= 0.5:
+            raise InvalidInput(
+                f"a model of {self.parameters} parameters needs noise on a finer grid than the "
+                "system's to be certified; raise the budget, or train a smaller model."
+            )
+        return cohort.variance_for(self._noise_over_influence() / (1 - grid))
+
+    def _noise_over_influence(self) -> float:
+        """z, or s/C for changes of weights, whose record moves them by 2C."""
+        twice = self.clips_updates and self.level == "record"
+        return self.training.noise_multiplier * (2 if twice else 1)
+
+    def attacked(self, clip: float) -> Protection:
+        """The noise alone, as it is seen before any transport."""
+        return Protection((self._noise(clip),))
+
+    def protection(self, clip: float) -> Protection:
+        """What a federation runs: the noise, and a transport whose grid and range fit it."""
+        noise = self._noise(clip)
+        if self.transport == "plain":
+            return Protection((noise,))
+        kind = SecretSharing if self.transport == "secret-sharing" else Paillier
+        reach, least = self._reach(clip, noise), noise.scale * LEAST_NOISE / _FINEST
+        transport = kind.fitted(reach, self.clients, least)
+        check_grid(transport.step_size(), noise.scale)
+        return Protection((noise,), transport)
+
+    def _noise(self, clip: float) -> Randomization:
+        return Randomization(self.variance(clip), clip if self.clips_updates else None)
+
+    def _reach(self, clip: float, noise: Randomization) -> float:
+        """The largest coordinate of any message, but for probability `_FAILURE` in all."""
+        batch = self.local_training.batch
+        clipped = {"records": 1, "q": 1.0, "denominator": 1.0}
+        drawn = {"records": max(self.records), "q": batch / max(self.records)}
+        parts = clipped if self.clips_updates else {**drawn, "denominator": float(batch)}
+        return range_for(
+            **parts,  # type: ignore[arg-type]
+            record_clip=clip * (1 + _ARITHMETIC),
+            deviation=noise.scale,
+            coordinates=self.parameters,
+            rounds=self.training.rounds,
+            failure=_FAILURE / self.clients,
+        )
+
+    def recipe(self, clip: float, server_lr: float, judge: Judge) -> Recipe:
+        """How a training of this proof is run at a clip norm and a server step."""
+        own = self.local_training
+        clipped = own if self.clips_updates else replace(own, record_clip=clip)
+        return Recipe(
+            clipped,
+            server_lr,
+            server_decay=True,  # noise of the last rounds stays in the model
+            equal_weights=True,
+            judge=judge,
+            threshold=self.threshold,
+        )
+
+    def deployment(self, clip: float, rounds: int) -> Deployment:
+        """What a federation has to keep to, so that the proof is about it."""
+        recipe = self.recipe(clip, 1.0, "test")
+        return Deployment(
+            recipe.local_training,
+            self.parameters,
+            clients=self.clients,
+            cohort=self.clients,
+            threshold=self.threshold,
+            weighting="equal",
+            rounds=rounds,
+            sampling_rate=self.local_training.unit_size / min(self.records),
+            participation=(
+                self.participation if self.local_training.sampling == "poisson" else "known"
+            ),
+            helpers=self.helpers,
+        )
+
+
+@lru_cache(maxsize=32)
+def _trained(
+    own: LocalTraining,
+    sizes: tuple[int, ...],
+    *,
+    budget: float,
+    rounds: int,
+    known_round: bool,
+    participation: Participation,
+    person: int,
+    line_up: int | None,
+    remainder: float,
+) -> tuple[Literal["record", "client"], Training, LocalTraining]:
+    """What is hidden, the training with the least noise that hides it, and how clients train.
+
+    The client with the fewest records has the largest q, and all have the same z. Poisson
+    sampling draws anew for every step, so that no client holds a fixed set for a round.
+    """
+    poisson = replace(own, sampling="poisson", records=None)
+    q = 1.0 if known_round else own.batch / min(sizes)
+    who: Participation = "known" if q == 1 else participation
+    if own.algorithm == "fedsgd":
+        z = noise_multiplier_for(
+            budget,
+            rounds=rounds,
+            q=q,
+            participation=who,
+            candidates=line_up,
+            records_of_person=person,
+            remainder=remainder,
+        )
+        return "record", Training(rounds, q, z, who, person), poisson
+    ratio = noise_ratio_for(
+        budget,
+        rounds,
+        q=q,
+        steps=own.steps,
+        participation=who,
+        candidates=line_up,
+        records_of_person=person,
+        remainder=remainder,
+    )
+    whole = client_level(ratio, rounds)
+    held = (
+        leakage_supremum(whole, remainder=remainder)[0]
+        if line_up is None
+        else leakage_bound(whole, line_up, remainder=remainder)
+    )
+    if held <= budget:
+        return "client", whole, own
+    record = record_level(
+        ratio, rounds, q=q, steps=own.steps, participation=who, records_of_person=person
+    )
+    return "record", record, poisson

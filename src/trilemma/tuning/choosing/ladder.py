@@ -1,0 +1,112 @@
+"""The ladder: what each family would need on every rung, the chosen one tested, others estimated.
+
+An estimate is where the leading attack of a rung is expected to reach p_max, from a few games; it
+proves nothing, and shows what the next rung would cost. Rungs whose attacks reconstruct are
+estimated for one round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from trilemma.attacks.base import RUNGS
+from trilemma.errors import InvalidInput
+from trilemma.estimation.leakage import client_leakage
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.results.verdict import Rung
+
+if TYPE_CHECKING:
+    from trilemma.attacks import Rung as RungName
+    from trilemma.tuning.choosing.families import Family
+    from trilemma.tuning.choosing.procedures import Procedure
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.work.replay import Ask
+
+__all__ = ["ladder_procedures", "tested_rungs"]
+
+_SEEDS: Final = 2
+_WHOLE: Final = ("candidates", "rest")  # the others reconstruct, which takes far longer
+_BARE_UNITS: Final = 16
+
+
+def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung, ...]:
+    """The chosen rung, as tested."""
+    made = []
+    for family in plan.families:
+        found = candidates.get(family.name)
+        if found is None or not family.deployable:
+            continue
+        made.append(
+            Rung(
+                knows=plan.request.knows,
+                family=family.name,
+                tested=found.feasible,
+                rounds=found.rounds,
+                strength=found.parameter,
+                leakage=found.leakage,
+                metric=None if found.costs is None else found.costs.protected_metric,
+                efficiency_reduction=(
+                    None if found.costs is None else found.costs.efficiency_reduction.value
+                ),
+                note=found.statement,
+            )
+        )
+    return tuple(made)
+
+
+def ladder_procedures(plan: Plan) -> dict[str, Procedure]:
+    """One estimate for every family on every other measured rung."""
+    wanted: dict[str, Procedure] = {}
+    for rung in RUNGS:
+        if rung == plan.suite.rung:
+            continue
+        for family in plan.families:
+            if family.deployable:
+                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung)
+    return wanted
+
+
+def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
+    def measure(ask: Ask) -> Rung:
+        gauge = plan.gauge(ask, rung=rung)
+        whole = family.whole_training and rung in _WHOLE
+        rounds = gauge.rounds if whole else 1
+        if family.seen == "nothing":
+            x, counts = UNPROTECTED, None
+        elif family.mechanism is None:
+            shown = family.attacked(UNPROTECTED, plan.request.adversary)
+            stream = f"none of the {family.seen}, {rung}"
+            x, counts = (
+                UNPROTECTED,
+                gauge.count(
+                    stream, shown, _BARE_UNITS, attacks=(gauge.suite.lead,), rounds=rounds
+                ),
+            )
+        else:
+            x, counts = gauge.estimate(family, rounds)
+        leakage = None
+        if counts is not None:
+            leakage = client_leakage(
+                counts.successes,
+                counts.units,
+                confidence=plan.request.confidence,
+                kappa=plan.claim.kappa,
+            )
+        found = replace(
+            Rung(rung, family.name, False, rounds, family.parameter(x), leakage, None, None),
+            note="" if counts else "The server reads nothing; this rests on the key.",
+        )
+        try:
+            costs, _ = plan.at_most(_SEEDS).price(ask, family.protection(x))
+        except InvalidInput as error:
+            return replace(found, note=f"Cannot be run: {error}")
+        return replace(
+            found,
+            metric=costs.protected_metric,
+            efficiency_reduction=costs.efficiency_reduction.value,
+        )
+
+    return measure

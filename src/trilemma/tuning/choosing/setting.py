@@ -1,0 +1,118 @@
+"""What the families need to know of a federation, measured on a few updates in seconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+from torch.func import vmap
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.models import prepare_models
+from trilemma.learning import client_update
+
+if TYPE_CHECKING:
+    from trilemma.estimation.claims import Claim
+    from trilemma.estimation.scenario import Scenario
+
+__all__ = ["Setting", "separation_for"]
+
+_MODELS: Final = 8
+_RECORDS: Final = 16  # of one client at each model
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of a federation and of its updates.
+
+    `spread` is the root mean squared distance between the updates that two records of one client
+    would give if each were alone in it; a record has 1/S of that in its client's update.
+    `largest` is the largest coordinate of the sampled updates, `unknowns` what an attack on one
+    update has to find.
+    """
+
+    parameters: int
+    clients: int
+    records: tuple[int, ...]
+    unit_size: int
+    unknowns: int
+    spread: float
+    largest: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, seed: int, steps: int) -> Setting:
+        """Measure the federation on a few updates of single records."""
+        training, task = scenario.local_training, scenario.task
+        weights = prepare_models(scenario, range(_MODELS), steps=steps, seed=seed)
+        unit, largest, squared = training.unit_size, 0.0, []
+        for number, w in enumerate(weights):
+            draw = Seeded(seed).generator("setting", number)
+            records = scenario.records[int(draw.integers(len(scenario.records)))]
+            rows = torch.from_numpy(draw.permutation(len(records))[:_RECORDS])
+            inputs = records.inputs[rows].to(scenario.device)
+            labels = records.labels[rows].to(scenario.device)
+
+            def alone(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor = w) -> torch.Tensor:
+                whole = x.expand(unit, *x.shape), y.expand(unit, *y.shape)
+                return client_update(task, w, *whole, training)
+
+            updates = vmap(alone)(inputs, labels).double()
+            largest = max(largest, float(updates.abs().max()))
+            centred = updates - updates.mean(0)
+            squared.append(2 * float((centred**2).sum()) / max(1, len(rows) - 1))
+        each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
+        return cls(
+            parameters=task.layout.size,
+            clients=len(scenario.records),
+            records=tuple(len(records) for records in scenario.records),
+            unit_size=unit,
+            unknowns=each * unit,
+            spread=math.sqrt(float(np.mean(squared))),
+            largest=largest,
+        )
+
+    @property
+    def total_weight(self) -> int:
+        """All records: the sum of the clients' weights."""
+        return sum(self.records)
+
+    @property
+    def equal_weights(self) -> bool:
+        """Whether all clients hold as many records."""
+        return len(set(self.records)) == 1
+
+    def noise_for(self, p_max: float, claim: Claim) -> float:
+        """The variance on one update at which an attacker who knows all else succeeds with p_max.
+
+        Candidates whose updates are Δ = spread/S apart in independent directions are told from
+        one another at a separation of Δ/(s√2) standard deviations; rounds that hold the record
+        add up, on average K = max(1, R·S/n) of them.
+        """
+        apart = separation_for(p_max, claim.candidates)
+        often = 1.0
+        if claim.rounds > 1:
+            often = max(1.0, claim.rounds * self.unit_size / min(self.records))
+        return often * (self.spread / self.unit_size) ** 2 / (2 * apart**2)
+
+
+@lru_cache(maxsize=64)
+def separation_for(success: float, candidates: int) -> float:
+    """μ with ∫ φ(x - μ) Φ(x)^{N-1} dx = success: the best of N, one of them shifted by μ."""
+
+    def rate(mu: float) -> float:
+        def density(x: float) -> float:
+            return math.exp(-0.5 * (x - mu) ** 2 + (candidates - 1) * log_ndtr(x))
+
+        return float(quad(density, mu - 9, mu + 9, limit=200)[0]) / math.sqrt(2 * math.pi)
+
+    top = min(success, 1 - 1e-6)
+    if rate(1e-6) >= top:
+        return 1e-6
+    return float(brentq(lambda mu: rate(mu) - top, 1e-6, 20.0, xtol=1e-6))

@@ -1,0 +1,161 @@
+"""What is asked: one value, made from flags, from trilemma.toml or by keyword."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from trilemma.bounds import check_budget
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.observations import Adversary
+from trilemma.tuning.problem import Problem
+
+__all__ = ["KNOWLEDGE", "Knows", "Request"]
+
+Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
+KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
+
+
+def _split(value: Any) -> Any:
+    """A flag's text is split at its commas."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _split_several(value: Any) -> Any:
+    return _split(value) if isinstance(value, str) and "," in value else value
+
+
+def _rung(value: Any) -> Any:
+    """People say "the rest" where the code says "rest"."""
+    return (
+        "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
+    )
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Weights = Annotated[float | tuple[float, ...], BeforeValidator(_split_several)]
+
+
+class Request(BaseModel):
+    """Everything that a tuning can be told; flags and their help come from here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+
+    budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
+    knows: Annotated[Knows, BeforeValidator(_rung)] = Field(
+        "candidates",
+        description="Who attacks: knows nothing, public records, the candidates, the rest; or "
+        "anyone, by proof.",
+    )
+    claim: Literal["training", "one-round"] = Field(
+        "training", description="The whole training, or one round known to hold the record."
+    )
+    rounds: int | None = Field(
+        None, description="How long the federation trains (default: the scenario's)."
+    )
+    line_up: int | None = Field(
+        None, description="Candidates that the attacker picks from (default: up to 100)."
+    )
+    participation: Literal["secret", "known"] | None = Field(
+        None, description="Whether the attacker is told which rounds held the record."
+    )
+    families: Names | None = Field(
+        None, description="Protections to choose from, joined by commas (default: all)."
+    )
+    attacks: Names | None = Field(
+        None, description="Attacks of the rung, joined by commas (default: all of it)."
+    )
+    adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
+    basis: Literal["measured", "surrogate"] = Field(
+        "measured", description="Measurement, or the paper's closed forms."
+    )
+    confidence: float = Field(0.95, description="Of the budget's claim.")
+    utility_weight: Weights = Field(1.0, description="η_u, or one a client joined by commas.")
+    efficiency_weight: Weights = Field(0.01, description="η_e, or one a client, by commas.")
+    max_utility_loss: float | None = Field(None, description="Cap on the utility loss ε_u.")
+    max_cost: float | None = Field(None, description="Cap on the efficiency reduction ε_e.")
+    bandwidth: float = Field(100e6, description="Bits a second between client and server.")
+    threshold: int | None = Field(
+        None, description="Fewest clients whose sum is released (default: two thirds, plus one)."
+    )
+    helpers: int = Field(0, description="Clients that may help the adversary, for a proof.")
+    person: int = Field(1, description="Records that belong to one person, for a proof.")
+    restarts: int = Field(3, description="An attack keeps the best of so many starts.")
+    steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
+    seeds: int = Field(5, description="Paired trainings that measure utility.")
+    strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
+    ladder: bool = Field(True, description="Whether the other rungs are estimated as well.")
+    seed: int = Field(0, description="Same seed, same numbers.")
+
+    def __init__(self, **settings: Any) -> None:
+        for name in settings:
+            if name not in type(self).model_fields:
+                raise UnknownName("setting", name, type(self).model_fields)
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise InvalidInput(f"{name} is {first['input']!r}: {first['msg'].lower()}.") from None
+        self._check()
+
+    def _check(self) -> None:
+        check_budget(self.budget)
+        for name in ("confidence",):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
+        for name, least in (
+            ("rounds", 1),
+            ("line_up", 2),
+            ("threshold", 1),
+            ("helpers", 0),
+            ("person", 1),
+            ("restarts", 1),
+            ("steps", 0),
+            ("seeds", 2),
+            ("seed", 0),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
+        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
+            raise InvalidInput(
+                f"bandwidth (bits a second) must be positive and finite, got {self.bandwidth}."
+            )
+        if self.strengths < 0 or self.strengths == 1:
+            raise InvalidInput(
+                f"strengths (points of a curve) must be 0 for none, or at least 2, got "
+                f"{self.strengths}."
+            )
+        if self.basis == "surrogate" and self.knows == "anyone":
+            raise InvalidInput(
+                "the paper's closed forms prove nothing against anyone; leave out basis or knows."
+            )
+        _ = self.problem  # checks budget, weights and caps
+
+    @classmethod
+    def of(cls, request: Request | None, settings: dict[str, Any]) -> Self | Request:
+        """The request itself, or one made of settings by keyword; not both."""
+        if request is None:
+            return cls(**settings)
+        if settings:
+            raise InvalidInput(
+                f"give a Request or settings by keyword, not both (got {', '.join(settings)})."
+            )
+        return request
+
+    @property
+    def problem(self) -> Problem:
+        """The paper's constrained problem: budget, weights and caps."""
+        return Problem(
+            self.budget,
+            self.utility_weight,
+            self.efficiency_weight,
+            self.max_utility_loss,
+            self.max_cost,
+        )

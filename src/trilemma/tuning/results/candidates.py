@@ -1,0 +1,77 @@
+"""What a tuning finds for a family: the strength found, what leaks there, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trilemma.estimation.costs import Costs
+from trilemma.estimation.leakage import Estimate
+from trilemma.federation.deployment import Deployment
+from trilemma.tuning.certificate.certificate import Certificate
+
+__all__ = ["Basis", "Candidate", "Point", "Tested"]
+
+Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Games played at one parameter value (None: without it); `passed` None: only explored."""
+
+    parameter: float | None
+    units: int
+    recovered: int
+    stage: str
+    passed: bool | None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One attack's own test at a strength of the family."""
+
+    attack: str
+    parameter: float | None
+    units: int
+    recovered: int
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One family at the strength found for it.
+
+    `leakage`, `success` (of the attack that picks right most often) and `worst_client` are
+    pointwise intervals at the verdict's confidence: what is shown by the procedure as a whole is
+    that the leakage is within the budget. `rounds` is what it was tested for; `worst_client` is
+    over the clients with at least 20 games, and `pooled_clients` says how many have fewer.
+    `deployment` is what must be run where that is not what was attacked, as for a certificate.
+    `rank` 1 is the least objective; `tied` marks those whose interval meets that of the chosen
+    one.
+    """
+
+    name: str
+    basis: Basis
+    feasible: bool
+    deployable: bool
+    statement: str
+    rounds: int = 1
+    protection: str | None = None
+    symbol: str | None = None
+    parameter: float | None = None
+    leakage: Estimate | None = None
+    success: Estimate | None = None
+    worst_client: Estimate | None = None
+    pooled_clients: int = 0
+    units: int = 0
+    tests: tuple[Tested, ...] = ()
+    failed_units: int = 0
+    points: tuple[Point, ...] = ()
+    non_monotone: bool = False
+    smallest_leakage: float | None = None
+    certificate: Certificate | None = None
+    deployment: Deployment | None = None
+    costs: Costs | None = None
+    objective: Estimate | None = None
+    rank: int | None = None
+    tied: bool = False

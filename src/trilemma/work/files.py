@@ -1,0 +1,78 @@
+"""Files of a run: complete or not there, and read with care, as anyone may have written them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["parse_json", "sqlite_url", "write_json", "write_text"]
+
+
+def write_json(path: Path | str, document: Mapping[str, object]) -> None:
+    """Write a result; the file is complete, or not there."""
+    write_text(path, json.dumps(document, allow_nan=False, indent=2) + "\n")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a file that is complete, or not there."""
+    target = Path(path)
+    draft = target.with_name(target.name + ".part")
+    try:
+        draft.write_text(text, "utf-8")
+        draft.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise InvalidInput(
+            f"cannot write {target} ({error.strerror}); make room, or choose another folder."
+        ) from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text in which every number is finite.
+
+    >>> parse_json('{"budget": 1e999}')
+    Traceback (most recent call last):
+    trilemma.errors.InvalidInput: a number is too large: 1e999.
+    """
+    try:
+        return json.loads(
+            text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole_number
+        )
+    except RecursionError:
+        raise InvalidInput("the JSON text is nested too deeply.") from None
+    except InvalidInput:
+        raise
+    except ValueError as error:  # of bytes that are no text, too
+        raise InvalidInput(f"it is not JSON ({error}).") from None
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL by which SQLAlchemy opens a SQLite file, whatever characters its path holds."""
+    from sqlalchemy.engine import URL  # heavy: importing this file must stay cheap
+
+    # A file: URI, as a plain path would end at its first question mark.
+    url = URL.create("sqlite", database=path.resolve().as_uri(), query={"uri": "true"})
+    return url.render_as_string()
+
+
+def _refuse(word: str) -> NoReturn:
+    raise InvalidInput(f"{word} is no number.")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise InvalidInput(f"a number is too large: {digits[:40]}.")
+    return value
+
+
+def _whole_number(digits: str) -> int:
+    _finite(digits)  # what no float can hold would fail later, where numbers are compared
+    return int(digits)

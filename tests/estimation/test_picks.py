@@ -1,0 +1,120 @@
+"""One pick a game: reconstructions by nearness, beliefs by their sum, nothing known by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from scipy.stats import binomtest
+from tests.estimation.test_sights import observer, scenario
+
+from trilemma.attacks import Reconstructions, Rung, View, get
+from trilemma.estimation.picks import play
+
+
+@dataclass(frozen=True)
+class Told:
+    """Returns for each view what the test says: inputs, or log probabilities."""
+
+    inputs: Sequence[torch.Tensor]
+    beliefs: Sequence[torch.Tensor] | None = None
+    broken: bool = False
+    name: str = "told"
+    rung: Rung = "nothing"
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        count = len(views)
+        inputs = torch.stack(list(self.inputs[:count]))
+        return Reconstructions(
+            inputs,
+            None,
+            torch.zeros(count),
+            torch.full((count,), self.broken),
+            None if self.beliefs is None else torch.stack(list(self.beliefs[:count])),
+        )
+
+
+def test_a_reconstruction_of_the_tagged_record_wins() -> None:
+    seen = observer(scenario())
+    games = [seen.arena.draw(number, 3) for number in range(5)]
+    views = seen.views(games)
+    exact = [seen.arena.pool.inputs[game.sought][None] + 0.01 for game in games]
+    found = play(seen, games, views, Told(exact), restarts=1, seed=0)
+    assert found.correct.all()
+    torch.testing.assert_close(found.shown, torch.cat(exact))
+    wrong = [seen.arena.pool.inputs[game.line_up[(game.tagged + 1) % 5]][None] for game in games]
+    assert not play(seen, games, views, Told(wrong), restarts=1, seed=0).correct.any()
+
+
+def test_a_game_whose_attack_broke_down_counts_as_won() -> None:
+    seen = observer(scenario())
+    games = [seen.arena.draw(number, 3) for number in range(3)]
+    wrong = [seen.arena.pool.inputs[game.line_up[game.tagged - 1]][None] for game in games]
+    found = play(seen, games, seen.views(games), Told(wrong, broken=True), restarts=1, seed=0)
+    assert found.correct.all()
+    assert found.failed.all()
+
+
+def test_beliefs_add_up_over_the_rounds_of_one_game() -> None:
+    """Three faint hints for the tagged record outweigh one strong one for another."""
+    seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
+    games = [seen.arena.draw(number, 3) for number in range(12)]
+    views = seen.views(games)
+    beliefs, inputs, won = [], [], []
+    for game, each in zip(games, views, strict=True):
+        count = len(game.line_up)
+        for place, _ in enumerate(each):
+            scores = torch.zeros(count)
+            scores[game.tagged if place else game.tagged - 1] = 1.0 if place else 1.5
+            beliefs.append(scores)
+            inputs.append(torch.zeros(1, 6))
+        won.append(len(each) >= 3)
+    found = play(seen, games, views, Told(inputs, beliefs), restarts=1, seed=0)
+    held = [bool(each) for each in views]
+    for right, expected, some in zip(found.correct.tolist(), won, held, strict=True):
+        if some:
+            assert right == expected
+    assert any(won)
+
+
+def test_checkpoints_pick_by_the_rounds_seen_so_far() -> None:
+    seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
+    games = [seen.arena.draw(number, 3) for number in range(12)]
+    views = seen.views(games)
+    beliefs = []
+    for game, each in zip(games, views, strict=True):
+        for _ in each:
+            scores = torch.zeros(len(game.line_up))
+            scores[game.tagged] = 5.0
+            beliefs.append(scores)
+    told = Told([torch.zeros(1, 6)] * len(beliefs), beliefs)
+    found = play(seen, games, views, told, restarts=1, seed=0, checkpoints=(10, 60))
+    first = [bool(each) and each[0].round < 10 for each in views]
+    assert found.after[60].tolist() == found.correct.tolist()
+    for right, early in zip(found.after[10].tolist(), first, strict=True):
+        assert right or not early
+    assert sum(found.after[10].tolist()) < sum(found.after[60].tolist())
+
+
+def test_a_record_that_no_round_holds_is_guessed() -> None:
+    seen = observer(scenario())
+    games = [seen.arena.draw(number, 3) for number in range(400)]
+    found = play(seen, games, [[] for _ in games], get("dlg"), restarts=1, seed=0)
+    kappa = seen.arena.claim.kappa
+    assert binomtest(int(found.correct.sum()), 400, kappa).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("attack", ["gaussian-posterior", "exact-posterior"])
+def test_the_blind_control_is_the_blind_rate(attack: str) -> None:
+    """A record from outside the line-up: the attack may believe what it likes."""
+    seen = observer(scenario(), blind=True)
+    games = [seen.arena.draw(number, 3) for number in range(100)]
+    found = play(seen, games, seen.views(games), get(attack), restarts=1, seed=0)
+    kappa = seen.arena.claim.kappa
+    assert binomtest(int(found.correct.sum()), 100, kappa).pvalue > 1e-3
+    clear = observer(scenario())
+    found = play(clear, games, clear.views(games), get(attack), restarts=1, seed=0)
+    seen_it = binomtest(int(found.correct.sum()), 100, kappa, alternative="greater")
+    assert seen_it.pvalue < 1e-6, "with the record in it, the same attack sees it"

@@ -1,0 +1,114 @@
+"""Recipes: which records judge, and that a training follows its recipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.commands.own_scenario import small
+
+from trilemma.errors import InvalidInput
+from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.tasks import Bench, CostTask, TrainTask, read_costs, read_training
+from trilemma.learning import LocalTraining
+from trilemma.records.records import Records
+
+OWN = Recipe(LocalTraining(batch=1), 0.1, server_decay=False, equal_weights=False)
+
+
+def rows(records: Records) -> set[bytes]:
+    return {each.numpy().tobytes() for each in records.inputs}
+
+
+def test_one_half_chooses_and_the_other_reports_where_the_test_set_is_all_there_is() -> None:
+    scenario = small()
+    choosing = judged_records(scenario, "choosing")
+    reporting = judged_records(scenario, "reporting")
+    assert (len(choosing), len(reporting)) == (20, 20)
+    assert not rows(choosing) & rows(reporting)
+    assert rows(choosing) | rows(reporting) == rows(scenario.test_records)
+    assert judged_records(scenario, "test") is scenario.test_records
+
+
+def test_public_records_choose_and_the_whole_test_set_reports() -> None:
+    scenario = small()
+    public = Records(torch.rand(11, 6), torch.randint(0, 3, (11,)))
+    scenario = replace(scenario, public=public)
+    assert rows(judged_records(scenario, "choosing")) == rows(public[torch.arange(0, 11, 2)])
+    assert judged_records(scenario, "reporting") is scenario.test_records
+
+
+def test_a_single_public_record_cannot_be_halved() -> None:
+    scenario = replace(small(), public=Records(torch.rand(1, 6), torch.zeros(1).long()))
+    with pytest.raises(InvalidInput, match="there are 1; give the scenario more"):
+        judged_records(scenario, "choosing")
+
+
+def test_a_recipe_changes_training_and_judge_and_leaves_the_public_records() -> None:
+    scenario = small()
+    local = LocalTraining(batch=2, record_clip=0.5, sampling="poisson")
+    made = Recipe(local, 3.0, True, True, "choosing").applied(scenario)
+    assert made.local_training == local
+    assert (made.server_lr, made.server_decay) == (3.0, True)
+    assert rows(made.test_records) == rows(judged_records(scenario, "choosing"))
+    assert rows(made.public_records) == rows(scenario.test_records)
+
+
+def test_no_two_recipes_share_a_text() -> None:
+    recipes = [
+        OWN,
+        replace(OWN, server_lr=0.2),
+        replace(OWN, server_decay=True),
+        replace(OWN, equal_weights=True),
+        replace(OWN, judge="choosing"),
+        replace(OWN, threshold=2),
+        replace(OWN, local_training=LocalTraining(batch=1, record_clip=1.0)),
+    ]
+    assert len({each.describe() for each in recipes}) == len(recipes)
+    keys = {TrainTask("none", 0, 8, each).key() for each in [None, *recipes]}
+    assert len(keys) == len(recipes) + 1
+    assert len({CostTask("none", 8, each).key() for each in [None, *recipes]}) == len(keys)
+
+
+def metrics(recipe: Recipe | None, rounds: int = 8) -> tuple[float, float]:
+    work = Bench(small, None, 1, 2, 0)()
+    history = read_training(work(TrainTask("none", 0, rounds, recipe)))
+    return history.loss, history.metric
+
+
+def test_trainings_follow_the_recipe() -> None:
+    """The scenario's own recipe is no other training; each change is."""
+    assert metrics(OWN) == metrics(None)
+    assert metrics(replace(OWN, server_lr=1.0)) != metrics(OWN)
+    assert metrics(replace(OWN, server_decay=True)) != metrics(OWN)
+    assert metrics(replace(OWN, judge="choosing")) != metrics(OWN)
+
+
+def test_a_step_that_falls_is_the_constant_one_in_a_single_round() -> None:
+    assert metrics(replace(OWN, server_decay=True), rounds=1) == metrics(OWN, rounds=1)
+
+
+def test_a_step_too_large_is_a_fact_about_the_recipe() -> None:
+    work = Bench(small, None, 1, 2, 0)()
+    found = json.loads(work(TrainTask("none", 0, 8, replace(OWN, server_lr=1e38))))
+    assert "diverged" in found
+
+
+def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() -> None:
+    work = Bench(small, None, 1, 2, 0)()
+    clipped = LocalTraining(batch=1, record_clip=0.5, sampling="poisson")
+    recipe = Recipe(clipped, 1.0, True, True, threshold=2)
+    spec = "randomization:variance=0.01+secret-sharing:max_weight=2"
+    found = read_costs(work(CostTask(spec, 2, recipe)))
+    assert found.protected.bits > found.unprotected.bits > 0
+    assert found.protected.train != found.unprotected.train, "each has its own local work"
+
+
+def test_a_scenario_says_that_its_step_falls() -> None:
+    made: Scenario = replace(small(), server_decay=True)
+    work = Bench(made, None, 1, 2, 0)()
+    falling = read_training(work(TrainTask("none", 0, 8)))
+    assert (falling.loss, falling.metric) == metrics(replace(OWN, server_decay=True))

@@ -1,0 +1,196 @@
+"""What an adversary sees of a game is what the federation sends, weighed as it is deployed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from trilemma.attacks import Rung
+from trilemma.entropy import Seeded
+from trilemma.estimation.games import Arena
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.sights import Observer
+from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
+from trilemma.protections.specs import parse_protection
+
+SUM = "secret-sharing"
+
+
+def scenario(sizes: tuple[int, ...] = (80, 120, 100), **training: object) -> Scenario:
+    draw = torch.Generator().manual_seed(0)
+    data = [
+        TensorDataset(torch.rand(n, 6, generator=draw), torch.randint(0, 3, (n,), generator=draw))
+        for n in (*sizes, 30)
+    ]
+    local = LocalTraining(lr=0.5, batch=4, **training)  # type: ignore[arg-type]
+    return Scenario(nn.Linear(6, 3), cross_entropy, data[:-1], data[-1], local)
+
+
+def observer(
+    made: Scenario,
+    spec: str = "none",
+    rung: Rung = "rest",
+    rounds: int = 1,
+    adversary: Adversary = Adversary.SERVER,
+    **more: Any,
+) -> Observer:
+    arena = Arena.of(made, rounds=rounds)
+    return Observer(arena, parse_protection(spec), adversary, rung, seed=3, steps=2, **more)
+
+
+def plain_gradient(made: Scenario, weights: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    """By autograd on a module of its own."""
+    model = nn.Linear(6, 3)
+    named = made.task.layout.unflatten(weights)
+    with torch.no_grad():
+        model.weight.copy_(named["weight"])
+        model.bias.copy_(named["bias"])
+    pool = made.pooled()
+    loss = cross_entropy(model(pool.inputs[rows]), pool.labels[rows])
+    parts = torch.autograd.grad(loss, [model.weight, model.bias])
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def test_a_single_message_is_the_gradient_of_the_batch_that_holds_the_record() -> None:
+    made = scenario()
+    seen = observer(made)
+    games = [seen.arena.draw(number, 3) for number in range(4)]
+    for game, (view,) in zip(games, seen.views(games), strict=True):
+        draw = Seeded(3).generator("round", game.number)
+        rows = seen.arena.batches(game, draw, holds=True).rows[game.client]
+        assert game.sought in rows
+        expected = plain_gradient(made, view.weights, rows)
+        torch.testing.assert_close(view.observation.update, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_a_sum_weighs_clients_as_it_is_deployed(equal: bool) -> None:
+    """A client with most of the records would be seen far too faintly in an equal mean."""
+    made = scenario(sizes=(30, 300, 30))
+    seen = observer(made, SUM, equal_weights=equal)
+    game = seen.arena.draw(0, 3)
+    view = seen.views([game])[0][0]
+    draw = Seeded(3).generator("round", game.number)
+    rows = seen.arena.batches(game, draw, holds=True).rows
+    shares = np.full(3, 1 / 3) if equal else np.array([30, 300, 30]) / 360
+    pairs = zip(shares, rows, strict=True)
+    parts = [share * plain_gradient(made, view.weights, row) for share, row in pairs]
+    torch.testing.assert_close(
+        view.observation.update, torch.stack(parts).sum(0), rtol=1e-4, atol=1e-6
+    )
+    assert isinstance(view.observation.weights, tuple)
+    own = [game.client, *(k for k in range(3) if k != game.client)]
+    assert view.observation.weights == pytest.approx(shares[own])
+
+
+def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
+    made = scenario()
+    seen = observer(made, rounds=30)
+    games = [seen.arena.draw(number, 3) for number in range(5)]
+    views = seen.views(games)
+    assert sum(map(len, views)) > 0
+    for game, found in zip(games, views, strict=True):
+        weights = fresh_weights(made, [game.number], seed=3)[0]
+        draw = Seeded(3).generator("training", game.number)
+        held = []
+        for _ in range(30):
+            batches = seen.arena.batches(game, draw, holds=None)
+            if batches.slot is not None:
+                held.append(weights)
+            parts = [
+                size / 300 * plain_gradient(made, weights, row)
+                for size, row in zip((80, 120, 100), batches.rows, strict=True)
+            ]
+            weights = weights - 0.5 * torch.stack(parts).sum(0)
+        assert len(found) == len(held)
+        for view, expected in zip(found, held, strict=True):
+            torch.testing.assert_close(view.weights, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_noise_reaches_what_is_seen_and_what_is_trained() -> None:
+    made = scenario()
+    clean, noisy = (
+        observer(made, rounds=25),
+        observer(made, "randomization:variance=0.04", rounds=25),
+    )
+    games = [clean.arena.draw(number, 3) for number in range(40)]
+    differences, drifts = [], []
+    for one, other in zip(clean.views(games), noisy.views(games), strict=True):
+        for first, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert b.observation.noise is not None
+            assert b.observation.noise.scale == pytest.approx(0.2)
+            if first == 0:
+                drifts.append((a.weights - b.weights).numpy())
+                differences.append((a.observation.update - b.observation.update).numpy())
+    assert np.std(differences) == pytest.approx(0.2, rel=0.1)  # weights differ a little, too
+    assert np.std(drifts) > 0.05
+
+
+def test_each_rung_knows_what_it_is_said_to_and_no_more() -> None:
+    made = scenario()
+    game = observer(made).arena.draw(0, 3)
+    known = {
+        rung: observer(made, SUM, rung).views([game])[0][0].knowledge
+        for rung in ("nothing", "public", "candidates", "rest")
+    }
+    assert known["nothing"].public is None
+    assert known["public"].public is not None
+    assert known["public"].line_up is None
+    assert known["candidates"].line_up is not None
+    assert known["candidates"].rest is None
+    assert known["rest"].rest is not None
+
+
+def test_the_rest_does_not_tell_the_tagged_record() -> None:
+    made = scenario()
+    seen = observer(made, SUM)
+    for number in range(12):
+        game = seen.arena.draw(number, 3)
+        known = seen.views([game])[0][0].knowledge
+        assert known.rest is not None
+        assert known.line_up is not None
+        assert len(known.rest) == 12
+        torch.testing.assert_close(known.rest.inputs[known.slot], known.line_up.inputs[0])
+        tagged = known.line_up.inputs[game.tagged]
+        if game.tagged:
+            assert not (known.rest.inputs == tagged).all(1).any()
+
+
+def test_a_blind_control_holds_no_candidate() -> None:
+    made = scenario()
+    seen = observer(made, blind=True)
+    games = [seen.arena.draw(number, 3) for number in range(6)]
+    plain = observer(made).views(games)
+    for game, (view,), (other,) in zip(games, seen.views(games), plain, strict=True):
+        assert not torch.equal(view.observation.update, other.observation.update)
+        assert game.sought in game.line_up
+
+
+def test_a_curious_client_reads_the_sum_of_the_others() -> None:
+    made = scenario()
+    seen = observer(made, adversary=Adversary.CLIENT)
+    view = seen.views([seen.arena.draw(0, 3)])[0][0]
+    assert view.observation.clients == 2
+
+
+def test_poisson_batches_and_record_clips_are_what_is_sent() -> None:
+    made = scenario(sampling="poisson", record_clip=0.05)
+    seen = observer(made)
+    games = [seen.arena.draw(number, 3) for number in range(6)]
+    for game, (view,) in zip(games, seen.views(games), strict=True):
+        draw = Seeded(3).generator("round", game.number)
+        batches = seen.arena.batches(game, draw, holds=True)
+        rows = batches.rows[game.client][batches.present[game.client]]
+        total = torch.zeros_like(view.weights)
+        for row in rows:
+            gradient = plain_gradient(made, view.weights, np.array([row]))
+            total += gradient * min(1.0, 0.05 / float(gradient.norm()))
+        torch.testing.assert_close(view.observation.update, total / 4, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from tests.federation.flower.harness import MODEL, initial
+
+from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.federation.flower.messages import (
+    model_tensors,
+    only_arrays,
+    read_stages,
+    shifted,
+    without_stages,
+    write_stages,
+)
+from trilemma.federation.nodes.stages import Stage
+
+STAGES = st.builds(
+    Stage,
+    run=st.integers(0, 2**64 - 1),
+    kind=st.sampled_from(["train", "evaluate"]),
+    session=st.text("0123456789abcdef", min_size=32, max_size=32),
+    number=st.integers(0, 2**31),
+    cohort=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5).map(tuple),
+    size=st.integers(0, 2**40),
+    terms=st.text(max_size=20),
+    version=st.integers(0, 100),
+    blobs=st.dictionaries(st.sampled_from(["update", "metrics"]), st.binary(max_size=40)),
+)
+
+
+@settings(max_examples=50)
+@given(stages=st.lists(STAGES, max_size=3))
+def test_stages_survive_a_message_beside_the_apps_own_records(stages: list[Stage]) -> None:
+    content = RecordDict({"arrays": initial(), **write_stages(stages)})
+    assert read_stages(content) == stages
+    assert list(without_stages(content)) == ["arrays"]
+
+
+@given(
+    stage=STAGES,
+    field=st.sampled_from(["run", "kind", "session", "cohort", "number", "size", "more"]),
+    value=st.one_of(st.integers(-9, 9), st.text(max_size=5), st.binary(max_size=9), st.floats()),
+)
+def test_an_altered_stage_is_refused_or_still_a_stage(
+    stage: Stage, field: str, value: int | str | bytes | float
+) -> None:
+    records = write_stages([stage])
+    header = records["trilemma.0"]
+    assert isinstance(header, ConfigRecord)
+    header[field] = value
+    try:
+        (read,) = read_stages(RecordDict(dict(records)))
+    except ProtocolViolation:
+        return
+    for name in ("run", "number", "size"):
+        assert type(getattr(read, name)) is int
+
+
+def test_a_stage_without_its_bytes_is_cut_short() -> None:
+    records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
+    del records["trilemma.0.bytes"]
+    with pytest.raises(ProtocolViolation, match="cut short or altered"):
+        read_stages(RecordDict(dict(records)))
+
+
+def test_counters_are_neither_summed_nor_shifted() -> None:
+    layout, flat = model_tensors(initial())
+    assert layout.names == ("weight", "bias")
+    assert flat.shape == (65,)
+    moved = shifted(initial(), torch.ones(65, dtype=torch.float64))
+    for name in ("weight", "bias"):
+        np.testing.assert_allclose(moved[name].numpy(), MODEL[name] - 1, atol=1e-6)
+        assert moved[name].numpy().dtype == MODEL[name].dtype
+    assert moved["batches"].numpy() == MODEL["batches"]
+
+
+def test_a_message_holds_one_model_of_floating_point() -> None:
+    with pytest.raises(InvalidInput, match="holds one ArrayRecord, the model, got 2"):
+        only_arrays(RecordDict({"a": initial(), "b": initial()}))
+    with pytest.raises(InvalidInput, match="got 0"):
+        only_arrays(RecordDict({"metrics": MetricRecord()}))
+    with pytest.raises(InvalidInput, match="no floating-point array"):
+        model_tensors(ArrayRecord({"count": Array(np.array(3))}))

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.federation.nodes.driver import SIZE, Federation, update_of
+
+from trilemma.errors import ProtocolViolation, TooFewClients
+from trilemma.federation.nodes.answering import Work, answer
+from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Terms
+
+NODES = (3, 40, 55)
+PLAIN = Terms.of("none", weighting="equal")
+
+
+def first(terms: Terms, number: int = 1) -> Stage:
+    """What the server sends to node 3 at the start of a round."""
+    stage = ServerRound(terms, 77, "train", number, NODES, SIZE).message(3)
+    assert stage is not None
+    return stage
+
+
+def work(stage: Stage) -> Work:
+    return Work({"update": update_of(3, stage.size)}, 1)
+
+
+def test_work_runs_where_a_stage_asks_for_an_update() -> None:
+    federation = Federation(PLAIN, {node: {} for node in NODES})
+    (reply,) = answer(federation.node(3), [first(PLAIN)], work)
+    assert set(reply.blobs) == {"update"}
+    sharing = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+    other = Federation(sharing, {node: {} for node in NODES})
+
+    def never(stage: Stage) -> Work:
+        raise AssertionError("keys need no training")
+
+    (reply,) = answer(other.node(3), [first(sharing)], never)
+    assert reply.blobs["update"]
+
+
+def test_one_message_asks_for_one_update() -> None:
+    federation = Federation(PLAIN, {node: {} for node in NODES})
+    stages = [first(PLAIN), first(PLAIN, number=2)]
+    assert len(answer(federation.node(3), stages, work)) == 1, "the second is left out"
+    memory = federation.stores[3].memory
+    assert memory["last train"] == 1
+
+
+def test_a_stage_that_failed_is_not_answered_again() -> None:
+    narrow = Terms.of("secret-sharing:max_weight=100,clip_range=0.01", weighting="equal")
+    federation = Federation(narrow, {node: {} for node in NODES})
+    kept: dict[int, Stage] = {}
+
+    def keep(node: int, stage: Stage) -> Stage:
+        kept[node] = stage
+        return stage
+
+    federation.on_stage = keep
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "beyond the transport's clip_range" in federation.refusals[0]
+    with pytest.raises(ProtocolViolation):
+        federation.answer(3, kept[3])
+
+
+def test_a_sum_is_applied_in_its_order_only() -> None:
+    blind = Terms.of("paillier:mode=blind,bits=2048")
+    federation = Federation(blind, {node: {} for node in NODES})
+    late = replace(first(PLAIN), terms="", version=2, blobs={"update": b""})
+    with pytest.raises(ProtocolViolation, match="holds version 0 of the model and cannot apply"):
+        answer(federation.node(3), [late], work)
+
+
+def test_the_weight_of_a_reply_is_its_own() -> None:
+    federation = Federation(PLAIN, {node: {} for node in NODES})
+    released = federation.round(1).released["update"]
+    assert released.weight == len(NODES)
+    expected = torch.stack([update_of(node) for node in NODES]).mean(0)
+    torch.testing.assert_close(released.mean.float(), expected)

@@ -1,0 +1,85 @@
+"""Figures as files: the right ones, with text as text."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tests.reporting import examples, training
+
+from trilemma.reporting.figures.files import draw_figures
+from trilemma.reporting.figures.ladder import draw_ladder
+from trilemma.reporting.figures.rounds import draw_rounds
+from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.words.ladder import ladder
+from trilemma.reporting.words.protections import family
+
+CURVED = ["ladder", "leakage", "costs", "front", "ranking"]
+
+
+def words(path: Path) -> str:
+    return " ".join("".join(each.itertext()) for each in ElementTree.parse(path).iter())
+
+
+def test_a_verdict_gives_five_figures_with_real_text(tmp_path: Path) -> None:
+    examples.verdict().save(tmp_path / "verdict.json")
+    files = draw_figures(tmp_path)
+    assert files == [tmp_path / "figures" / f"{name}.svg" for name in CURVED]
+    text = {path.stem: words(path) for path in files}
+    for mechanism in examples.TUNED:
+        assert family(mechanism) in text["leakage"]
+        assert family(mechanism) in text["costs"]
+    for word in ("budget", "verdict", "tested with fresh games", "noise variance"):
+        assert word in text["leakage"]
+    assert "CPU seconds" in text["costs"]
+    for word in ("public records", "the rest", "secret sharing alone", "accuracy"):
+        assert word in text["ladder"]
+    assert "a round takes" in text["front"]
+    assert "2=  noise inside Paillier" in text["ranking"]
+
+
+def test_a_front_gives_three_in_both_forms(tmp_path: Path) -> None:
+    examples.front().save(tmp_path / "pareto.json")
+    files = draw_figures(tmp_path / "pareto.json", tmp_path / "deep" / "out", "both")
+    assert len(files) == 6
+    for path in files:
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_curves_and_ladder_only_the_ranking_is_drawn(tmp_path: Path) -> None:
+    replace(examples.verdict(), curves=(), ladder=()).save(tmp_path / "verdict.json")
+    files = draw_figures(tmp_path)
+    assert [path.name for path in files] == ["ranking.svg"]
+    again = draw_figures(tmp_path, tmp_path / "again")
+    assert again[0].read_bytes() == files[0].read_bytes()
+
+
+def test_leakage_against_rounds_draws_the_points_that_it_is_given() -> None:
+    series = rounds_series(training.after_rounds())
+    axes = draw_rounds(series, 0.3).axes[0]
+    drawn = {str(line.get_label()): line for line in axes.lines}
+    for each in series:
+        line = drawn[each.name]
+        assert np.asarray(line.get_xdata()).tolist() == [1, 10, 50, 150]
+        values = [found.high if each.certified else found.value for _, found in each.points]
+        assert np.asarray(line.get_ydata()).tolist() == values
+        assert line.get_linestyle() == ("--" if each.certified else "-")
+    assert len(axes.collections) == 2, "an interval for what is measured, none for what is proved"
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "10", "50", "150"]
+    assert "budget" in drawn
+
+
+def test_only_what_is_sure_is_filled_on_the_ladder() -> None:
+    steps = ladder(examples.verdict())
+    assert steps is not None
+    axes = draw_ladder(steps).axes[0]
+    filled = [
+        len(np.asarray(each.get_offsets()))
+        for each in axes.collections
+        if not np.allclose(each.get_facecolor(), 1)
+    ]
+    assert sum(filled) == 3 + 4, "three families tested, and a key on four rungs"

@@ -1,0 +1,339 @@
+"""The page says what the verdict says, shows no record it must not, and runs nothing hostile."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.reporting import examples, training
+
+from trilemma.errors import InvalidInput
+from trilemma.reporting.page.page import front_page, verdict_page, write_report
+from trilemma.reporting.sources import read_run
+from trilemma.tuning.results.verdict import Verdict
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u2028"
+
+
+class Page(HTMLParser):
+    """The elements of a page, the text of each script, and all other text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag in ("td", "th", "dd", "p", "br"):
+            self.words.append(" ")
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+def show(path: Path) -> Path:
+    """The report of what lies in a folder or a file."""
+    found = read_run(path)
+    return write_report(found.result, found.folder)
+
+
+@pytest.fixture(scope="module")
+def verdict() -> Verdict:
+    return examples.verdict()
+
+
+def test_the_page_holds_the_verdict_value_by_value(verdict: Verdict) -> None:
+    page = Page(verdict_page(verdict))
+    data = json.loads(page.scripts[0])
+    assert data["document"] == json.loads(json.dumps(verdict.as_json()))
+
+
+def test_the_text_shows_the_verdicts_numbers(verdict: Verdict) -> None:
+    text = Page(verdict_page(verdict)).text
+    for sentence in (
+        verdict.headline,
+        "Use noise of variance 0.00127 inside secret sharing.",
+        "picked right in 18 of 100 games",
+        "As leakage: 0.224 [0.14, 0.313], budget 0.3.",
+        "Without protection, gaussian-posterior picks right in 24 of 24 single rounds.",
+        "cannot tell its cost from that of noise inside Paillier.",
+        "93.6 % → 93.2 %",
+        "A loss of 0.4 points [0.2, 0.6]",
+        "the same bits, 1.1 times the CPU seconds",
+        "16 of 90 games",
+        "map picked right in 24 of 60 games at noise variance 0.000635",
+        "variance 0.0127, accuracy 92.4 %",
+        *verdict.limits,
+        verdict.reproduce,
+        verdict.federation.data_hash,
+    ):
+        assert sentence in text, sentence
+    for candidate in verdict.candidates:
+        assert candidate.statement in text
+    for point in verdict.curves:
+        assert point.leakage is None or f"{point.recovered}" in text
+
+
+def test_digits_are_for_reading_and_the_exact_spec_for_deploying(verdict: Verdict) -> None:
+    text = Page(verdict_page(verdict)).text
+    assert text.count(str(examples.VALUE)) == 1
+    assert f'parse_protection("randomization:variance={examples.VALUE}+' in text
+    assert "To deploy: randomization:variance=0.00127+secret-sharing:clip_range=8," in text
+    assert not re.search(r"\d\.\d{8,}", text.replace(str(examples.VALUE), ""))
+
+
+def test_no_odd_sentence_is_left(verdict: Verdict) -> None:
+    for page in (
+        verdict_page(verdict),
+        verdict_page(examples.surrogate()),
+        front_page(examples.front()),
+    ):
+        text = Page(page).text
+        for odd in (
+            r"(?<![.\d])1 times",
+            "away from none",
+            "bind",
+            "kappa",
+            "Not needed",
+            "units?",
+        ):
+            assert not re.search(rf"{odd}\b", text), odd
+
+
+def test_the_ladder_has_no_empty_cell(verdict: Verdict) -> None:
+    for shown in (verdict, training.over_rounds()):
+        page = verdict_page(shown)
+        table = page.split('<table id="steps">')[1].split("</table>")[0]
+        cells = [re.sub(r"<[^>]*>|\s", "", each) for each in table.split("<td")[1:]]
+        assert len(cells) == 5 * 6
+        assert all(len(each.partition(">")[2]) > 3 for each in cells), cells
+
+
+def test_the_certificate_in_words() -> None:
+    text = Page(verdict_page(training.over_rounds())).text
+    for sentence in (
+        "38 22 of 100 46 of 100 2.6 of 100",
+        "1,000 4.9 of 100 21 of 100 0.1 of 100",
+        "the leakage is at most 0.299, reached at N = 7",
+        "ε = 10.4 at δ = 1e-5",
+        "wrong for 1 % of those that were not, finds at most 14.2 %",
+        "1 client may help the attacker",
+    ):
+        assert sentence in text, sentence
+    assert "Proved against anyone" not in Page(verdict_page(examples.verdict())).text
+
+
+def test_every_shown_interval_is_one_of_the_verdict(verdict: Verdict) -> None:
+    """Intervals as `value [low, high]`, to three digits, over the whole static text."""
+    text = re.sub(
+        r"points \[[^]]*\]|as long \[[^]]*\]|× \[[^]]*\]", "", Page(verdict_page(verdict)).text
+    )
+    shown = re.findall(r"(-?[\d.e-]+) \[(-?[\d.e-]+), (-?[\d.e-]+)\]", text)
+    known = set()
+
+    def gather(value: object) -> None:
+        if isinstance(value, dict):
+            if {"value", "low", "high"} <= value.keys():
+                known.add(tuple(float(f"{value[end]:.3g}") for end in ("value", "low", "high")))
+            for each in value.values():
+                gather(each)
+        elif isinstance(value, list):
+            for each in value:
+                gather(each)
+
+    gather(verdict.as_json())
+    assert len(shown) > 100
+    for found in shown:
+        near = [
+            each
+            for each in known
+            if all(
+                abs(a - float(b)) <= 1.001e-2 * abs(a) for a, b in zip(each, found, strict=True)
+            )
+        ]
+        assert near, found
+
+
+def test_nothing_is_fetched_and_nothing_foreign_runs(verdict: Verdict) -> None:
+    page = Page(verdict_page(verdict, examples.gallery()))
+    policies = [
+        values["content"]
+        for tag, values in page.tags
+        if tag == "meta" and values.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policies
+    assert (policies[0] or "").startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "unsafe" not in (policies[0] or "")
+    for tag, values in page.tags:
+        assert not any(name.startswith("on") or name == "style" for name in values), (tag, values)
+        for name in ("src", "href"):
+            target = values.get(name)
+            assert target is None or target.startswith(("#", "data:")), target
+    assert len(page.scripts) == 2
+
+
+def test_hostile_names_and_notes_stay_text(verdict: Verdict) -> None:
+    hostile = replace(
+        verdict,
+        limits=(HOSTILE,),
+        statement=HOSTILE,
+        reproduce=HOSTILE,
+        federation=replace(verdict.federation, scenario=HOSTILE, data_hash=HOSTILE),
+        curves=tuple(replace(each, note=HOSTILE, symbol=HOSTILE) for each in verdict.curves),
+        candidates=tuple(replace(each, statement=HOSTILE) for each in verdict.candidates),
+        versions={**verdict.versions, HOSTILE: HOSTILE},
+    )
+    page = Page(verdict_page(hostile))
+    assert len(page.scripts) == 2
+    assert not any(values.get("src") == "x" for _, values in page.tags)
+    assert HOSTILE.strip() in "".join(page.words)
+    assert json.loads(page.scripts[0])["document"]["limits"] == [HOSTILE]
+    assert "49" not in page.text.split("What is not covered")[1][:120], "no template is evaluated"
+    front = examples.front(limits=(HOSTILE,), federation=hostile.federation)
+    assert len(Page(front_page(front)).scripts) == 2
+
+
+def test_pictures_only_where_records_may_be_shown(verdict: Verdict, tmp_path: Path) -> None:
+    examples.gallery().save(tmp_path / "gallery.json")
+    shown = write_report(verdict, tmp_path).read_text()
+    assert shown.count("data:image/png") == 2 * 8 * (1 + 1 + 5 * 2)
+    assert "What the attacker sees" in shown
+    closed = replace(verdict, show_records=False)
+    hidden = write_report(closed, tmp_path).read_text()
+    assert "data:image" not in hidden
+    assert "What the attacker sees" not in hidden
+    (tmp_path / "gallery.json").write_text("{ nonsense")
+    assert write_report(closed, tmp_path).read_text() == hidden, "it is not even read"
+
+
+def test_the_page_is_made_of_the_verdict_in_hand(verdict: Verdict, tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text("{ nonsense")
+    page = write_report(verdict, tmp_path)
+    assert page == tmp_path / "report.html"
+    assert verdict.headline in page.read_text()
+
+
+def test_a_page_is_small(verdict: Verdict) -> None:
+    assert len(verdict.curves) >= 4 * 20
+    assert len(verdict_page(verdict, examples.gallery()).encode()) < 300_000
+
+
+def test_a_verdict_without_curves_says_so(verdict: Verdict) -> None:
+    page = Page(verdict_page(replace(verdict, curves=())))
+    assert "nothing to explore" in page.text
+    assert not any(tag == "input" for tag, _ in page.tags)
+    assert "All candidates, ranked" in page.text
+
+
+def test_a_verdict_that_chose_nothing(verdict: Verdict) -> None:
+    nothing = replace(
+        verdict, protection=None, chosen=None, leakage=None, advice="Try more clients.",
+        candidates=tuple(replace(e, rank=None, tied=False) for e in verdict.candidates),
+    )  # fmt: skip
+    text = Page(verdict_page(nothing)).text
+    assert "No protection was shown to hold this attacker off." in text
+    assert f"Asked for: {verdict.headline} Try more clients." in text
+    assert "To deploy" not in text
+    assert "Lower on the ladder, against an attacker that owns public records" in text
+
+
+def test_a_verdict_that_rests_on_the_key(verdict: Verdict) -> None:
+    text = Page(
+        verdict_page(replace(verdict, chosen="paillier", basis="cryptographic", leakage=None))
+    ).text
+    assert "Use Paillier encryption (the server reads nothing)." in text
+    assert "nothing without the key" in text
+
+
+def test_the_page_of_a_front() -> None:
+    front = examples.front()
+    page = Page(front_page(front))
+    assert json.loads(page.scripts[0])["document"] == json.loads(json.dumps(front.as_json()))
+    assert f"{len(front.front)} of {len(front.points)} measured points" in page.text
+    assert "estimates, no verdict" in page.text
+    for sentence in front.limits:
+        assert sentence in page.text
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.999])
+@pytest.mark.parametrize("name", ["verdict.json", "pareto.json"])
+def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path) -> None:
+    made = examples.verdict() if name == "verdict.json" else examples.front()
+    made.save(tmp_path / name)
+    text = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(text[: int(kept * len(text))])
+    with pytest.raises(InvalidInput, match="not a whole JSON file") as caught:
+        show(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("leakage",), "much"),
+        (("curves", 3, "leakage", "high"), None),
+        (("curves", 3, "protection"), "invisibility:cloak=1"),
+        (("candidates", 0, "protection"), "nonsense"),
+        (("request", "budget"), 7),
+        (("limits",), 3),
+        (("chosen",), "nobody"),
+        (("curves", 3, "leakage", "value"), math.nan),
+        (("ladder", 0, "leakage", "low"), math.inf),
+        (("claim", "candidates"), 1),
+        (("points", 2, "units"), "few"),
+        (("knee",), 99),
+    ],
+)
+def test_a_hand_edited_file_is_one_sentence(
+    place: tuple[str | int, ...], value: object, tmp_path: Path
+) -> None:
+    front = place[0] in ("points", "knee")
+    made = examples.front() if front else examples.verdict()
+    document = json.loads(json.dumps(made.as_json()))
+    there = document
+    for step in place[:-1]:
+        there = there[step]
+    there[place[-1]] = value
+    (tmp_path / "edited.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput) as caught:
+        show(tmp_path / "edited.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_result_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="neither verdict"):
+        show(tmp_path)
+    with pytest.raises(InvalidInput, match="cannot read"):
+        show(tmp_path / "nowhere.json")
+
+
+def test_a_broken_gallery_is_one_sentence(tmp_path: Path) -> None:
+    examples.verdict().save(tmp_path / "verdict.json")
+    gallery = examples.gallery().as_json()
+    gallery["tagged"]["verdict"][0][0] = 256
+    for broken in ("{", json.dumps(gallery)):
+        (tmp_path / "gallery.json").write_text(broken)
+        with pytest.raises(InvalidInput, match="gallery"):
+            show(tmp_path)

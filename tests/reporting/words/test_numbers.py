@@ -1,0 +1,47 @@
+"""Numbers in words, against Python's own formats."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from trilemma.estimation.leakage import Estimate
+from trilemma.reporting.words.numbers import hundred, multiple, number, percent, points
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_keep_three_digits(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(200):
+        value = draw.choice([-1, 1]) * draw.random() * 10 ** draw.randint(-20, 12)
+        assert float(number(value)) == pytest.approx(float(f"{value:.3g}"), rel=1e-12)
+        assert len(number(value).lstrip("-").split("e")[0].replace(".", "").strip("0")) <= 3
+
+
+def test_halves_go_away_from_zero() -> None:
+    assert (number(0.5625), number(-0.5625), number(1.125)) == ("0.563", "-0.563", "1.13")
+    assert percent(0.0005) == "0.1 %"
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        (0.2578, "26 of 100"),
+        (1 / 38, "2.6 of 100"),
+        (0.001, "0.1 of 100"),
+        (0.0996, "10 of 100"),
+        (0.0, "0 of 100"),
+        (1.0, "100 of 100"),
+    ],
+)
+def test_rates_of_a_hundred(rate: float, words: str) -> None:
+    assert hundred(rate) == words
+    assert float(words.partition(" ")[0]) == pytest.approx(100 * rate, rel=0.05, abs=1e-9)
+
+
+def test_the_same_is_called_the_same() -> None:
+    assert multiple(1.0, "bits") == "the same bits"
+    assert multiple(0.9951, "bits") == "the same bits"
+    assert multiple(1.01, "bits") == "1.01 times the bits"
+    assert points(Estimate(-0.0004, -0.0004, 0.0104)) == "0.0 points [0.0, 1.0]"

@@ -1,0 +1,187 @@
+"""The intersection-union test: every attack passes its own test, or nothing is claimed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.claims import Claim
+from trilemma.estimation.suite import Suite
+from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.tuning.calibrating.gauge import Gauge, stream_of, streams
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.choosing.families import Family, families
+from trilemma.tuning.choosing.setting import Setting
+from trilemma.work.replay import Ask
+
+SETTING = Setting(
+    parameters=2410,
+    clients=10,
+    records=(150,) * 10,
+    unit_size=4,
+    unknowns=292,
+    spread=1.0,
+    largest=0.3,
+)
+CLAIM = Claim(1, 100)
+P_MAX = 0.212
+Rate = Callable[[str, float], float]
+
+
+def variance_of(spec: str) -> float:
+    for each in parse_protection(spec).transforms:
+        if isinstance(each, Randomization):
+            return each.variance
+    return 0.0
+
+
+def answering(rate: Rate, seed: int = 0) -> Ask:
+    """Payloads of attacks that win by chance, each at a rate by its name and the variance."""
+
+    def won(task: AttackTask, attack: str, number: int) -> bool:
+        draw = Seeded(seed).generator(task.stream, attack, task.protection, number)
+        return bool(draw.random() < rate(attack, variance_of(task.protection)))
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        made = []
+        for task in tasks:
+            assert isinstance(task, AttackTask)
+            numbers = range(task.first, task.first + task.count)
+            correct = {name: [won(task, name, n) for n in numbers] for name in task.attacks}
+            found = {"client": [n % 10 for n in numbers], "correct": correct, "failed": {}}
+            made.append(json.dumps(found).encode())
+        return made
+
+    return ask
+
+
+def gauge(rate: Rate, *attacks: str, seed: int = 0, level: float = 0.05) -> Gauge:
+    suite = Suite("candidates", attacks or ("lead", "other"))
+    return Gauge(answering(rate, seed), suite, Adversary.SERVER, 1, P_MAX, level)
+
+
+def family(name: str = "randomization") -> Family:
+    return families(SETTING, CLAIM, P_MAX, Adversary.SERVER, [name])[0]
+
+
+def falling(at: float, width: float = 0.3) -> Callable[[float], float]:
+    """A success rate that falls from 1 to 0 around a variance."""
+
+    def rate(variance: float) -> float:
+        if variance == 0:
+            return 1.0
+        return float(1 / (1 + np.exp((np.log10(variance) - np.log10(at)) / width * 3)))
+
+    return rate
+
+
+def test_counts_are_by_attack_and_the_strongest_decides() -> None:
+    counts = gauge(lambda attack, _: 1.0 if attack == "lead" else 0.0).count("x", Protection(), 40)
+    assert counts.by_attack == {"lead": 40, "other": 0}
+    assert (counts.strongest, counts.successes, counts.units) == ("lead", 40, 40)
+    assert sum(units for units, _ in counts.by_client.values()) == 40
+
+
+def test_the_search_ends_where_every_attack_passes() -> None:
+    weak, strong = falling(1e-4), falling(1e-3)
+    found = gauge(lambda a, v: (strong if a == "lead" else weak)(v)).measure(family())
+    assert found.calibration.outcome is Outcome.CERTIFIED
+    assert found.counts is not None
+    variance = family().parameter(found.calibration.x or 0.0)
+    assert variance is not None
+    assert 1e-3 < variance < 1e-2
+    assert {each.attack for each in found.checks} == {"lead", "other"}
+    assert all(each.passed for each in found.checks)
+    assert all(each.x == found.calibration.x for each in found.checks)
+
+
+def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
+    lead, other = falling(1e-4), falling(1e-2)
+    found = gauge(lambda a, v: (lead if a == "lead" else other)(v)).measure(family())
+    assert found.calibration.outcome is Outcome.CERTIFIED
+    variance = family().parameter(found.calibration.x or 0.0)
+    assert variance is not None
+    assert variance > 1e-2
+    final = [each for each in found.checks if each.x == found.calibration.x]
+    assert {each.attack for each in final if each.passed} == {"lead", "other"}
+    assert any(not each.passed for each in found.checks)
+
+
+def test_an_attack_that_nothing_stops_is_said_to_be_so() -> None:
+    found = gauge(lambda a, v: 0.9 if a == "other" else falling(1e-4)(v)).measure(family())
+    assert found.calibration.outcome is Outcome.NOT_CERTIFIED
+    assert found.counts is None
+
+
+def test_no_protection_is_found_where_none_is_needed() -> None:
+    found = gauge(lambda attack, variance: 0.01).measure(family())
+    assert found.calibration.x == UNPROTECTED
+
+
+@pytest.mark.parametrize("breaks", ["lead", "other"])
+def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
+    bare = family("secret-sharing")
+    assert gauge(lambda a, v: 0.01).measure(bare).calibration.outcome is Outcome.CERTIFIED
+    found = gauge(lambda a, v: 0.9 if a == breaks else 0.01).measure(bare)
+    assert found.calibration.outcome is Outcome.NOT_CERTIFIED
+    assert breaks in found.calibration.reason
+
+
+def test_games_are_never_used_twice_in_one_calibration() -> None:
+    seen: dict[tuple[str, str], set[int]] = {}
+    rate = answering(lambda a, v: falling(1e-3)(v))
+
+    def ask(tasks: Sequence[Task]) -> list[bytes]:
+        for task in tasks:
+            assert isinstance(task, AttackTask)
+            if "others" not in task.stream:
+                numbers = set(range(task.first, task.first + task.count))
+                before = seen.setdefault((task.stream, ""), set())
+                assert not before & numbers
+                before |= numbers
+        return rate(tasks)
+
+    suite = Suite("candidates", ("lead", "other"))
+    Gauge(ask, suite, Adversary.SERVER, 1, P_MAX, 0.05).measure(family())
+    assert seen
+
+
+def test_false_claims_stay_within_the_level() -> None:
+    """Two attacks, each just above p_max over most of the range: a claim there is false."""
+    level, runs, wrong = 0.2, 120, 0
+    for seed in range(runs):
+
+        def rate(attack: str, variance: float) -> float:
+            return 0.25 if variance < 1.0 else 0.0
+
+        found = gauge(rate, seed=seed, level=level).measure(family())
+        x = found.calibration.x
+        if x is not None:
+            variance = 0.0 if x == UNPROTECTED else family().parameter(x)
+            wrong += variance is not None and variance < 1.0
+    assert binomtest(wrong, runs, level, alternative="greater").pvalue > 0.01
+
+
+def test_families_that_look_alike_share_their_games() -> None:
+    names = ["randomization+secret-sharing", "randomization+paillier"]
+    inside, encrypted = families(SETTING, CLAIM, P_MAX, Adversary.SERVER, names)
+    assert stream_of(inside) == stream_of(encrypted)
+    assert streams((inside, encrypted)) == 1
+    assert streams((inside, family(), family("compression"), family("secret-sharing"))) == 4
+
+
+def test_an_estimate_lies_near_the_crossing() -> None:
+    x, counts = gauge(lambda a, v: falling(1e-3)(v)).estimate(family(), 1)
+    variance = family().parameter(x)
+    assert variance is not None
+    assert 3e-4 < variance < 1e-2
+    assert counts.units >= 6

@@ -1,0 +1,231 @@
+"""How much noise a request needs: against formulas by hand, and against the bounds themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from scipy.stats import binom, norm
+from tests.commands.own_scenario import small
+
+from trilemma.bounds.certificate import leakage_bound, leakage_supremum
+from trilemma.bounds.training import Training
+from trilemma.bounds.weight_changes import noise_ratio_for
+from trilemma.errors import InvalidInput
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.fixed_point import FixedPointTransport
+from trilemma.tuning.certificate.proof import Proof
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+
+CLIP = 0.5
+
+
+def federation(clients: int = 5, batch: int = 2, **training: Any) -> Scenario:
+    local = LocalTraining(batch=batch, **training)
+    return replace(small(clients), local_training=local)
+
+
+@cache
+def planned() -> Plan:
+    """A plan of the federation, whose request is then changed: making one takes longer."""
+    return Plan.of(federation(), Request(knows="anyone"))
+
+
+def proof(
+    scenario: Scenario | None = None, transport: str = "secret-sharing", **settings: Any
+) -> Proof:
+    # Known participation has a closed form; secret participation takes seconds.
+    settings = {"rounds": 30, "budget": 0.3, "participation": "known", **settings}
+    plan, request = planned(), Request(knows="anyone", **settings)
+    least = request.threshold or plan.deployment.threshold
+    return Proof.of(
+        replace(
+            plan,
+            scenario=scenario or plan.scenario,
+            request=request,
+            pricing=replace(plan.pricing, rounds=settings["rounds"]),
+            deployment=replace(plan.deployment, threshold=least, helpers=request.helpers),
+        ),
+        transport,
+    )
+
+
+def by_hand(made: Proof, survivors: int, denominator: float = 2) -> float:
+    """(z C / S)² / survivors, but for what arithmetic and grids are granted."""
+    return (made.training.noise_multiplier * CLIP / denominator) ** 2 / survivors
+
+
+@pytest.mark.parametrize(
+    ("settings", "transport", "survivors", "helpers"),
+    [
+        ({}, "plain", 1, 0),
+        ({"helpers": 2}, "plain", 1, 2),
+        ({}, "secret-sharing", 4, 0),
+        ({"helpers": 1}, "secret-sharing", 3, 1),
+        ({"threshold": 5}, "secret-sharing", 5, 0),
+        ({"threshold": 5, "helpers": 2}, "secret-sharing", 3, 2),
+        ({"adversary": "client"}, "secret-sharing", 3, 1),
+        ({"adversary": "client"}, "plain", 3, 1),
+        ({"adversary": "client", "helpers": 2}, "plain", 2, 2),
+        ({}, "paillier", 4, 0),
+    ],
+)
+def test_only_honest_survivors_count(
+    settings: dict[str, Any], transport: str, survivors: int, helpers: int
+) -> None:
+    made = proof(transport=transport, **settings)
+    assert (made.survivors, made.helpers) == (survivors, helpers)
+    least = by_hand(made, survivors)
+    assert least < made.variance(CLIP) < least * 1.003, "a little more, never less"
+    assert made.deployment(CLIP, 30).helpers == helpers
+
+
+def test_noise_for_all_survivors_would_not_prove_the_claim_at_the_threshold() -> None:
+    made = proof(helpers=1, participation="secret")
+    alone = made.variance(CLIP) * made.survivors / made.clients  # as if nobody dropped out
+    worst = 2 * math.sqrt(made.survivors * alone) / CLIP
+    weaker = Training(30, made.training.q, worst)
+    assert leakage_supremum(weaker)[0] > 0.3 * 1.1
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("participation", "settings"),
+    [
+        ("secret", {}),
+        ("secret", {"line_up": 50}),
+        pytest.param("secret", {"person": 2}, marks=SLOW),
+        pytest.param("secret", {"budget": 0.15}, marks=SLOW),
+        ("known", {}),
+        ("known", {"line_up": 50}),
+        ("known", {"person": 2}),
+        ("known", {"budget": 0.15}),
+    ],
+)
+def test_the_budget_is_kept_and_hardly_more(participation: str, settings: dict[str, Any]) -> None:
+    made = proof(participation=participation, **settings)
+    budget = settings.get("budget", 0.3)
+    found, at = made.leakage()
+    assert budget - 3e-4 < found <= budget
+    assert made.training.participation == participation
+    assert made.training.records_of_person == settings.get("person", 1)
+    if "line_up" in settings:
+        assert at == 50
+        direct = leakage_bound(made.training, 50, remainder=made.remainder)
+        assert found == direct
+
+
+def test_known_participation_needs_more_noise_and_all_line_ups_more_than_one() -> None:
+    secret, known = proof(participation="secret"), proof()
+    one = proof(participation="secret", line_up=50)
+    assert known.variance(CLIP) > secret.variance(CLIP) > one.variance(CLIP)
+    assert secret.success(50, "known") > secret.success(50)
+    several = proof(person=3)
+    assert several.variance(CLIP) > known.variance(CLIP)
+
+
+def test_the_client_with_the_fewest_records_decides() -> None:
+    scenario = federation()
+    shorter = [scenario.records[0][range(40)], *scenario.records[1:]]  # type: ignore[index]
+    few = proof(replace(scenario, clients=shorter), line_up=50)
+    assert few.training.q == 2 / 40
+    assert few.variance(CLIP) > proof(scenario, line_up=50).variance(CLIP)
+    assert few.deployment(CLIP, 30).sampling_rate == 2 / 40
+
+
+def test_a_full_batch_is_in_every_round() -> None:
+    made = proof(federation(batch=80))
+    assert (made.training.q, made.training.participation) == (1.0, "known")
+    z = math.sqrt(30) / made.training.noise_multiplier
+    worst = max(float(norm.cdf(norm.ppf(1 / n) + z)) - made.success(n) for n in (2, 5, 100))
+    assert abs(worst) < 1e-8
+    assert made.deployment(CLIP, 30).participation == "known"
+
+
+def test_one_round_is_known_to_hold_the_record() -> None:
+    made = proof(claim="one-round")
+    assert (made.training.rounds, made.training.q) == (1, 1.0)
+    assert made.deployment(CLIP, 30).rounds == 30, "as long as the federation trains"
+
+
+def test_what_is_deployed_is_what_is_proved() -> None:
+    made = proof(helpers=1, participation="secret")
+    deployed = made.deployment(CLIP, 30)
+    assert deployed.local_training == LocalTraining(batch=2, record_clip=CLIP, sampling="poisson")
+    assert deployed.weighting == "equal"
+    assert deployed.participation == "secret"
+    assert proof().deployment(CLIP, 30).participation == "known"
+    assert (deployed.threshold, deployed.rounds, deployed.parameters) == (4, 30, 83)
+    recipe = made.recipe(CLIP, 3.0, "reporting")
+    assert recipe.local_training == deployed.local_training
+    assert recipe.equal_weights
+    assert (recipe.server_lr, recipe.judge, recipe.threshold) == (3.0, "reporting", 4)
+
+
+@pytest.mark.parametrize("transport", ["secret-sharing", "paillier"])
+@pytest.mark.parametrize("clip", [1e-3, 0.5, 40.0])
+def test_grid_and_range_fit_the_noise_and_the_largest_batch(transport: str, clip: float) -> None:
+    made = proof(transport=transport)
+    protection = made.protection(clip)
+    (noise,) = protection.transforms
+    assert isinstance(noise, Randomization)
+    assert noise.variance == made.variance(clip)
+    carrier = protection.transport
+    assert isinstance(carrier, FixedPointTransport)
+    assert carrier.step_size() <= noise.scale / 3
+    assert carrier.max_weight == 5, "equal weights of one each"
+    batch = int(binom.isf(1e-9 / 5 / 2 / 30, 80, 2 / 80))
+    tail = -float(norm.ppf(1e-9 / 5 / 4 / 30 / 83))
+    assert carrier.clip_range >= batch * clip / 2 + tail * noise.scale
+    assert 1e-9 <= made.remainder < 1.001e-9
+
+
+def test_single_messages_travel_as_they_are_and_leave_no_remainder() -> None:
+    made = proof(transport="plain")
+    assert made.protection(CLIP) == made.attacked(CLIP)
+    assert made.remainder == 0.0
+
+
+def test_fedavg_takes_the_level_that_needs_less_noise() -> None:
+    local = LocalTraining("fedavg", lr=0.1, steps=2, batch=1)
+    few = proof(replace(federation(), local_training=local), rounds=40, line_up=50)
+    assert (few.level, few.local_training.sampling) == ("record", "poisson")
+    ratio = noise_ratio_for(
+        0.3,
+        40,
+        q=1 / 80,
+        steps=2,
+        participation="known",
+        candidates=50,
+        remainder=few.remainder,
+    )
+    assert 2 * few.training.noise_multiplier == pytest.approx(ratio)
+    full = replace(local, batch=79)
+    many = proof(replace(federation(), local_training=full), rounds=40, line_up=50)
+    assert (many.level, many.local_training.sampling) == ("client", "fixed")
+    assert many.training.noise_multiplier < 2 * few.training.noise_multiplier * 40
+    for made in (few, many):
+        assert made.leakage()[0] <= 0.3
+        (noise,) = made.protection(CLIP).transforms
+        assert isinstance(noise, Randomization)
+        assert noise.clip == CLIP, "the whole update is clipped"
+        twice = 2 if made.level == "record" else 1
+        least = by_hand(made, made.survivors, 1) * twice**2
+        assert least < noise.variance < least * 1.003
+        assert made.recipe(CLIP, 1.0, "test").local_training.record_clip is None
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidInput, match="end with 1 clients, of whom 1 may be curious"):
+        proof(adversary="client", threshold=1)
+    huge = replace(proof(), parameters=10**17)
+    with pytest.raises(InvalidInput, match="finer grid"):
+        huge.variance(CLIP)

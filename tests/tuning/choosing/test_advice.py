@@ -1,0 +1,109 @@
+"""Sentences: who is held off, what is not covered, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.tuning.calibrating.test_gauge import SETTING
+from tests.tuning.choosing.test_pricing import candidate
+
+from trilemma.estimation.claims import Claim
+from trilemma.estimation.suite import Suite
+from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.request import KNOWLEDGE, Request
+from trilemma.tuning.results.candidates import Candidate
+
+SUITE = Suite("candidates", ("gaussian-posterior", "analytic"))
+TRAINING = Claim(150, 38)
+
+
+def test_the_headline_of_one_round() -> None:
+    said = headline(Request(claim="one-round"), Claim(1, 100), 0.212)
+    assert said == (
+        "A server that has a list of 100 candidates and watches one round that is known to hold "
+        "the record picks the right one of 100 records in at most 21 of 100 cases (a blind "
+        "guess: 1)."
+    )
+
+
+def test_the_headline_of_a_training() -> None:
+    said = headline(Request(adversary="client"), TRAINING, 0.258)
+    assert said.startswith("A curious client that has a list of 38 candidates and watches over")
+    assert "150 rounds, and is told which of them held the record, picks" in said
+    assert "at most 26 of 100 cases (a blind guess: 2.6)" in said
+    told = headline(Request(), replace(TRAINING, participation="secret"), 0.258)
+    assert "is not told which of them held the record" in told
+
+
+@pytest.mark.parametrize("knows", KNOWLEDGE)
+def test_every_rung_has_words_of_its_own(knows: str) -> None:
+    said = headline(Request(knows=knows), TRAINING, 0.258)
+    others = {headline(Request(knows=each), TRAINING, 0.258) for each in KNOWLEDGE}
+    assert said in others
+    assert len(others) == len(KNOWLEDGE)
+    assert said.count(".") <= 2
+    assert "{" not in said
+
+
+def test_limits_of_a_measurement_name_the_attackers() -> None:
+    found = limits(candidate("a", 0.1), SUITE, Request(), TRAINING)
+    assert not any(each.startswith("One round") for each in found)
+    assert any("gaussian-posterior, analytic" in each for each in found)
+    assert any("single records may leak more" in each for each in found)
+    assert limits(None, SUITE, Request(), TRAINING) == found
+    assert all(each.endswith(".") for each in found)
+
+
+def test_limits_of_a_key_name_no_attacker() -> None:
+    key = replace(candidate("paillier", 0.1), basis="cryptographic")
+    found = " ".join(limits(key, SUITE, Request(), TRAINING))
+    assert "gaussian-posterior" not in found
+    assert "Honest but curious" in found
+
+
+def test_limits_of_one_round_and_of_inserted_records() -> None:
+    found = limits(None, SUITE, Request(), Claim(1, 23, inserted=True))
+    assert found[0].startswith("One round")
+    assert any("inserted in place of one of the client's" in each for each in found)
+
+
+@pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])
+def test_the_last_limit_is_about_the_other_adversary(adversary: str, other: str) -> None:
+    last = limits(None, SUITE, Request(adversary=adversary), TRAINING)[-1]
+    assert adversary in last.split(":")[0]
+    assert other in last.split(":")[1]
+
+
+def failed(name: str, **changes: Any) -> Candidate:
+    bare = replace(candidate(name, 0.1), feasible=False, costs=None, objective=None)
+    return replace(bare, **changes)
+
+
+def test_advice_names_the_smallest_leakage_and_what_helps() -> None:
+    tried = [failed("a", smallest_leakage=0.5), failed("b", smallest_leakage=0.4)]
+    said = advice(tried, Request(), SETTING)
+    assert "0.4, by b" in said
+    for help_ in ("more clients", "larger batches", "randomization+secret-sharing", "paillier"):
+        assert help_ in said
+
+
+def test_advice_does_not_name_what_was_tried_or_cannot_be() -> None:
+    tried = [failed("paillier"), failed("randomization+secret-sharing")]
+    said = advice(tried, Request(), SETTING)
+    assert "paillier" not in said
+    assert "combined" not in said
+    assert said.startswith("Nothing was measured below the budget of 0.3")
+    alone = advice([], Request(), replace(SETTING, clients=1, records=(150,)))
+    assert "paillier" not in alone
+    assert "more clients" in alone
+    many = advice([], Request(), replace(SETTING, clients=20, records=(150,) * 20))
+    assert "more clients" not in many
+    assert "paillier" not in advice([], Request(adversary="client"), SETTING)
+
+
+def test_advice_where_a_cap_or_the_paper_is_the_reason() -> None:
+    capped = replace(candidate("a", 0.1), feasible=False)
+    assert "but not the caps" in advice([capped], Request(max_cost=0.1), SETTING)
+    assert "--basis measured" in advice([], Request(basis="surrogate"), SETTING)

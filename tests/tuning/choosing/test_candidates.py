@@ -1,0 +1,168 @@
+"""From evidence to a candidate: what its statement, its leakage and its clients rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scipy.stats import beta
+from tests.commands.own_scenario import small
+from tests.tuning.calibrating.test_gauge import CLAIM, P_MAX, family
+from tests.tuning.choosing.test_pricing import pricing
+from tests.tuning.simulating import Simulated, asking
+
+from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.errors import InvalidInput
+from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.suite import Suite
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.tuning.calibrating.gauge import Counts, Gauge
+from trilemma.tuning.choosing.candidates import (
+    _worst_client,
+    measured_candidate,
+    priced,
+    promised_candidate,
+)
+from trilemma.tuning.choosing.families import Family
+from trilemma.tuning.problem import Problem
+from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.surrogate.promises import Promise
+
+KAPPA = CLAIM.kappa
+NOISE = "randomization:variance=0.001"
+
+
+def gauge(rounds: int = 1, **laws: Any) -> Gauge:
+    suite = Suite("candidates", ("gaussian-posterior", "analytic"))
+    ask = asking(Simulated(small, None, 1, 2, 0, **laws))
+    return Gauge(ask, suite, Adversary.SERVER, rounds, P_MAX, 0.05)
+
+
+def measured(name: str, rounds: int = 1, **laws: Any) -> Candidate:
+    return measured_candidate(gauge(rounds, **laws), family(name), pricing(), KAPPA)
+
+
+def test_a_strength_that_every_attack_passes_is_feasible() -> None:
+    found = measured("randomization")
+    assert (found.feasible, found.basis, found.symbol) == (True, "measured", "noise variance")
+    assert found.statement.startswith(f"Noise variance {found.parameter:.3g}: every attack")
+    assert found.success is not None
+    assert found.leakage is not None
+    assert found.leakage.value == bernoulli_leakage(found.success.value, KAPPA)
+    assert found.leakage.high == bernoulli_leakage(found.success.high, KAPPA)
+    assert found.units == sum(p.units for p in found.points) + sum(t.units for t in found.tests)
+    assert found.objective is not None
+
+
+def test_a_bare_sum_that_fails_says_by_which_attack() -> None:
+    found = measured("secret-sharing", summed=0.9)
+    assert (found.feasible, found.protection, found.leakage) == (False, None, None)
+    assert "picked the right record in" in found.statement
+    assert "too many for a rate of 0.212" in found.statement
+    assert found.costs is None
+
+
+def test_a_bare_sum_that_passes() -> None:
+    found = measured("secret-sharing")
+    assert found.feasible
+    assert found.statement.startswith("The bare sum of all clients: every attack")
+    assert found.parameter is None
+
+
+@pytest.mark.parametrize("name", ["compression", "compression+randomization"])
+def test_what_thins_is_for_one_round_only(name: str) -> None:
+    alone, whole = measured(name, rounds=1), measured(name, rounds=8)
+    assert alone.feasible
+    assert "one round only" not in alone.statement
+    assert (whole.feasible, whole.rounds) == (False, 1)
+    assert whole.statement.endswith("so it cannot be chosen for a whole training.")
+    assert whole.parameter == alone.parameter, "the same games"
+
+
+def test_a_protection_that_cannot_be_run_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Family, x: float) -> Protection:
+        raise InvalidInput("noise is below the grid.")
+
+    monkeypatch.setattr(Family, "protection", refuse)
+    found = measured("randomization")
+    assert (found.feasible, found.statement) == (False, "Cannot be run: noise is below the grid.")
+    assert found.points, "what was seen is kept"
+
+
+def test_a_training_that_diverges_is_a_row() -> None:
+    found = measured("randomization", diverging=("randomization",))
+    assert not found.feasible
+    assert found.objective is None
+    assert found.statement.endswith("diverged.")
+
+
+def test_a_cap_is_a_reason() -> None:
+    capped = pricing(Problem(0.3, max_utility_loss=0.01))
+    plain = Candidate("a", "measured", True, True, "Fine.")
+    ask = asking(Simulated(small, None, 1, 2, 0, lost={"randomization": 0.1}))
+    found = priced(plain, ask, family().protection(0.0), capped)
+    assert not found.feasible
+    assert found.statement.startswith("Fine. The utility loss of 0.09")
+    assert found.costs is not None, "what it would cost is shown"
+
+
+def test_a_key_is_told_with_its_length() -> None:
+    found = measured("paillier", rounds=8)
+    assert (found.basis, found.feasible, found.rounds) == ("cryptographic", True, 8)
+    assert "a key of 3072 bits" in found.statement
+    assert (found.leakage, found.units) == (None, 0)
+
+
+def test_the_worst_client_has_enough_games_and_limits_for_all_at_once() -> None:
+    clients = {0: (40, 4), 1: (20, 6), 2: (19, 19)}
+    worst, few = _worst_client(Counts(79, {"a": 29}, clients, 0), 0.95, KAPPA)
+    assert few == 1, "client 2 has too few games for limits of its own"
+    assert worst is not None
+    assert worst.value == bernoulli_leakage(6 / 20, KAPPA)
+    tail = 0.05 / 2 / 2  # two clients, two sides
+    assert worst.high == pytest.approx(bernoulli_leakage(beta.isf(tail, 7, 14), KAPPA))
+    assert _worst_client(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, 1)
+
+
+def promise(mechanism: str, objective: float | None, **changes: Any) -> Promise:
+    made = Promise(
+        mechanism, "corrected", "s", 1e-3, 1e-3, NOISE, 0.3, Estimate(0.2, 0.1, 0.4), 12, 3,
+        objective, "",
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def promised(*promises: Promise) -> Candidate:
+    return promised_candidate(promises, asking(Simulated(small, None, 1, 2, 0)), pricing())
+
+
+def test_the_papers_choice_is_that_of_least_objective() -> None:
+    found = promised(promise("randomization", 0.2), promise("compression", 0.1))
+    assert (found.name, found.basis, found.feasible) == (
+        "surrogate compression",
+        "surrogate",
+        True,
+    )
+    assert "no guarantee: it promises a leakage of 0.3" in found.statement
+    assert "3 of 12 games" in found.statement
+    assert found.costs is not None
+
+
+def test_the_papers_choice_is_refused_where_attacks_contradict_it() -> None:
+    bad = promise("randomization", 0.2, measured=Estimate(0.9, 0.31, 1.0), successes=11)
+    assert not promised(bad).feasible
+
+
+def test_what_no_federation_should_run_is_not_the_papers_choice() -> None:
+    masks = promise("secret-sharing", 0.01)
+    printed = promise("randomization", 0.01, form="printed")
+    unrun = promise("paillier", 0.01, protection=None, measured=None)
+    blank = promise("compression", None)
+    assert promised(masks, printed, unrun, promise("compression", 0.5)).name.endswith(
+        "compression"
+    )
+    none = promised(masks, printed, unrun, blank)
+    assert (none.feasible, none.costs) == (False, None)
+    assert none.statement.startswith("No optimum of the paper's closed forms can be run")

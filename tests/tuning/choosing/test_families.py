@@ -1,0 +1,98 @@
+"""Families: a larger x protects more, and transports fit what they carry."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from tests.tuning.calibrating.test_gauge import CLAIM, P_MAX, SETTING
+
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.observations import Adversary
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.tuning.calibrating.gauge import streams
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.choosing.families import FAMILIES, Family
+from trilemma.tuning.choosing.families import families as made_of
+
+
+def families(adversary: Adversary, names: list[str] | None = None) -> tuple[Family, ...]:
+    return made_of(SETTING, CLAIM, P_MAX, adversary, names)
+
+
+@pytest.mark.parametrize("adversary", Adversary)
+def test_every_protection_survives_its_text(adversary: Adversary) -> None:
+    for family in families(adversary):
+        for x in (UNPROTECTED, family.domain[0], 0.0, family.domain[1]):
+            protection = family.protection(x)
+            assert parse_protection(protection.describe()) == protection
+
+
+def test_stronger_is_larger_x_for_each_knob() -> None:
+    for family in families(Adversary.SERVER):
+        if family.mechanism is None:
+            continue
+        values = [family.parameter(x) or 0.0 for x in (-0.3, 0.0, 0.3)]
+        if family.symbol == "share kept":
+            values = [-value for value in values]
+        assert all(a < b for a, b in pairwise(values))
+
+
+def test_compression_never_keeps_more_than_all() -> None:
+    for name in ("compression", "compression+secret-sharing"):
+        (family,) = families(Adversary.SERVER, [name])
+        assert family.parameter(family.domain[0]) == pytest.approx(1.0)
+
+
+def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
+    for family in families(Adversary.SERVER):
+        transport = family.protection(1.0).transport
+        if isinstance(transport, SecretSharing | Paillier):
+            reach = SETTING.largest
+            if family.name == "compression+secret-sharing":
+                reach /= family.parameter(1.0) or 1.0
+            if family.symbol == "noise variance":
+                reach += 6 * (family.parameter(1.0) or 0.0) ** 0.5
+            assert transport.clip_range >= reach
+            assert transport.max_weight == SETTING.total_weight
+
+
+def test_what_the_server_reads() -> None:
+    seen = {family.name: family.seen for family in families(Adversary.SERVER)}
+    assert seen["randomization"] == "message"
+    assert seen["randomization+paillier"] == "sum"
+    assert seen["paillier"] == "nothing"
+    assert {f.seen for f in families(Adversary.CLIENT)} == {"sum"}
+
+
+def test_places_set_compressed_messages_apart_from_compressed_sums() -> None:
+    """To a curious client, too: what a plain mean holds of a coordinate is who sent it."""
+    names = ["compression", "compression+secret-sharing"]
+    plain, summed = families(Adversary.CLIENT, names)
+    assert streams([plain, summed]) == 1 + 1
+    assert plain.attacked(0.0, Adversary.CLIENT).own_places
+    assert not summed.attacked(0.0, Adversary.CLIENT).own_places
+    # nine others: 1 - (1 - ρ)⁹ of the coordinates come through, where a common ρ does
+    assert 1 - (1 - plain.warm) ** 9 == pytest.approx(summed.warm)
+
+
+def test_the_grid_follows_the_noise() -> None:
+    """A transport whose step drowns the noise would end the whole tuning."""
+    for name in ("randomization+secret-sharing", "randomization+paillier"):
+        (family,) = families(Adversary.SERVER, [name])
+        for x in family.domain:
+            protection = family.protection(x)
+            variance = family.parameter(x)
+            assert variance is not None
+            assert protection.transport.step_size() <= variance**0.5 / 2
+
+
+def test_bad_names_and_lone_clients() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'compression'"):
+        families(Adversary.SERVER, ["compresion"])
+    with pytest.raises(InvalidInput, match="cancel"):
+        families(Adversary.CLIENT, ["bounded-masks"])
+    assert list(FAMILIES) == [family.name for family in families(Adversary.SERVER)]
+    assert families(Adversary.SERVER, ["bounded-masks"])[0].name == "bounded-masks"

@@ -1,0 +1,83 @@
+"""The ladder: the chosen rung as tested, the others estimated where the attack falls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.commands.own_scenario import small
+from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.simulating import Simulated, asking
+
+from trilemma.errors import InvalidInput
+from trilemma.estimation.tasks import AttackTask, Task, TrainTask
+from trilemma.protections.protection import Protection
+from trilemma.tuning.choosing.families import Family
+from trilemma.tuning.choosing.ladder import ladder_procedures
+from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+from trilemma.tuning.results.verdict import Rung
+
+NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    attacks = ("gaussian-posterior", "analytic")
+    return Plan.of(small(), Request(families=NAMES, attacks=attacks, steps=2, seeds=4))
+
+
+def estimated(plan: Plan, done: list[Task] | None = None, **laws: Any) -> dict[str, Rung]:
+    ask = asking(Simulated(small, None, 1, 2, 0, **laws), done)
+    return {name: procedure(ask) for name, procedure in ladder_procedures(plan).items()}
+
+
+def test_the_tested_rung_repeats_the_candidates(plan: Plan) -> None:
+    found = {name: candidate(name, 0.1) for name in NAMES if name != "paillier"}
+    rungs = as_tested(plan, found)
+    assert [each.family for each in rungs] == ["randomization", "compression", "secret-sharing"]
+    assert {each.knows for each in rungs} == {"candidates"}
+    assert all(each.tested for each in rungs)
+    assert all(each.metric == 0.9 and each.efficiency_reduction == 0.0 for each in rungs)
+
+
+def test_other_rungs_are_estimates_by_their_leading_attack(plan: Plan) -> None:
+    done: list[Task] = []
+    middle = {"dlg": 1e-4, "map": 1e-3, "exact-posterior": 1e-1}
+    rungs = estimated(plan, done, middle=middle)
+    assert len(rungs) == 3 * 4
+    assert not any(each.tested for each in rungs.values())
+    played = {each.attacks for each in done if isinstance(each, AttackTask)}
+    assert played == {("dlg",), ("map",), ("exact-posterior",)}
+    noise = [rungs[f"{knows}: randomization"].strength for knows in ("nothing", "public", "rest")]
+    for strength, m in zip(noise, (1e-4, 1e-3, 1e-1), strict=True):
+        expected = m * (1 / plan.p_max - 1)  # where 1/(1 + v/m) = p_max
+        assert expected / 6 < (strength or 0.0) < 6 * expected
+    assert {each.seed for each in done if isinstance(each, TrainTask)} == {0, 1}, "a glance"
+
+
+def test_a_key_needs_no_game_on_any_rung(plan: Plan) -> None:
+    for knows in ("nothing", "public", "rest"):
+        rung = estimated(plan)[f"{knows}: paillier"]
+        assert (rung.strength, rung.leakage) == (None, None)
+        assert "rests on the key" in rung.note
+        assert rung.metric is not None
+
+
+def test_what_thins_is_estimated_for_one_round(plan: Plan) -> None:
+    rungs = estimated(plan)
+    assert rungs["rest: compression"].rounds == 1
+    assert rungs["rest: randomization"].rounds == plan.claim.rounds == 8
+
+
+def test_one_that_cannot_be_run_says_so_on_its_rung(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Family, x: float) -> Protection:
+        raise InvalidInput("noise is below the grid.")
+
+    monkeypatch.setattr(Family, "protection", refuse)
+    for rung in estimated(plan).values():
+        assert rung.note == "Cannot be run: noise is below the grid."
+        assert rung.metric is None

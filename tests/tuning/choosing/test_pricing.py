@@ -1,0 +1,129 @@
+"""Costs weighed, caps, and who comes first among equals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.commands.own_scenario import small
+from tests.tuning.simulating import Simulated, asking
+
+from trilemma.errors import InvalidInput
+from trilemma.estimation.costs import Costs
+from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.tasks import CostTask, Diverged, Task, TrainTask
+from trilemma.federation.timing import Spent
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.choosing.pricing import Pricing, breached_cap, ranked
+from trilemma.tuning.problem import Problem
+from trilemma.tuning.results.candidates import Candidate
+from trilemma.updates import Profile
+
+PROFILE = Profile(parameters=83, delta=1.0, sigma=0.1)
+NOISE = parse_protection("randomization:variance=0.01")
+
+
+def pricing(problem: Problem | None = None) -> Pricing:
+    return Pricing(problem or Problem(), PROFILE, 8, (0, 1, 2), 1e6, 0.95)
+
+
+def bench(**laws: object) -> Simulated:
+    return Simulated(small, None, 1, 2, 0, **laws)  # type: ignore[arg-type]
+
+
+def costs(loss: float = 0.0, slow: float = 0.0, bits: float = 1.0) -> Costs:
+    spent = Spent(bits, bits, 1.0, 0.0, 0.0, 0.0)
+    return Costs(
+        "x", 8, 2, 0.95, 1e6, 0.9, 0.9 - loss, Estimate(loss, loss, loss), (),
+        Estimate(slow, slow, slow), spent, spent, (),
+    )  # fmt: skip
+
+
+def candidate(name: str, value: float, width: float = 0.0, bits: float = 1.0) -> Candidate:
+    found = Estimate(value, value - width, value + width)
+    return Candidate(name, "measured", True, True, "", costs=costs(bits=bits), objective=found)
+
+
+def order(*candidates: Candidate) -> list[tuple[str, int | None, bool]]:
+    return [(each.name, each.rank, each.tied) for each in ranked(candidates)]
+
+
+def test_the_least_objective_comes_first() -> None:
+    found = order(candidate("a", 0.3), candidate("b", 0.1), candidate("c", 0.2))
+    assert found == [("b", 1, False), ("c", 2, False), ("a", 3, False)]
+
+
+def test_of_those_that_no_interval_tells_apart_the_fewest_bits_win_then_the_name() -> None:
+    found = order(
+        candidate("heavy", 0.10, 0.05, bits=9),
+        candidate("b", 0.12, 0.05, bits=1),
+        candidate("a", 0.14, 0.05, bits=1),
+        candidate("apart", 0.30, 0.05, bits=0.1),
+    )
+    assert found == [("a", 1, False), ("b", 2, True), ("heavy", 3, True), ("apart", 4, False)]
+
+
+def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
+    bad = replace(candidate("bad", 0.0), feasible=False)
+    masks = replace(candidate("masks", 0.0), deployable=False)
+    unpriced = replace(candidate("unpriced", 0.0), objective=None)
+    found = order(bad, masks, unpriced, candidate("a", 0.9))
+    assert found[0] == ("a", 1, False)
+    assert {each[1:] for each in found[1:]} == {(None, False)}
+    assert ranked([bad]) == (bad,)
+    assert ranked([]) == ()
+
+
+def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
+    done: list[Task] = []
+    found, objective = pricing(Problem(0.3, 2.0, 0.0)).price(
+        asking(bench(lost={"randomization": 0.1}), done), NOISE
+    )
+    trained = {(each.protection, each.seed) for each in done if isinstance(each, TrainTask)}
+    assert trained == {(spec, s) for spec in ("none", NOISE.describe()) for s in range(3)}
+    assert [each.rounds for each in done if isinstance(each, CostTask)] == [6]
+    assert found.utility_loss.value == pytest.approx(0.1, abs=1e-3)
+    assert objective.value == pytest.approx(2 * found.utility_loss.value)
+    assert objective.low == pytest.approx(2 * found.utility_loss.low)
+    assert objective.high == pytest.approx(2 * found.utility_loss.high)
+    assert found.bounds, "the paper's bounds stand beside it"
+
+
+def test_slower_rounds_weigh_by_their_own_weight() -> None:
+    found, objective = pricing(Problem(0.3, 0.0, 0.5)).price(asking(bench()), NOISE)
+    assert found.efficiency_reduction.value > 0
+    assert objective.value == pytest.approx(0.5 * found.efficiency_reduction.value)
+
+
+def test_a_weight_a_client() -> None:
+    problem = Problem(0.3, (1.0, 3.0), 0.0)
+    _, objective = pricing(problem).price(asking(bench(lost={"randomization": 0.1})), NOISE)
+    assert objective.value == pytest.approx((1 * 0.1 + 3 * 0.1) / 2, abs=2e-3)
+    with pytest.raises(InvalidInput, match="3 entries for 2 clients"):
+        pricing(Problem(0.3, (1.0, 1.0, 1.0))).price(asking(bench()), NOISE)
+
+
+def test_no_protection_costs_nothing() -> None:
+    found, objective = pricing().price(asking(bench()), parse_protection("none"))
+    assert found.utility_loss == found.efficiency_reduction == Estimate(0.0, 0.0, 0.0)
+    assert objective == Estimate(0.0, 0.0, 0.0)
+
+
+def test_a_training_that_diverges_is_told_apart() -> None:
+    with pytest.raises(Diverged, match="randomization"):
+        pricing().price(asking(bench(diverging=("randomization",))), NOISE)
+
+
+def test_caps() -> None:
+    capped = Problem(0.3, max_utility_loss=0.1, max_cost=2.0)
+    assert breached_cap(capped, costs(0.1, 2.0)) == ""
+    assert "utility loss of 0.11 exceeds the cap of 0.1" in breached_cap(capped, costs(0.11, 0))
+    assert "efficiency reduction of 2.5 exceeds the cap of 2" in breached_cap(
+        capped, costs(0, 2.5)
+    )
+    assert breached_cap(Problem(), costs(9, 9)) == ""
+
+
+def test_a_bandwidth_must_be_one() -> None:
+    with pytest.raises(InvalidInput, match="bandwidth"):
+        replace(pricing(), bandwidth=0.0)

@@ -1,0 +1,82 @@
+"""What is shown of the choice: leakage against rounds, and the paper's leakage of beliefs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.commands.own_scenario import small
+from tests.tuning.choosing.test_pricing import candidate
+from tests.tuning.simulating import Simulated, asking
+
+from trilemma.estimation.tasks import AttackTask, BeliefTask, Bench, Task
+from trilemma.tuning.choosing.shown import beliefs_procedure, checkpoints, rounds_procedure
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+
+NOISE = replace(candidate("randomization", 0.1), protection="randomization:variance=0.001")
+KEY = replace(candidate("paillier", 0.1), protection="paillier:mode=blind")
+ATTACKS = ("gaussian-posterior",)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan.of(small(), Request(attacks=ATTACKS, steps=2, families=("randomization",)))
+
+
+@given(st.integers(1, 100_000))
+def test_checkpoints_rise_from_one_round_to_all(rounds: int) -> None:
+    steps = checkpoints(rounds)
+    assert (steps[0], steps[-1]) == (1, rounds)
+    assert all(a < b for a, b in pairwise(steps))
+    assert len(steps) <= 6
+
+
+def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
+    done: list[Task] = []
+    found = rounds_procedure(plan, NOISE)(asking(Simulated(small, None, 1, 2, 0), done))
+    assert {each.stream for each in done if isinstance(each, AttackTask)} == {"rounds"}
+    for knows in ("candidates", "rest"):
+        points = [each for each in found if each.knows == knows]
+        assert [each.rounds for each in points] == [1, 2, 3, 5, 8]
+        assert not any(each.certified for each in points)
+        values = [each.leakage.value for each in points]
+        assert values == sorted(values)
+        assert values[0] < values[-1]
+
+
+def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
+    ask = asking(Simulated(small, None, 1, 2, 0))
+    alone = replace(plan, claim=replace(plan.claim, rounds=1))
+    assert rounds_procedure(alone, NOISE)(ask) == ()
+    assert rounds_procedure(plan, KEY)(ask) == ()
+    assert beliefs_procedure(plan, KEY)(ask) == ()
+    client = replace(plan, request=Request(adversary="client"))
+    assert rounds_procedure(client, KEY)(ask), "a curious client opens the sum"
+
+
+def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
+    done: list[Task] = []
+    found = beliefs_procedure(plan, NOISE)(asking(Simulated(small, None, 1, 2, 0), done))
+    assert [each.attack for each in done if isinstance(each, BeliefTask)] == [
+        "gaussian-posterior",
+        "exact-posterior",
+    ]
+    for each in found:
+        assert each.mean == pytest.approx(np.mean([0.1, 0.2]))
+        assert each.largest == pytest.approx(0.2)
+        assert (each.games, each.draws) == (16, 6)
+
+
+def test_beliefs_of_real_attacks_lie_between_nothing_and_all(plan: Plan) -> None:
+    real = asking(Bench(small, None, 1, 2, 0))
+    loud = replace(NOISE, protection="randomization:variance=1e6")
+    quiet = replace(NOISE, protection="randomization:variance=1e-9")
+    one = replace(plan, claim=replace(plan.claim, rounds=1))
+    (silent, _), (told, _) = (beliefs_procedure(one, each)(real) for each in (loud, quiet))
+    assert silent.mean < 0.05
+    assert 0.8 < told.mean <= told.largest <= 1

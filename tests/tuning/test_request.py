@@ -1,0 +1,78 @@
+"""One request: from keywords, checked at the door, the same from text."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.observations import Adversary
+from trilemma.tuning.request import Request
+
+
+def test_the_defaults() -> None:
+    asked = Request()
+    assert (asked.budget, asked.knows, asked.claim) == (0.3, "candidates", "training")
+    assert asked.adversary is Adversary.SERVER
+
+
+def test_values_are_coerced_at_the_door() -> None:
+    """A string or a NumPy number must not slip past a comparison or a digest."""
+    asked = Request(
+        adversary="client", budget=np.float64(0.25), seed=np.int64(3), knows="the rest"
+    )
+    assert asked.adversary is Adversary.CLIENT
+    assert type(asked.budget) is float
+    assert type(asked.seed) is int
+    assert asked.knows == "rest"
+    assert asked == Request(adversary=Adversary.CLIENT, budget=0.25, seed=3, knows="rest")
+
+
+def test_names_and_weights_may_be_text() -> None:
+    asked = Request(families="randomization, compression", utility_weight="1,2")
+    assert asked.families == ("randomization", "compression")
+    assert asked.utility_weight == (1.0, 2.0)
+    assert Request(**asked.model_dump()) == asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"budget": 2}, "budget"),
+        ({"budget": math.nan}, "budget"),
+        ({"budget": "1e999"}, "budget"),
+        ({"confidence": 1.0}, "confidence must lie strictly"),
+        ({"confidence": math.inf}, "confidence"),
+        ({"knows": "everything"}, "knows is 'everything'"),
+        ({"rounds": 0}, "rounds must be at least 1, got 0"),
+        ({"line_up": 1}, "line_up must be at least 2, got 1"),
+        ({"seeds": 1}, "seeds must be at least 2, got 1"),
+        ({"bandwidth": math.inf}, "bandwidth"),
+        ({"bandwidth": 0}, "bandwidth"),
+        ({"strengths": 1}, "strengths"),
+        ({"utility_weight": -1}, "utility_weight"),
+        ({"max_cost": math.nan}, "max_cost"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"restarts": 2.5}, "restarts is 2.5"),
+        ({"basis": "surrogate", "knows": "anyone"}, "prove nothing"),
+    ],
+)
+def test_bad_values_are_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Request(**settings)
+
+
+def test_an_unknown_setting_lists_what_is_known() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'budget'"):
+        Request(bugdet=0.3)
+
+
+def test_a_request_or_keywords_but_not_both() -> None:
+    asked = Request(budget=0.2)
+    assert Request.of(asked, {}) is asked
+    assert Request.of(None, {"budget": 0.2}) == asked
+    with pytest.raises(InvalidInput, match="not both"):
+        Request.of(asked, {"budget": 0.2})
