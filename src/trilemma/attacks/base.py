@@ -133,7 +133,7 @@ def common_view(views: Sequence[View]) -> View:
 
 
 def public_records(views: Sequence[View], attack: str) -> Records:
-    """The public records that all views of one call share; `attack` is named where there are none."""
+    """The public records that all views of one call share; without any, a refusal."""
     public = views[0].knowledge.public
     if public is None or len(public) < 2:
         raise InvalidInput(

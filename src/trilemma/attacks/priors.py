@@ -100,8 +100,8 @@ class Prior:
     def to(self, dtype: torch.dtype) -> Prior:
         """The same in another precision."""
         basis = None if self.basis is None else self.basis.to(dtype)
-        tensors = (each.to(dtype) for each in (self.mean, self.factor))
-        return Prior(*tensors, basis, self.rest, self.shift.to(dtype), self.scale.to(dtype))
+        mean, factor = self.mean.to(dtype), self.factor.to(dtype)
+        return Prior(mean, factor, basis, self.rest, self.shift.to(dtype), self.scale.to(dtype))
 
     @property
     def classes(self) -> int:
@@ -114,15 +114,15 @@ class Prior:
 
     def records(self, z: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """mean_c + L_c z for z [..., d]."""
-        return self.mean[by_class.labels].reshape(z.shape) + self._times(z, self.factor.mT, by_class)
+        return self.mean[by_class.labels].reshape(z.shape) + self._times(
+            z, self.factor.mT, by_class
+        )
 
     def pulled_back(self, gradient: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """L_cᵀ g: the gradient [..., d] in z of a function with gradient g [..., d] in records."""
         return self._times(gradient, self.factor, by_class)
 
-    def _times(
-        self, rows: torch.Tensor, factor: torch.Tensor, by_class: Sorted
-    ) -> torch.Tensor:
+    def _times(self, rows: torch.Tensor, factor: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """Each row times its class's factor; a product a class, not one a row."""
         flat = rows.reshape(-1, self.size)[by_class.order]
         inner = flat if self.basis is None else flat @ self.basis
@@ -142,8 +142,9 @@ def _means(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Class means [C, d] (that of all for a class without records), and each row's distance."""
     mean = unit.mean(0).repeat(classes, 1)
-    for label in labels.unique().tolist():
-        mean[label] = unit[labels == label].mean(0)
+    for label in range(classes):
+        if len(own := unit[labels == label]):
+            mean[label] = own.mean(0)
     return mean, unit - mean[labels]
 
 
