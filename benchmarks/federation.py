@@ -31,12 +31,12 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded, System
 from trilemma.federation import cohorts
-from trilemma.federation.training import new_secret, train
+from trilemma.federation.training import train
 from trilemma.learning import LocalTraining, Task
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Seconds
-from trilemma.protections.transports.paillier import Paillier
 from trilemma.records.records import Records
 
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "federation.md"
@@ -261,15 +261,17 @@ def seconds_a_round() -> list[str]:
 def spent(spec: str, size: int) -> Seconds:
     """The least of three rounds of a protection, ten clients (three under Paillier)."""
     protection = parse_protection(spec)
-    crypto = isinstance(protection.transport, Paillier)
-    clients, secret = 3 if crypto else CLIENTS, new_secret(protection.transport)
+    secret = protection.transport.new_secret(System())
+    crypto = secret is not None
+    clients = 3 if crypto else CLIENTS
     if crypto:
         secret.randomizers(1, System())
         secret.public.randomizers(1, System())
     draw = torch.Generator().manual_seed(1)
     updates = [0.01 * torch.randn(size, generator=draw) for _ in range(clients)]
     found = [
-        protection.run_round(
+        run_round(
+            protection,
             updates,
             [RECORDS] * clients,
             RoundInfo.new(range(clients), Seeded(0), number=number),

@@ -34,10 +34,13 @@ from trilemma.crypto.packing import FixedPoint, Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import Seeded, System
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
+from trilemma.protections.sessions import ProtectedClient
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transforms.top_k import TopK
 
 ENTROPY = System()
 FIXED = FixedPoint(clip=1.0, bits=16, max_weight=100)
@@ -333,7 +336,8 @@ def transforms_at(length: int) -> list[Row]:
         if "compress" not in protection.describe() and "top-k" not in protection.describe():
             protection.apply(values, 0, info, entropy)
             return b""
-        reply = protection.client(0, info, length, entropy=entropy).step(b"", values)
+        session = ProtectedClient.start(protection, 0, info, length, entropy=entropy)
+        reply = session.step(b"", values)
         assert isinstance(reply, bytes)
         return reply
 
@@ -363,7 +367,7 @@ def rounds(quick: bool) -> Iterable[Table]:
         secret = key if protection.transport.name == "paillier" else None
         info = RoundInfo.new(range(10), ENTROPY)
         start = time.process_time()
-        transcript = protection.run_round(batch, None, info, secret=secret).transcript
+        transcript = run_round(protection, batch, None, info, secret=secret).transcript
         spent = time.process_time() - start
         up, down = (bits / 80 / length for bits in (transcript.bits_up, transcript.bits_down))
         rows.append((text, f"{spent:.2f}", f"{up:.2f}", f"{down:.2f}"))

@@ -36,15 +36,34 @@ RANK = {
     "__init__": 12,
     "__main__": 12,
 }
+# The same inside a room: by folder, or by module.
+SUB_RANK = {
+    "protections": {
+        "parameter": 0,
+        "round_info": 0,
+        "laws": 1,
+        "transforms": 2,
+        "transports": 2,
+        "protection": 3,
+        "transcripts": 3,
+        "dp": 4,
+        "sessions": 4,
+        "specs": 4,
+        "rounds": 5,
+        "observing": 6,
+        "__init__": 7,
+    },
+}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def room(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def room(path: Path, depth: int = 0) -> str:
+    return path.relative_to(SOURCE).parts[depth].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
+def imported(path: Path) -> set[str]:
+    """All names of ours that a file imports, wherever it does, as trilemma.room.module.name."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
@@ -52,16 +71,42 @@ def imported_rooms(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} has a relative import"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("trilemma.")}
-    return rooms
+        found |= {name for name in names if name.startswith("trilemma.")}
+    return found
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_go_down_only(path: Path) -> None:
     own = room(path)
     assert own in RANK, f"{own} is a new room: give it a rank"
-    for other in imported_rooms(path) - {own}:
+    for other in {name.split(".")[1] for name in imported(path)} - {own}:
         assert RANK[other] < RANK[own], f"{path.name} ({own}) imports {other}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room(p) in SUB_RANK], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_imports_inside_a_room_go_down_only(path: Path) -> None:
+    ranks, own = SUB_RANK[room(path)], room(path, 1)
+    assert own in ranks, f"{own} is new in {room(path)}: give it a rank"
+    inside = [name.split(".") for name in imported(path)]
+    for other in {name[2] for name in inside if name[1] == room(path)} - {own}:
+        assert ranks[other] < ranks[own], f"{path.name} ({own}) imports {other}"
+
+
+@pytest.mark.parametrize("module", ["protection", "sessions", "rounds", "observing"])
+def test_a_protection_knows_no_transform_and_no_transport(module: str) -> None:
+    """What they are (base), how messages look (wire, payloads), and that there is a plain one."""
+    kinds = {"transforms", "transports"}
+    names = [name.split(".") for name in imported(SOURCE / "protections" / f"{module}.py")]
+    inside = [name[2:] for name in names if name[1] == "protections" and name[2] in kinds]
+    assert {".".join(name[:2]) for name in inside} <= {
+        "transforms.base",
+        "transports.PLAIN",
+        "transports.base",
+        "transports.payloads",
+        "transports.wire",
+    }
 
 
 def test_the_rule_can_fail() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import torch
+from tests.protections.foreign import Shift
 
 from trilemma.crypto.paillier import PrivateKey
-from trilemma.entropy import Seeded, System
+from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import Knowledge, Masked, RoundInfo, Transform
 from trilemma.protections.specs import parse_protection
 from trilemma.testing import check_mechanism
 
@@ -49,41 +47,6 @@ def test_our_mechanisms_meet_the_contract(texts: list[str], key: PrivateKey) -> 
         )
 
 
-@dataclass(frozen=True)
-class Shift(Transform):
-    """A third party's transform, with ways to break the contract."""
-
-    by: float
-    told: str = "truth"
-
-    name: ClassVar[str] = "shift"
-    adds_noise: ClassVar[bool] = True
-
-    def apply(
-        self, update: Masked, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Masked:
-        assert isinstance(entropy, Seeded)
-        noise = torch.randn(
-            update.values.shape,
-            dtype=torch.float64,
-            generator=entropy.torch_generator("shift", client),
-        )
-        if self.told == "biased":
-            noise = noise.abs()
-        if self.told == "changes its input":
-            update.values.mul_(2)
-        return Masked(update.values + self.by * noise)
-
-    def reveal(self, knowledge: Knowledge, round: RoundInfo, size: int) -> Knowledge:
-        if self.told == "nothing":
-            return knowledge
-        scale = self.by * (0.5 if self.told == "half" else 1)
-        return knowledge.with_noise("gaussian", scale)
-
-    def describe(self) -> str:
-        return f"shift:by={self.by}"
-
-
 def test_a_third_partys_transform_can_be_checked() -> None:
     rising = [Protection((Shift(by),)) for by in (0.01, 0.1, 1.0)]
     check_mechanism(rising[0], stronger=rising[1:])
@@ -96,6 +59,7 @@ def test_a_third_partys_transform_can_be_checked() -> None:
         ("half", "times that"),
         ("biased", "has mean"),
         ("changes its input", "off the weighted mean"),
+        ("no text", "cannot be read back"),
     ],
 )
 def test_a_broken_transform_is_found_out(told: str, why: str) -> None:

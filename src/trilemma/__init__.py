@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from trilemma.protections.dp import dp_figure
     from trilemma.protections.laws import law
     from trilemma.protections.protection import Protection
-    from trilemma.protections.protocol import RoundInfo
+    from trilemma.protections.round_info import RoundInfo
     from trilemma.protections.specs import parse_protection
     from trilemma.protections.transforms.bounded import BoundedMask
-    from trilemma.protections.transforms.compression import Compression, TopK
+    from trilemma.protections.transforms.compression import Compression
     from trilemma.protections.transforms.randomization import Randomization
+    from trilemma.protections.transforms.top_k import TopK
     from trilemma.protections.transports.paillier import Paillier
     from trilemma.protections.transports.plain import Plain
     from trilemma.protections.transports.secret_sharing.transport import SecretSharing
@@ -81,12 +82,12 @@ _HOME: Final = {
     "Profile": "updates",
     "Protection": "protections.protection",
     "Randomization": "protections.transforms.randomization",
-    "RoundInfo": "protections.protocol",
+    "RoundInfo": "protections.round_info",
     "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",
     "Solution": "tuning.surrogate.solving",
     "System": "entropy",
-    "TopK": "protections.transforms.compression",
+    "TopK": "protections.transforms.top_k",
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",
     "bernoulli_leakage": "beliefs.belief",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "BudgetSpent",
     "ForeignCiphertext",
     "InvalidInput",
     "ProtocolViolation",
@@ -14,6 +15,7 @@ __all__ = [
     "TrilemmaError",
     "UnknownName",
     "WeakKey",
+    "printable",
 ]
 
 
@@ -23,6 +25,10 @@ class TrilemmaError(Exception):
 
 class InvalidInput(TrilemmaError, ValueError):
     """A value lies outside its domain."""
+
+
+class BudgetSpent(TrilemmaError):
+    """A node's data took part in all the rounds that its terms allow."""
 
 
 class ForeignCiphertext(InvalidInput):
@@ -58,3 +64,15 @@ class UnknownName(InvalidInput):
         close = get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         super().__init__(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}.")
+
+
+def printable(text: object) -> str:
+    r"""The text with every character that a terminal would obey, or cannot show, written out.
+
+    >>> print(printable("runs/\x1b[31mred"))
+    runs/\x1b[31mred
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in str(text)
+    )

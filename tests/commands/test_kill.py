@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trilemma.work.log import RunLog
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,6 +61,11 @@ def committed(folder: Path) -> dict[int, bytes]:
             return {}
 
 
+def events(folder: Path) -> int:
+    """Lines of the run's log, the first of which a process writes when it has the folder."""
+    return len(RunLog(folder).lines())
+
+
 def arrays(payload: bytes) -> dict[str, list[object]]:
     with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
         return {name: stored[name].tolist() for name in stored}
@@ -68,25 +75,22 @@ def kill_and_resume(tmp_path: Path, *, kills: int, chunks: int, workers: int) ->
     draw = random.Random(kills)
     units = 32 * chunks
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    began = time.monotonic()
-    undisturbed = start(calm, units, workers)
-    while not committed(calm) and undisturbed.poll() is None:
-        time.sleep(0.01)
-    to_first_commit = time.monotonic() - began  # whatever the speed of this machine
-    finish(undisturbed)
+    finish(start(calm, units, workers))
     expected = committed(calm)
     assert len(expected) == chunks
     kept: dict[int, bytes] = {}
     killed_at: list[int] = []
     while len(killed_at) < kills:
         process = start(rough, units, workers)
-        # Every other time wait for progress first, so that most kills hit the work itself.
+        # Whatever the speed of this machine: every other time as soon as the process works in the
+        # folder, else after its first commit.
+        before = events(rough)
+        while events(rough) == before and process.poll() is None:
+            time.sleep(0.002)
         if len(killed_at) % 2:
             while len(committed(rough)) == len(kept) and process.poll() is None:
-                time.sleep(0.01)
-            time.sleep(draw.uniform(0, 0.3))
-        else:
-            time.sleep(draw.uniform(0, to_first_commit))
+                time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         now = committed(rough)

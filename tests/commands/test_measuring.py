@@ -39,7 +39,8 @@ def test_estimate_prints_json_resumes_and_refuses_other_settings(
     assert document["c1"]["low"] <= document["c1"]["value"] <= document["c1"]["high"]
     assert document["success"]["value"] > 0.9
     assert {"c1_max", "kappa", "xi", "c2", "clients"} <= document.keys()
-    assert "40 of 40 units" in err
+    assert "attack on control updates: 0 of 40 units\n" in err
+    assert "40 of 40 units, " in err
     assert json.loads((tmp_path / "run" / "estimate.json").read_text()) == document
     code, out, err = run(capsys, monkeypatch, *words, "--units", "40")
     assert (code, json.loads(out)) == (0, document)
@@ -160,5 +161,5 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(
     log = [line.partition(" ")[2] for line in RunLog(tmp_path / "run").lines()]
     assert log[1] == "interrupted"
     assert log[2].endswith("estimate resumed with 2 chunks")
-    assert log[3].startswith("attack on control updates finished: 96 units, ")
+    assert log[3] == "attack on control updates finished on 3 chunks"
     assert log[4:] == ["finished"]

@@ -25,8 +25,9 @@ from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transcripts import Seconds
 from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.compression import Compression, LayerCompression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transforms.top_k import TopK
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.updates import Profile
@@ -136,7 +137,8 @@ def test_the_papers_bounds_by_hand() -> None:
     (thinned,) = paper_bounds(Protection((Compression(0.9),)), profile, c4=2.0, c5=4.0)
     assert thinned.utility_loss == pytest.approx(2.0 * (1 - 0.9**3))
     assert thinned.efficiency_reduction == pytest.approx(4.0 * (1 - 0.9**3))
-    (uneven,) = paper_bounds(Protection((Compression([0.9, 0.8, 1.0]),)), profile)
+    layers = LayerCompression(((0.9, 1), (0.8, 1), (1.0, 1)))
+    (uneven,) = paper_bounds(Protection((layers,)), profile)
     assert uneven.utility_loss == pytest.approx(1 - 0.9 * 0.8)
     (noisy,) = paper_bounds(Protection((Randomization(0.1),)), profile)
     assert noisy.utility_loss == pytest.approx(1.5 * 0.1 * math.sqrt(3 / 2.0**4))

@@ -21,6 +21,9 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transforms.top_k import TopK
+from trilemma.protections.transports.base import Transport
+from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.records.records import Records
 
@@ -340,3 +343,57 @@ def test_a_gpu_gives_what_the_cpu_gives() -> None:
     scenario = replace(federation(FEDAVG), device="cuda")
     on_gpu = train(scenario, Protection((Randomization(1e-4),)), rounds=3)
     assert torch.allclose(on_gpu.weights.cpu(), on_cpu.weights, atol=1e-5)
+
+
+TRANSPORTS: dict[str, Transport] = {
+    "paillier": Paillier(bits=256, insecure=True, clip_range=2.0),
+    "blind": Paillier(bits=256, insecure=True, mode="blind", clip_range=2.0),
+    "sharing": SecretSharing(clip_range=2.0),
+    "sharing-64": SecretSharing(clip_range=2.0, precision_bits=24, ring_bits=64),
+}
+
+
+@pytest.mark.parametrize("setting", [FEDSGD, FEDAVG], ids=["fedsgd", "fedavg"])
+@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+def test_an_aggregate_under_cryptography_is_the_plain_one(
+    transport: Transport, setting: LocalTraining
+) -> None:
+    """A weighted mean of values that err by half a step each errs by half a step at most."""
+    scenario = federation(setting)
+    rate = setting.lr if setting.algorithm == "fedsgd" else 1.0
+    plain = train(scenario, rounds=1, seed=5).weights
+    hidden = train(scenario, Protection((), transport), rounds=1, seed=5).weights
+    error = (plain - hidden).abs().max().item()
+    assert error <= rate * transport.step_size() / 2 + 1e-6
+    if transport.step_size() > 1e-5:
+        assert error > 0, "a fixed-point grid of this width must show"
+
+
+@pytest.mark.parametrize("transforms", [(), (Compression(0.6),), (Randomization(1e-2),)])
+@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+def test_the_twin_computes_the_same_numbers(
+    transport: Transport, transforms: tuple[Compression | Randomization, ...]
+) -> None:
+    protection = Protection(transforms, transport)
+    scenario = federation(FEDSGD)
+    real = train(scenario, protection, rounds=3, seed=6, clients_per_round=2)
+    twin = train(scenario, protection, rounds=3, seed=6, clients_per_round=2, real_rounds=1)
+    assert torch.equal(real.weights, twin.weights)
+    assert [each.exchange is None for each in real.rounds] == [False] * 3
+    assert [each.exchange is None for each in twin.rounds] == [False, True, True]
+
+
+def test_a_plain_transport_needs_no_twin() -> None:
+    history = train(federation(), Protection((TopK(0.5),)), rounds=2, real_rounds=0)
+    assert all(each.exchange is not None for each in history.rounds)
+
+
+def test_the_twin_refuses_what_its_original_refuses() -> None:
+    protection = Protection((), SecretSharing(clip_range=1e-6))
+    for real_rounds in (None, 0):
+        with pytest.raises(InvalidInput, match="clip_range of 1e-06"):
+            train(federation(), protection, rounds=1, real_rounds=real_rounds)
+    heavy = Protection((), SecretSharing(max_weight=30, clip_range=2.0))  # 40 records in all
+    for real_rounds in (None, 0):
+        with pytest.raises(InvalidInput, match="max_weight"):
+            train(federation(), heavy, rounds=1, real_rounds=real_rounds)

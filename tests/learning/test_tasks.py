@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from tests.learning.small import make
-from torch.nn.functional import mse_loss, nll_loss
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 
 from trilemma.learning import Task
 
@@ -28,3 +32,48 @@ def test_regression_targets_are_passed_through() -> None:
     assert torch.allclose(
         task.mean_loss(weights, inputs, targets), mse_loss(model(inputs), targets)
     )
+
+
+class Centred(nn.Module):
+    """A model in which a record's output depends on the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.inner(inputs - inputs.mean(0))
+        return outputs
+
+
+def spread(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A loss of pairs of records."""
+    return cross_entropy(outputs, labels) + torch.cdist(outputs, outputs.detach() + 1).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "coupled"),
+    [
+        (cross_entropy, False),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), False),
+        (nn.CrossEntropyLoss(torch.tensor([2.0, 2.0, 2.0])), False),
+        (nn.CrossEntropyLoss(torch.tensor([2.0, 2.0, 2.1])), True),
+        (nn.CrossEntropyLoss(ignore_index=2), True),
+        (nn.CrossEntropyLoss(reduction="sum"), True),
+        (spread, True),
+    ],
+)
+def test_a_loss_that_is_no_mean_over_its_records_is_found(loss: Any, coupled: bool) -> None:
+    task, _, inputs, _ = make()
+    labels = torch.zeros(6, dtype=torch.long)  # one class alone would not tell
+    assert Task(task.model, loss, 3).couples_records(inputs, labels) is coupled
+
+
+def test_a_model_that_couples_its_records_is_found() -> None:
+    _, _, inputs, labels = make()
+    assert Task(Centred(), cross_entropy, 3).couples_records(inputs, labels)
+    targets = torch.randn(6, 2)
+    model = nn.Linear(4, 2)
+    assert not Task(model, mse_loss, None).couples_records(inputs, targets)
+    coupled = Task(model, lambda out, y: (out - y).norm(), None)
+    assert coupled.couples_records(inputs, targets)

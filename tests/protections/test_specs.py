@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.protections.five import TEXTS
+from tests.protections.foreign import Rounding, Shift
 
 from trilemma.cli import main
-from trilemma.errors import InvalidInput
-from trilemma.protections.specs import MECHANISMS, parse_protection
+from trilemma.errors import InvalidInput, TrilemmaError, UnknownName
+from trilemma.protections.protection import Protection
+from trilemma.protections.specs import MECHANISMS, parse_protection, tunable
+from trilemma.protections.transforms.bounded import BoundedMask
+from trilemma.protections.transforms.compression import Compression, LayerCompression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
@@ -51,6 +56,57 @@ def check(text: str) -> bool:
     assert parse_protection(made.describe()) == made
     assert made.describe() == parse_protection(made.describe()).describe()
     return True
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_come_back(text: str) -> None:
+    protection = parse_protection(text)
+    assert parse_protection(protection.describe()) == protection
+
+
+def test_what_texts_mean() -> None:
+    assert parse_protection("randomization:variance=1e-3") == Protection((Randomization(1e-3),))
+    assert parse_protection("compression:keep=0.1") == Protection((Compression(0.1),))
+    layers = LayerCompression(((0.1, 3200), (1.0, 10)))
+    assert parse_protection("compression:keep=0.1x3200/1x10").transforms == (layers,)
+    assert parse_protection("compression:drop=1e-12").transforms == (Compression.dropping(1e-12),)
+    assert parse_protection("secret-sharing:bound=0.1") == Protection((BoundedMask(0.1),))
+    assert parse_protection("secret-sharing") == Protection((), SecretSharing())
+    assert parse_protection("plain") == parse_protection("none") == Protection()
+    assert parse_protection("paillier:bits=4096,mode=blind").transport == Paillier(
+        bits=4096, mode="blind"
+    )
+    assert parse_protection("randomization:variance=1e+1+plain").transforms == (
+        Randomization(10.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "why"),
+    [
+        ("", UnknownName, "known: compression"),
+        ("randomisation:variance=1", UnknownName, "did you mean 'randomization'"),
+        ("randomization", InvalidInput, "randomization:variance=1e-3"),
+        ("randomization:varience=1", UnknownName, "did you mean 'variance'"),
+        ("randomization:variance=x", InvalidInput, "cannot be read"),
+        ("compression:keep=2", InvalidInput, "keep"),
+        ("compression:keep=0.1x", InvalidInput, "cannot be read"),
+        ("compression:keep=0.1x3/0.5", InvalidInput, "cannot be read"),
+        ("compression:keep=0.1x0", InvalidInput, "0.1x3200/1x10"),
+        ("compression:keep=1.1x3", InvalidInput, "got 1.1"),
+        ("compression", InvalidInput, "keep or drop"),
+        ("compression:keep=0.1,drop=0.9", InvalidInput, "keep or drop"),
+        ("compression:keep=0.1,unbiased=maybe", InvalidInput, "cannot be read"),
+        ("secret-sharing:bound=1,ring_bits=32", InvalidInput, "takes no ring_bits"),
+        ("secret-sharing+compression:keep=0.1", InvalidInput, "transport last"),
+        ("secret-sharing+paillier", InvalidInput, "two transports"),
+        ("paillier:bits=1024", TrilemmaError, "below the floor of 2048"),
+        ("none+plain", InvalidInput, "leave none out"),
+    ],
+)
+def test_texts_that_mean_nothing(text: str, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        parse_protection(text)
 
 
 @settings(max_examples=400)
@@ -132,7 +188,7 @@ def test_fixed_point_settings_out_of_range_are_one_sentence(
         ("top-k:keep=inf", "keep .* got inf"),
         ("\x1b[2J", r"unknown protection '\\x1b\[2J'"),
         ("x" * 400, r"unknown protection 'x{80}\.\.\.'"),
-        ("x" * 5000, "at most 500 characters, got 5000"),
+        ("x" * 5000, "at most 4000 characters, got 5000"),
         ("plain+none", "leave none out"),
     ],
 )
@@ -181,3 +237,58 @@ def test_the_command_line_ends_in_one_sentence(
     assert err.count("\n") == 1
     assert "\x1b" not in err
     assert len(err) < 1000
+
+
+# A class of someone else's
+
+
+FOREIGN = "tests.protections.foreign"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (f"{FOREIGN}:Shift:by=0.5", (Shift(0.5),)),
+        (f"{FOREIGN}:Shift:by=1e-3,told=half", (Shift(1e-3, "half"),)),
+        (f"{FOREIGN}:Rounding", (Rounding(),)),
+        (f"{FOREIGN}:Rounding+{FOREIGN}:Shift:by=2", (Rounding(), Shift(2))),
+        (f"compression:keep=0.5+{FOREIGN}:Shift:by=2", (Compression(0.5), Shift(2))),
+    ],
+)
+@pytest.mark.parametrize("transport", ["", "+secret-sharing"])
+def test_a_transform_of_someone_elses_is_named_and_comes_back(
+    text: str, parts: tuple[Shift | Rounding | Compression, ...], transport: str
+) -> None:
+    protection = parse_protection(text + transport)
+    assert protection.transforms == parts
+    assert parse_protection(protection.describe()) == protection
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{FOREIGN}:Shift", "lacks a setting; write it as in .*:Shift:by=...,told=..."),
+        (f"{FOREIGN}:Shift:bye=1", "did you mean 'by'"),
+        (f"{FOREIGN}:Shift:by=1e999", "cannot be read"),
+        (f"{FOREIGN}:Shift:by=[1]", "cannot be read"),
+        (f"{FOREIGN}:Shift:by=-1", "by .* got -1"),
+        (f"{FOREIGN}:Missing", "has no object 'Missing'"),
+        (f"{FOREIGN}:Shift.apply", "is no Transform or Transport"),
+        ("trilemma.protections.transforms.tunable:Tunable", "lacks apply, at, explain, reach"),
+        ("os:system:command=true", "is no Transform or Transport"),
+        ("no_such_module:Shift:by=1", "cannot be imported"),
+        ("randomisation:Shift:by=1", "cannot be imported"),
+    ],
+)
+def test_what_is_no_transform_is_named_before_it_is_called(text: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        parse_protection(text)
+
+
+def test_what_is_tunable_has_a_name() -> None:
+    assert tunable("bounded-masks") is BoundedMask
+    assert tunable(f"{FOREIGN}:Shift") is Shift
+    with pytest.raises(UnknownName, match="known: bounded-masks, compression, module:class"):
+        tunable("noise")
+    with pytest.raises(InvalidInput, match="is no Tunable"):
+        tunable(f"{FOREIGN}:Rounding")

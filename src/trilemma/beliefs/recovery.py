@@ -1,7 +1,8 @@
 """Ω, the test whether a record was recovered: similarity, matching of a batch, threshold.
 
 A gradient does not order its batch, so a batch is recovered as a set: reconstructions are paired
-with records by optimal assignment (departure E17; the paper pairs them by position).
+with records so that as many as can be are recovered (departure E17; the paper pairs them by
+position).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Criterion:
             size = matrix.shape[1]
             partner = torch.arange(size, device=matrix.device).expand(matrix.shape[0], size)
         else:
-            partner = best_pairing(matrix)
+            partner = best_pairing(matrix, self.threshold)
         paired = torch.gather(matrix, 1, partner[:, None, :]).squeeze(1)
         return Match(paired > self.threshold, paired, partner)
 
@@ -160,13 +161,18 @@ def ssim_matrix(
     return values.reshape(count, size, size)
 
 
-def best_pairing(similarity: torch.Tensor) -> torch.Tensor:
-    """The reconstruction [N, S] given to each record: the assignment of largest total similarity.
+def best_pairing(similarity: torch.Tensor, threshold: float) -> torch.Tensor:
+    """The reconstruction [N, S] given to each record: as many above `threshold` as can be.
 
-    >>> best_pairing(torch.tensor([[[1.0, 9.0], [8.0, 2.0]]]))
-    tensor([[1, 0]])
+    Among such assignments that of largest total similarity.
+
+    >>> best_pairing(torch.tensor([[[21.0, 60.0], [15.0, 21.0]]]), 20.0)
+    tensor([[0, 1]])
     """
-    table = torch.nan_to_num(similarity, nan=-_MAX_PSNR).cpu().numpy()
+    table = torch.nan_to_num(similarity.double(), nan=-_MAX_PSNR).cpu().numpy()
+    # More than any two assignments can differ by in their totals.
+    bonus = np.ptp(table, axis=(1, 2), keepdims=True) * table.shape[1] + 1
+    table = table + bonus * (table > threshold)
     # Records as rows, so that the answer comes in the order of the records.
     chosen = [linear_sum_assignment(unit.T, maximize=True)[1] for unit in table]
     pairing = np.array(chosen, dtype=np.int64).reshape(similarity.shape[:2])

@@ -20,7 +20,7 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.paper_bounds import PaperBound, paper_bounds, update_profile
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation.training import History, new_secret, train
+from trilemma.federation.training import History, train
 from trilemma.protections.protection import Protection
 
 __all__ = [
@@ -142,7 +142,7 @@ def train_seeds(
     Only the first `real_rounds` rounds of each run a cryptographic transport (they give bits and
     seconds), the others its fixed-point twin, which computes the same numbers.
     """
-    secret = settings.pop("secret", None) or new_secret(protection.transport)
+    secret = settings.pop("secret", None) or protection.transport.new_secret(System())
     settings.setdefault("server_lr", scenario.server_lr)
     if secret is not None:
         for key in (secret, secret.public):  # its tables are made once, not once a round

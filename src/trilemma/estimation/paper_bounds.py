@@ -6,7 +6,6 @@ a measurement and never in its place.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,13 +15,6 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.learning import client_update
-from trilemma.protections.laws import law
-from trilemma.protections.laws.base import Law, Strength
-from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.updates import Profile
 
 if TYPE_CHECKING:
@@ -70,44 +62,13 @@ def paper_bounds(
 ) -> tuple[PaperBound, ...]:
     """The paper's bounds for each mechanism of the protection that has a law.
 
-    Paillier: n = 2^bits. Secure aggregation: r = half the ring. Several ρ: their geometric mean,
-    which gives TV = 1 - Π ρᵢ.
+    Paillier: n = 2^bits. Secure aggregation: r = half the ring. Several ρ: their geometric mean.
     """
     made = []
-    for each in (*protection.transforms, protection.transport):
-        if isinstance(each, Randomization):
-            rule, strength = law("randomization"), Strength(math.log(each.variance))
-        elif isinstance(each, Compression):
-            rule, strength = law("compression"), Strength(_log(_mean_dose(each)))
-        elif isinstance(each, BoundedMask):
-            rule = law("secret-sharing")
-            strength = _strength(rule, math.log(each.bound), profile)
-        elif isinstance(each, SecretSharing):
-            rule = law("secret-sharing")
-            half = math.log(each.step_size()) + (each.ring_bits - 1) * math.log(2)
-            strength = _strength(rule, half, profile)
-        elif isinstance(each, Paillier):
-            rule = law("paillier")
-            strength = _strength(rule, each.bits * math.log(2), profile)
-        else:
+    for each in protection.parts:
+        if (law := each.law) is None:
             continue
-        utility = rule.utility_bound(strength.log_dose, profile, c4)
-        made.append(PaperBound(rule.name, utility, rule.efficiency_bound(strength, profile, c5)))
+        strength = law.strength(each.log_parameter(), profile)
+        utility = law.utility_bound(strength.log_dose, profile, c4)
+        made.append(PaperBound(law.name, utility, law.efficiency_bound(strength, profile, c5)))
     return tuple(made)
-
-
-def _strength(rule: Law, log_value: float, profile: Profile) -> Strength:
-    anchor = rule.anchor(profile)
-    return Strength(_log(log_value - anchor), anchor)
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
-
-
-def _mean_dose(compression: Compression) -> float:
-    """-ln ρ, or its mean over the coordinates."""
-    if not isinstance(compression.drop, tuple):
-        return -math.log1p(-compression.drop)
-    doses = [-math.log1p(-drop) for drop in compression.drop]
-    return float(np.average(doses, weights=compression.sizes))

@@ -7,9 +7,9 @@ a run can be spread over processes, killed and resumed.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -19,8 +19,9 @@ from trilemma.beliefs.recovery import Criterion
 from trilemma.entropy import Seeded
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, Sight, Source, draw_unit
-from trilemma.work.executors import map_chunks
+from trilemma.work.executors import Crew
 from trilemma.work.progress import Progress
+from trilemma.work.replay import Ask, settle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,37 +104,27 @@ def measure(
     not attacked again, and each new one is committed as soon as it is there.
     """
     scenario = source if isinstance(source, Scenario) else source()
-    total = measurement.units * len(scenario.records)
     stages = {"control": False}
     if measurement.protected:
         stages["protected"] = True
     found: dict[str, Outcomes] = {}
-    for name, protected in stages.items():
-        stage = f"literal {name}" if measurement.literal else name
-        job = _Job(source, measurement, criterion, protected)
-        payloads = run.committed(stage) if run else {}
-        chunks = range(math.ceil(total / measurement.chunk))
-        done = Outcomes.join(payloads).tagged() if payloads else np.zeros(0, dtype=bool)
-        with Progress(
-            f"attack on {stage} updates",
-            total=total,
-            done=len(done),
-            successes=int(done.sum()),
-            quiet=not show_progress,
-        ) as progress:
-            missing = [chunk for chunk in chunks if chunk not in payloads]
-            for chunk, payload in map_chunks(job, missing, workers=workers):
-                if run:
-                    run.commit(stage, chunk, payload)
-                payloads[chunk] = payload
-                hits = Outcomes.join({chunk: payload}).tagged()
-                progress.advance(len(hits), successes=int(hits.sum()))
-        found[name] = Outcomes.join(payloads)
-        if run and missing:
-            hits = found[name].tagged()
-            run.log.write(
-                f"attack on {stage} updates finished: {len(hits)} units, {hits.sum()} recovered"
-            )
+    with Crew[_Chunk](_Job(source, measurement, criterion), workers=workers) as crew:
+        for name, protected in stages.items():
+            stage = f"literal {name}" if measurement.literal else name
+            what = f"attack on {stage} updates"
+            tasks = _chunks(stage, protected, measurement, len(scenario.records))
+            before = [_hits(payload) for payload in run.committed(stage).values()] if run else []
+            with Progress(
+                what,
+                _hits,
+                total=sum(len(task.numbers) for task in tasks),
+                done=sum(units for units, _ in before),
+                successes=sum(hits for _, hits in before),
+                quiet=not show_progress,
+            ) as progress:
+                asked = {what: partial(_ask_all, tasks)}
+                payloads = settle(asked, crew, run=run, ticker=progress)[what]
+            found[name] = Outcomes.join(dict(enumerate(payloads)))
     return found.get("protected"), found["control"]
 
 
@@ -141,36 +132,57 @@ def attack_units(
     scenario: Scenario, measurement: Measurement, criterion: Criterion, numbers: Sequence[int]
 ) -> Outcomes:
     """Outcomes of the units with these numbers; they are attacked together, as one chunk."""
-    job = _Job(scenario, measurement, criterion, measurement.protected)
-    return Outcomes(**job.attack(scenario, numbers[0], numbers))
+    task = _Chunk("units", numbers[0], numbers, measurement.protected)
+    return Outcomes(**_Job(scenario, measurement, criterion).attack(scenario, task))
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Units with these numbers, attacked together under the protection or without it."""
+
+    stage: str
+    chunk: int
+    numbers: Sequence[int]
+    protected: bool
+
+    def key(self) -> tuple[str, int]:
+        return self.stage, self.chunk
+
+
+def _chunks(stage: str, protected: bool, asked: Measurement, clients: int) -> list[_Chunk]:
+    total, size = asked.units * clients, asked.chunk
+    return [
+        _Chunk(stage, chunk, range(first, min(total, first + size)), protected)
+        for chunk, first in enumerate(range(0, total, size))
+    ]
+
+
+def _ask_all(tasks: Sequence[_Chunk], ask: Ask) -> list[bytes]:
+    return ask(tasks)
+
+
+def _hits(payload: bytes) -> tuple[int, int]:
+    """The units in a payload, and how many of their tagged records were recovered."""
+    tagged = Outcomes.join({0: payload}).tagged()
+    return len(tagged), int(tagged.sum())
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Makes a worker's function: chunk number -> payload."""
+    """Makes a worker's function: chunk -> payload."""
 
     source: Source
     measurement: Measurement
     criterion: Criterion
-    protected: bool
 
-    def __call__(self) -> Callable[[int], bytes]:
+    def __call__(self) -> Callable[[_Chunk], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
+        return lambda task: _save(self.attack(scenario, task))
 
-        def work(chunk: int) -> bytes:
-            total = self.measurement.units * len(scenario.records)
-            size = self.measurement.chunk
-            numbers = range(chunk * size, min(total, (chunk + 1) * size))
-            return _save(self.attack(scenario, chunk, numbers))
-
-        return work
-
-    def attack(
-        self, scenario: Scenario, chunk: int, numbers: Sequence[int]
-    ) -> dict[str, NDArray[Any]]:
+    def attack(self, scenario: Scenario, task: _Chunk) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
-        asked, seen = self.measurement, Sight(self.measurement, self.protected)
-        units = [draw_unit(scenario, asked, number) for number in numbers]
+        asked, seen = self.measurement, Sight(self.measurement, task.protected)
+        units = [draw_unit(scenario, asked, number) for number in task.numbers]
         batches = [seen.batches(scenario, unit) for unit in units]
         views = seen.views(scenario, units, batches)
         sought = seen.sought(batches, views)
@@ -180,7 +192,7 @@ class _Job:
             found = asked.attack(
                 views,
                 restarts=asked.restarts,
-                seed=Seeded(asked.seed).integer("attack", self.protected, chunk, attempt),
+                seed=Seeded(asked.seed).integer("attack", task.protected, task.chunk, attempt),
             )
             inputs = found.inputs.cpu()
             match = self.criterion.match(
@@ -189,7 +201,8 @@ class _Job:
             failed = found.failed.cpu() | ~torch.isfinite(inputs).flatten(1).all(1)
             outcomes.append((match, failed))
             if attempt == 0:
-                shown = min(_PICTURES, len(units)) if scenario.show_records and chunk == 0 else 0
+                first = scenario.show_records and task.chunk == 0
+                shown = min(_PICTURES, len(units)) if first else 0
                 partners = match.partner[:shown, :, *[None] * len(scenario.input_spec.shape)]
                 pictures = torch.take_along_dim(inputs[:shown], partners, 1)
         labels = torch.stack([torch.cat([r.labels for r in each]) for each in sought])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import torch
 from torch import nn
 
 from trilemma.attacks import check_task
 from trilemma.errors import InvalidInput
-from trilemma.estimation.suitability import check_update, first_line
+from trilemma.estimation.suitability import check_loss, check_update, first_line
 from trilemma.learning import LocalTraining, Task
 from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
 
 __all__ = ["Scenario"]
+
+_TRIED: Final = 8  # records on which the loss is tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +87,19 @@ class Scenario:
         unit = records[0][torch.arange(self.local_training.unit_size)]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         check_task(task, spec, inputs, labels)
+        tried = self._tried()
+        check_loss(task, tried.inputs, tried.labels, self.local_training)
         check_update(task, inputs, labels, self.local_training)
 
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""
         return replace(self, local_training=replace(self.local_training, **changes))
+
+    @cached_property
+    def couples_records(self) -> bool:
+        """Whether a record's share of an update depends on the records beside it."""
+        tried = self._tried()
+        return self.task.couples_records(tried.inputs, tried.labels)
 
     def pooled(self) -> Records:
         """All clients' records together."""
@@ -96,6 +107,12 @@ class Scenario:
             torch.cat([client.inputs for client in self.records]),
             torch.cat([client.labels for client in self.records]),
         )
+
+    def _tried(self) -> Records:
+        """Records on which the loss is tried, the first client's again and again if it has few."""
+        first = self.records[0]
+        some = first[torch.arange(_TRIED) % len(first)]
+        return Records(some.inputs.to(self.device), some.labels.to(self.device))
 
     def _classes(self, records: Sequence[Records], outputs: torch.Tensor) -> int | None:
         if any(client.labels.is_floating_point() for client in records):

@@ -3,20 +3,68 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Final
 
 import torch
 from torch.func import grad
+from torch.nn.functional import one_hot
 
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.learning.losses import differ, label_batches
 
-__all__ = ["check_update", "first_line"]
+__all__ = ["check_loss", "check_update", "first_line"]
 
 # Of the difference quotients, in double precision: one step for smooth models, and one so short
 # that a large ReLU network crosses no kink on it.
 _STEPS: Final = (1e-6, 1e-8)
 _AGREE: Final = 1e-3
+
+
+def check_loss(
+    task: Task, inputs: torch.Tensor, labels: torch.Tensor, local_training: LocalTraining
+) -> None:
+    """The loss must be one and the same for classes and for one-hot rows.
+
+    Tried on records [S, ...], with labels of every class in turn. Where updates are made of
+    single records' gradients it must be the mean of their losses, too.
+    """
+    try:
+        unlike = _unlike_labels(task, inputs[: local_training.batch])
+        coupled = local_training.by_record and task.couples_records(inputs, labels)
+    except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"the loss cannot be computed for each class of each record ({first_line(error)}); "
+            f"build it from torch's own functions, without branches on values."
+        ) from error
+    if unlike is not None:
+        raise InvalidInput(
+            f"the loss of the labels {unlike} is another for the same labels as one-hot rows, "
+            f"over which attacks search; use torch.nn.CrossEntropyLoss (with weight=... where "
+            f"classes weigh unlike), or a loss that is the mean of its records' losses."
+        )
+    if coupled:
+        raise InvalidInput(
+            "record_clip and Poisson sampling add up the gradients of single records, but the "
+            "loss of a batch is not the mean of its records' losses; use such a mean (class "
+            "weights without a common denominator), or train without them."
+        )
+
+
+def _unlike_labels(task: Task, inputs: torch.Tensor) -> list[int] | None:
+    """Labels for which the hard and the one-hot loss of these records [S, ...] differ."""
+    if task.classes is None:
+        return None
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    outputs = task.outputs(weights, inputs).detach()
+    for batch in label_batches(task.classes, inputs.shape[0]):
+        labels = batch.to(outputs.device)
+        rows = one_hot(labels, task.classes).to(outputs)
+        hard, soft = (partial(task.loss_of, targets=each) for each in (labels, rows))
+        if differ(hard, soft, outputs):
+            return [int(label) for label in batch]
+    return None
 
 
 def check_update(

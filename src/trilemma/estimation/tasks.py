@@ -21,7 +21,7 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recoveries import Outcomes, attack_units
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, Source, Unit, draw_unit
-from trilemma.federation.training import Exchange, History, Round, new_secret, train
+from trilemma.federation.training import Exchange, History, Round, train
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -168,7 +168,7 @@ def attack_named(name: str, scenario: Scenario) -> Attack:
 def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:
     protection = parse_protection(task.protection)
     if task.protection not in secrets:  # one key for all seeds, and its tables are made once
-        secret = secrets[task.protection] = new_secret(protection.transport)
+        secret = secrets[task.protection] = protection.transport.new_secret(System())
         if secret is not None:
             for key in (secret, secret.public):
                 key.randomizers(1, System())

@@ -19,8 +19,9 @@ from trilemma.estimation.models import prepare_models
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import client_update
 from trilemma.observations import Adversary, Observation
+from trilemma.protections.observing import observe_updates
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
 from trilemma.records.records import Records
 
 __all__ = ["Measurement", "Sight", "Source", "Unit", "draw_unit", "unit_views"]
@@ -214,7 +215,13 @@ class Sight:
             threshold=clients,
             mask_seed=draws.integer("mask"),
         )
-        seen = asked.protection.observe_updates(
-            updates, None, asked.adversary, entropy=draws, round=round, curious=clients - 1
+        seen = observe_updates(
+            asked.protection,
+            updates,
+            None,
+            asked.adversary,
+            entropy=draws,
+            round=round,
+            curious=clients - 1,
         )
         return seen[0]

@@ -156,7 +156,7 @@ class Cohorts:
                 rows: slice | torch.Tensor = slice(start, start + setting.batch)
             else:
                 rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
-            loss = self.task.loss(self._model(inputs[rows]), labels[rows])
+            loss = self.task.loss_of(self._model(inputs[rows]), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
                 return torch.cat([each.reshape(-1) for each in grads])

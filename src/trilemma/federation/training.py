@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -18,17 +18,16 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, Labelled
-from trilemma.federation.twins import twin_of
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo, Transport
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
 from trilemma.protections.transcripts import RoundResult, Seconds
-from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.wire import SERVER
 
 if TYPE_CHECKING:
     from trilemma.learning import Task
 
-__all__ = ["Exchange", "History", "Metric", "Round", "new_secret", "train"]
+__all__ = ["Exchange", "History", "Metric", "Round", "train"]
 
 Metric = Callable[[torch.Tensor, torch.Tensor], float]
 _NO_PROTECTION: Final = Protection()
@@ -119,8 +118,9 @@ def train(
     current = _start(federated, weights)
     cohorts, entropy = Cohorts(federated, per_round, seed), Seeded(seed)
     score = _Score(federated, metric)
-    twin = None if real_rounds is None else twin_of(protection)
-    secret = new_secret(protection.transport) if secret is None else secret
+    twin = replace(protection, transport=protection.transport.twin())
+    real_rounds = rounds if real_rounds is None or twin == protection else real_rounds
+    secret = protection.transport.new_secret(System()) if secret is None else secret
     history: list[Round] = []
     for number in range(rounds):
         clients = cohorts.sample(number)
@@ -129,9 +129,9 @@ def train(
         train_seconds = (_now(current) - start) / len(clients)
         counts = [cohorts.sizes[client] if weighted else 1 for client in clients]
         info = RoundInfo.new(clients, entropy, run="train", number=number, threshold=threshold)
-        real = twin is None or number < (real_rounds or 0)
-        runner = protection if twin is None or real else twin
-        result = runner.run_round(updates, counts, info, entropy=entropy, secret=secret)
+        real = number < real_rounds
+        runner = protection if real else twin
+        result = run_round(runner, updates, counts, info, entropy=entropy, secret=secret)
         current = current - step * result.mean
         if not torch.isfinite(current).all():
             raise InvalidInput(
@@ -145,15 +145,6 @@ def train(
     return History(
         tuple(history), current, score.of_clients(current, rounds - 1), cohorts.one_by_one
     )
-
-
-def new_secret(transport: Transport) -> Any:
-    """A fresh key for the clients of a transport that needs one, else None."""
-    if not isinstance(transport, Paillier):
-        return None
-    from trilemma.crypto.paillier import PrivateKey
-
-    return PrivateKey.generate(System(), bits=transport.bits, insecure=transport.insecure)
 
 
 class _Score:
@@ -178,7 +169,8 @@ class _Score:
                 for part in torch.split(records.inputs, _EVALUATED)
             ]
             outputs = torch.cat(parts)
-            loss, value = float(self.task.loss(outputs, labels)), self.metric(outputs, labels)
+            loss = float(self.task.loss_of(outputs, labels))
+            value = self.metric(outputs, labels)
         try:
             number_of = float(value)
         except (TypeError, ValueError, RuntimeError):
@@ -197,7 +189,7 @@ class _Score:
 def _default_metric(task: Task) -> Metric:
     if task.classes is not None:
         return lambda outputs, labels: float((outputs.argmax(1) == labels).float().mean())
-    return lambda outputs, labels: -float(task.loss(outputs, labels))
+    return lambda outputs, labels: -float(task.loss_of(outputs, labels))
 
 
 def _check(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import cross_entropy
 
+from trilemma.learning.losses import Loss, class_loss, differ, label_batches
 from trilemma.updates import Layout
 
-__all__ = ["Loss", "Task"]
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+__all__ = ["Task"]
 
 
 @dataclass(frozen=True)
@@ -45,20 +42,42 @@ class Task:
     def mean_loss(
         self, weights: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Mean loss at flat weights; targets are what `loss` takes, or soft labels [S, classes].
+        """The loss at flat weights; targets are what `loss` takes, or soft labels [S, classes]."""
+        return self.loss_of(self.outputs(weights, inputs), targets)
 
-        Soft labels weigh the loss of each class, Σ_c y_c · loss(outputs, c): for cross-entropy
-        that is its own soft form, and it works for any loss over class indices.
-        """
-        outputs = self.outputs(weights, inputs)
-        if self.classes is None or not targets.is_floating_point():
+    def loss_of(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of outputs [S, ...]; soft labels [S, classes] are as in `class_loss`."""
+        if self.classes is None:
             return self.loss(outputs, targets)
-        if self.loss is cross_entropy or isinstance(self.loss, torch.nn.CrossEntropyLoss):
-            return self.loss(outputs, targets)  # its own soft form, and much faster
+        return class_loss(self.loss, outputs, targets)
 
-        def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-            return self.loss(output[None], label[None])
+    def couples_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether a batch's loss is anything but the mean of its records' losses.
 
-        labels = torch.arange(self.classes, device=outputs.device)
-        table = vmap(vmap(one, (None, 0)), (0, None))(outputs, labels)
-        return (targets * table).sum() / inputs.shape[0]
+        Tried at the model's own weights on records [S, ...], and on their outputs with labels of
+        every class. Then a record's share of an update depends on the others beside it.
+        """
+        weights = self.layout.flatten(dict(self.model.named_parameters())).detach()
+        rows = range(inputs.shape[0])
+
+        def one_by_one(at: torch.Tensor) -> torch.Tensor:
+            losses = [self.mean_loss(at, inputs[[i]], targets[[i]]) for i in rows]
+            return torch.stack(losses).mean()
+
+        if differ(lambda at: self.mean_loss(at, inputs, targets), one_by_one, weights):
+            return True
+        if self.classes is None:
+            return False
+        outputs = self.outputs(weights, inputs).detach()
+
+        def coupled(labels: torch.Tensor) -> bool:
+            def single(at: torch.Tensor) -> torch.Tensor:
+                losses = [self.loss_of(at[[i]], labels[[i]]) for i in rows]
+                return torch.stack(losses).mean()
+
+            return differ(lambda at: self.loss_of(at, labels), single, outputs)
+
+        return any(
+            coupled(labels.to(outputs.device))
+            for labels in label_batches(self.classes, inputs.shape[0])
+        )

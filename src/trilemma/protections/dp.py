@@ -16,9 +16,10 @@ from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from trilemma.errors import InvalidInput
+from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 
-__all__ = ["PrivacyFigure", "dp_figure", "gaussian_delta", "gaussian_epsilon"]
+__all__ = ["PrivacyFigure", "dp_figure", "gaussian_delta", "gaussian_epsilon", "private_noise"]
 
 Neighbouring = Literal["add-remove", "replace"]
 Method = Literal["analytic Gaussian", "participation bound", "PLD", "RDP"]
@@ -36,6 +37,14 @@ class PrivacyFigure:
     rounds: int
     neighbouring: Neighbouring
     method: Method
+
+
+def private_noise(protection: Protection) -> Randomization | None:
+    """What differential privacy rests on: Gaussian noise on updates of bounded norm."""
+    for each in protection.transforms:
+        if isinstance(each, Randomization) and each.clip is not None:
+            return each
+    return None
 
 
 def dp_figure(

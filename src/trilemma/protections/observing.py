@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.observations import Adversary, Noise, Observation
-from trilemma.protections.protocol import Knowledge, Masked, Payload, RoundInfo
+from trilemma.protections.protection import Protection
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import checked
 from trilemma.protections.transcripts import Transcript
-from trilemma.protections.transports.plain import read_update
-from trilemma.protections.transports.wire import SERVER, open_message
-
-if TYPE_CHECKING:
-    from trilemma.protections.protection import Protection
+from trilemma.protections.transforms.base import Partial, Recipe
+from trilemma.protections.transports.base import Payload
+from trilemma.protections.transports.wire import SERVER
 
 __all__ = ["observe", "observe_updates"]
 
@@ -26,22 +25,26 @@ __all__ = ["observe", "observe_updates"]
 def observe(
     protection: Protection, transcript: Transcript, adversary: Adversary
 ) -> list[Observation]:
-    """`Protection.observe`."""
+    """Everything of a round that the server, or its curious client, can read of updates.
+
+    The server reads each message, or the sum, or nothing, as the transport says; where masks
+    cancel it reads the messages and the sum. A client reads the mean, less its own part.
+    """
     round, size, released = transcript.round, transcript.size, transcript.released
     if adversary is Adversary.CLIENT:
         return _seen_by_client(protection, transcript)
     seen: list[Observation] = []
     if protection.transport.server_reads == "messages":
-        digest = round.digest(protection.label(round, size))
+        label = protection.label(round, size)
         for message in transcript.messages:
             if message.sender != SERVER:
-                knowledge = protection.knowledge(round, size, message.sender)
-                sent = read_update(open_message("PLN", digest, message.sender, message.body))
-                made = _received(sent, knowledge.known, size, released.mean)
-                seen.append(_observation(made, knowledge, (1.0,)))
+                recipe = protection.recipe(round, size, message.sender)
+                sent = protection.transport.read(message.body, message.sender, round, label)
+                made = _received(sent, recipe.known, size, released.mean)
+                seen.append(_observation(made, recipe, (1.0,)))
     if _server_reads_sum(protection):
         shares = _shares(released.clients, transcript.weights)
-        seen.append(_observed_sum(protection, Masked(released.mean), round, shares))
+        seen.append(_observed_sum(protection, Partial(released.mean), round, shares))
     return seen
 
 
@@ -61,22 +64,27 @@ def _seen_by_client(protection: Protection, transcript: Transcript) -> list[Obse
 
 def observe_updates(
     protection: Protection,
-    updates: Sequence[torch.Tensor],
-    weights: Sequence[int],
+    updates: Sequence[torch.Tensor] | torch.Tensor,
+    weights: Sequence[int] | None,
     adversary: Adversary,
+    *,
     entropy: Seeded,
     round: RoundInfo,
-    curious: int,
+    curious: int | None = None,
 ) -> list[Observation]:
-    """`Protection.observe_updates`, for checked input."""
+    """What `observe` gives for a run of these updates [K, m], without running any protocol.
+
+    The same draws of `entropy` as in `run_round`, and no fixed-point rounding. One client alone
+    (K = 1) shows the server its message; it has no sum to hide in.
+    """
+    updates, weights, curious = checked(protection, updates, weights, round, curious)
     size, who = updates[0].numel(), round.participants
     seen: list[Observation] = []
     if adversary is Adversary.SERVER:
         if protection.transport.server_reads == "messages":
             for client, update in zip(who, updates, strict=True):
                 made = protection.apply(update, client, round, entropy)
-                knowledge = protection.knowledge(round, size, client)
-                seen.append(_observation(made, knowledge, (1.0,)))
+                seen.append(_observation(made, protection.recipe(round, size, client), (1.0,)))
         if not _server_reads_sum(protection) or (seen and len(who) == 1):
             return seen
     total = torch.zeros_like(updates[0])
@@ -88,7 +96,7 @@ def observe_updates(
             made = protection.apply(update, client, round, entropy, of_sum=True)
             total += shares[client] * made.values
     if shares:
-        summed = Masked(total)
+        summed = Partial(total)
         if adversary is Adversary.CLIENT:
             summed = _without_places(protection, total)
         seen.append(_observed_sum(protection, summed, round, shares))
@@ -98,37 +106,36 @@ def observe_updates(
 def _server_reads_sum(protection: Protection) -> bool:
     """Whether the sum is all that the server reads, or tells it more than the messages."""
     reads = protection.transport.server_reads
-    masks = any(each.cancels for each in protection.transforms)
-    return reads == "sum" or (reads == "messages" and masks)
+    return reads == "sum" or (reads == "messages" and protection.cancels)
 
 
 def _without_places(
     protection: Protection, values: torch.Tensor, slack: torch.Tensor | float = 0.0
-) -> Masked:
+) -> Partial:
     """A sum of messages whose places the server alone saw: what is not zero was sent."""
     if any(each.selects_by_value for each in protection.transforms):
-        return Masked(values, values.abs() > slack)
-    return Masked(values)
+        return Partial(values, values.abs() > slack)
+    return Partial(values)
 
 
-def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.Tensor) -> Masked:
+def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.Tensor) -> Partial:
     """A plain message put back into its places [m]."""
     values = torch.from_numpy(sent.values.copy()).to(like.device, like.dtype)
     if sent.positions is not None:
         known = torch.zeros(size, dtype=torch.bool)
         known[torch.from_numpy(sent.positions)] = True
     if known is None:
-        return Masked(values)
+        return Partial(values)
     full = like.new_zeros(size)
     full[known.to(like.device)] = values
-    return Masked(full, known)
+    return Partial(full, known)
 
 
 def _observed_sum(
-    protection: Protection, sent: Masked, round: RoundInfo, shares: Mapping[int, float]
+    protection: Protection, sent: Partial, round: RoundInfo, shares: Mapping[int, float]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
-    of = [protection.knowledge(round, sent.values.numel(), k, of_sum=True) for k in shares]
+    of = [protection.recipe(round, sent.values.numel(), k, of_sum=True) for k in shares]
     seen = _observation(sent, of[0], tuple(shares.values()))
     masks = [each.known for each in of if each.known is not None]
     if not protection.own_places or not masks or len(shares) == 1:
@@ -143,10 +150,10 @@ def _observed_sum(
     return replace(seen, update=update, known=known, weights=weights)
 
 
-def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) -> Observation:
+def _observation(sent: Partial, recipe: Recipe, shares: tuple[float, ...]) -> Observation:
     """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
-    values, gain, noise = sent.values, knowledge.gain, knowledge.noise
-    known = sent.known if knowledge.known is None else knowledge.known
+    values, gain, noise = sent.values, recipe.gain, recipe.noise
+    known = sent.known if recipe.known is None else recipe.known
     if isinstance(gain, torch.Tensor):
         values = values / gain.to(values.device, values.dtype)
     elif gain != 1:
@@ -158,7 +165,7 @@ def _observation(sent: Masked, knowledge: Knowledge, shares: tuple[float, ...]) 
         known=None if known is None else known.to(values.device, copy=True),
         noise=noise,
         weights=shares,
-        clip=knowledge.clip,
+        clip=recipe.clip,
         clients=len(shares),
     )
 

@@ -6,14 +6,16 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.protocol import Payload, RoundInfo
+from trilemma.protections.protection import Protection
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.sessions import ProtectedClient, ProtectedServer
 from trilemma.protections.transcripts import (
     Message,
     OwnUpdate,
@@ -22,39 +24,46 @@ from trilemma.protections.transcripts import (
     Seconds,
     Transcript,
 )
-from trilemma.protections.transports.plain import write_update
+from trilemma.protections.transports.base import Payload
+from trilemma.protections.transports.payloads import write_update
 from trilemma.protections.transports.wire import SERVER, write_message
 
-if TYPE_CHECKING:
-    from trilemma.protections.protection import Protection
-
-__all__ = ["run_round"]
+__all__ = ["checked", "run_round"]
 
 
 def run_round(
     protection: Protection,
-    updates: Sequence[torch.Tensor],
-    weights: Sequence[int],
+    updates: Sequence[torch.Tensor] | torch.Tensor,
+    weights: Sequence[int] | None,
     round: RoundInfo,
     *,
-    entropy: Seeded | System,
-    secret: Any,
-    drops: Mapping[int, int],
-    curious: int,
+    entropy: Seeded | System | None = None,
+    secret: Any = None,
+    drops: Mapping[int, int] | None = None,
+    curious: int | None = None,
 ) -> RoundResult:
-    """`Protection.run_round`, for checked input."""
+    """All sessions of one round in this process.
+
+    `updates` and `weights` are in the order of `round.participants`. `drops` says at which step
+    (counted from 0) a client falls silent; `curious` is the client whose own update the
+    transcript keeps (the first by default).
+    """
+    updates, weights, curious = checked(protection, updates, weights, round, curious)
+    entropy, drops = entropy or System(), drops or {}
     size = updates[0].numel()
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
     start = time.perf_counter()
     clients = {
-        client: protection.client(client, round, size, secret=secret, entropy=entropy)
+        client: ProtectedClient.start(
+            protection, client, round, size, secret=secret, entropy=entropy
+        )
         for client in round.participants
     }
     protect, reveal = (time.perf_counter() - start) / len(clients), 0.0
     start = time.perf_counter()
     public = None if secret is None else protection.transport.public(secret)
-    server = protection.server(round, size, public=public)
+    server = ProtectedServer.start(protection, round, size, public=public)
     combine = time.perf_counter() - start
     messages: list[Message] = []
     inboxes: Mapping[int, bytes] = dict.fromkeys(round.participants, b"")
@@ -91,7 +100,7 @@ def run_round(
     _require_all(protection, released, round)
     mean = released.mean.to(updates[0].device, updates[0].dtype)
     own = clients[curious].sent
-    if own is None or any(each.cancels for each in protection.transforms):
+    if own is None or protection.cancels:
         own = protection.apply(rows[curious], curious, round, entropy, of_sum=True).values
     transcript = Transcript(
         round,
@@ -102,6 +111,37 @@ def run_round(
         OwnUpdate(curious, own, counts[curious]),
     )
     return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
+
+
+def checked(
+    protection: Protection,
+    updates: Sequence[torch.Tensor] | torch.Tensor,
+    weights: Sequence[int] | None,
+    round: RoundInfo,
+    curious: int | None,
+) -> tuple[Sequence[torch.Tensor], Sequence[int], int]:
+    """One flat update and one weight for each participant, and the one that is curious."""
+    rows = list(updates)
+    counts = [1] * len(rows) if weights is None else list(weights)
+    if not len(rows) == len(counts) == len(round.participants):
+        raise InvalidInput(
+            f"round {round.number} has {len(round.participants)} participants, got "
+            f"{len(rows)} updates and {len(counts)} weights; give one of each a client."
+        )
+    shapes = sorted({tuple(row.shape) for row in rows})
+    if len(shapes) > 1 or len(shapes[0]) != 1:
+        raise InvalidInput(
+            f"updates must be flat vectors of one length, got shapes {shapes}; all clients "
+            "must train the same model."
+        )
+    if protection.cancels and len(set(counts)) > 1:
+        raise InvalidInput(
+            f"bounded masks cancel in an unweighted sum only, got weights {counts}; give all "
+            "clients one weight."
+        )
+    client = round.participants[0] if curious is None else curious
+    round.require_participant(client)
+    return rows, counts, client
 
 
 def _broadcast(released: Released, round: RoundInfo, step: int) -> list[Message]:
@@ -115,8 +155,9 @@ def _broadcast(released: Released, round: RoundInfo, step: int) -> list[Message]
 
 def _require_all(protection: Protection, released: Released, round: RoundInfo) -> None:
     """Raises where masks that cancel over all clients miss one of them."""
-    masks = any(each.cancels for each in protection.transforms)
-    if masks and (released.clients != round.participants or len(released.clients) < 2):
+    if protection.cancels and (
+        released.clients != round.participants or len(released.clients) < 2
+    ):
         raise InvalidInput(
             f"bounded masks cancel over all of two or more clients, but {len(released.clients)} "
             f"of {len(round.participants)} answered; run a new round."

@@ -12,20 +12,19 @@ import torch
 from trilemma.crypto.sealed import Sealed
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.protections.protocol import (
+from trilemma.protections.protection import Protection
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transcripts import Released
+from trilemma.protections.transports.base import (
     Aggregate,
     ClientSession,
     Opened,
     Payload,
-    RoundInfo,
     ServerSession,
 )
-from trilemma.protections.transcripts import Released
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from trilemma.protections.protection import Protection
 
 __all__ = ["ProtectedClient", "ProtectedServer"]
 
@@ -46,6 +45,43 @@ class ProtectedClient(Sealed):
         self.entropy, self._session = entropy, session
         self.sent: torch.Tensor | None = None  # the values [m] that left, once they have
 
+    @classmethod
+    def start(
+        cls,
+        protection: Protection,
+        client: int,
+        round: RoundInfo,
+        size: int,
+        *,
+        secret: Any = None,
+        entropy: Seeded | System | None = None,
+    ) -> ProtectedClient:
+        """A client's session for updates of `size` coordinates.
+
+        `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
+        and masks of the transport come from the system whatever it is.
+        """
+        label = protection.label(round, size)
+        session = protection.transport.client(client, round, secret, System(), label)
+        return cls(protection, round, size, client, session, entropy or System())
+
+    @classmethod
+    def restore(
+        cls,
+        protection: Protection,
+        state: bytes,
+        client: int,
+        round: RoundInfo,
+        size: int,
+        *,
+        secret: Any = None,
+        entropy: Seeded | System | None = None,
+    ) -> ProtectedClient:
+        """The session that `export` wrote, in another process."""
+        label = protection.label(round, size)
+        session = protection.transport.restore(state, round, secret, System(), label)
+        return cls(protection, round, size, client, session, entropy or System())
+
     @property
     def wants_update(self) -> bool:
         """Whether the next step is the one that sends the update."""
@@ -64,11 +100,11 @@ class ProtectedClient(Sealed):
             payload = self._payload(update, weight)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
-            return self.protection.expand(outcome, self.round, self.size)
+            return _expand(self.protection, outcome, self.round, self.size)
         return outcome
 
     def export(self) -> bytes:
-        """The session's state, for `Protection.restore`; as secret as what it holds."""
+        """The session's state, for `restore`; as secret as what it holds."""
         return self._session.export()
 
     def _payload(self, update: torch.Tensor, weight: int) -> Payload:
@@ -85,7 +121,7 @@ class ProtectedClient(Sealed):
         made = self.protection.apply(update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
-        public = self.protection.knowledge(self.round, self.size, self.client)
+        public = self.protection.recipe(self.round, self.size, self.client)
         if public.known is not None:
             return Payload(values[public.positions], weight)
         if made.known is None:
@@ -102,11 +138,19 @@ class ProtectedServer:
     ) -> None:
         self.protection, self.round, self.size, self.session = protection, round, size, session
 
+    @classmethod
+    def start(
+        cls, protection: Protection, round: RoundInfo, size: int, *, public: Any = None
+    ) -> ProtectedServer:
+        """The server's session; `public` is the clients' public key where there is one."""
+        session = protection.transport.server(round, public, protection.label(round, size))
+        return cls(protection, round, size, session)
+
     def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Released:
         """The next message to each client, or the mean; clients without a reply dropped out."""
         outcome = self.session.step(replies)
         if isinstance(outcome, Aggregate):
-            return self.protection.expand(outcome, self.round, self.size)
+            return _expand(self.protection, outcome, self.round, self.size)
         if isinstance(outcome, Opened):
             return self._average(outcome.payloads)
         return outcome
@@ -116,7 +160,7 @@ class ProtectedServer:
         total, weight = np.zeros(self.size), 0
         due = np.zeros(self.size, np.bool_)
         for client in self.round.participants:
-            public = self.protection.knowledge(self.round, self.size, client).positions
+            public = self.protection.recipe(self.round, self.size, client).positions
             due[slice(None) if public is None else public] = True
             if client not in payloads:
                 continue
@@ -138,6 +182,23 @@ class ProtectedServer:
             raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
         known = None if due.all() else torch.from_numpy(due)
         return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
+
+
+def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
+    """The mean of the sent values, put back into its places [m], which all clients share."""
+    mean = torch.from_numpy(np.ascontiguousarray(aggregate.mean, dtype=np.float64))
+    known = protection.recipe(round, size, aggregate.clients[0]).known
+    expected = size if known is None else int(known.sum())
+    if mean.numel() != expected:
+        raise InvalidInput(
+            f"the clients sent {mean.numel()} coordinates where {expected} were due; all must "
+            "train the same model."
+        )
+    if known is not None:
+        full = mean.new_zeros(size)
+        full[known] = mean
+        mean = full
+    return Released(mean, aggregate.clients, aggregate.weight, known)
 
 
 def _finite(values: torch.Tensor) -> bool:

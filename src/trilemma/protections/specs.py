@@ -1,7 +1,14 @@
-"""Protections as text, for the command line and for reports."""
+"""Protections as text, for the command line, for files and for reports.
+
+Ours go by short names; a transform or transport of your own goes as module:class, with its
+settings behind a second colon. `TUNABLE` and `tunable` are the same door for what `tune` ranks.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,18 +16,24 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput, UnknownName
+from trilemma.naming import load_object
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import Transform, Transport
+from trilemma.protections.transforms.base import Transform
 from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression, TopK
+from trilemma.protections.transforms.compression import Compression, LayerCompression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transforms.top_k import TopK
+from trilemma.protections.transforms.tunable import Tunable
+from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
-__all__ = ["MECHANISMS", "parse_protection"]
+__all__ = ["MECHANISMS", "TUNABLE", "parse_protection", "tunable"]
 
-_MAX_CHARACTERS: Final = 500  # more than all parts and settings together need
+_MAX_CHARACTERS: Final = 4000  # room for a share of each layer
+_SHOWN: Final = 80  # of a text that an error quotes
+Layers = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
@@ -34,11 +47,21 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text]
 
 
+def _rates(text: str) -> float | Layers:
+    """One probability, or probability x coordinates of each layer."""
+    if "x" not in text:
+        return float(text)
+    layers = (layer.split("x") for layer in text.split("/"))
+    return tuple((float(keep), int(count)) for keep, count in layers)
+
+
 def _compression(
-    keep: float | None = None, drop: float | None = None, unbiased: bool = True
-) -> Compression:
+    keep: float | Layers | None = None, drop: float | None = None, unbiased: bool = True
+) -> Transform:
     if (keep is None) == (drop is None):
         raise InvalidInput("compression takes keep or drop, e.g. compression:keep=0.1.")
+    if isinstance(keep, tuple):
+        return LayerCompression(keep, unbiased)
     if keep is not None:
         return Compression(keep, unbiased)
     return Compression.dropping(float(drop or 0.0), unbiased)
@@ -64,7 +87,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
     {
         "compression": _Spec(
             _compression,
-            {"keep": float, "drop": float, "unbiased": _truth},
+            {"keep": _rates, "drop": float, "unbiased": _truth},
             "compression:keep=0.1",
         ),
         "paillier": _Spec(
@@ -86,11 +109,17 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
 )
 """Name -> how to make it from text."""
 
+TUNABLE: Final[Mapping[str, type[Tunable]]] = MappingProxyType(
+    {"randomization": Randomization, "compression": Compression, "bounded-masks": BoundedMask}
+)
+"""Name -> a transform with one free parameter."""
+
 
 def parse_protection(text: str) -> Protection:
     """The protection that a text names; `Protection.describe` is the inverse.
 
-    Parts are joined by "+", in the order in which a client applies them, the transport last.
+    Parts are joined by "+", in the order in which a client applies them, the transport last. A
+    part of your own is module:class:settings; importing the module runs its code.
 
     >>> parse_protection("none") == Protection()
     True
@@ -106,42 +135,111 @@ def parse_protection(text: str) -> Protection:
         )
     transforms: list[Transform] = []
     transports: list[Transport] = []
-    for part in re.split(r"\+(?=[a-z])", text):  # 1e+3 is a number
+    for part in re.split(r"\+(?=[A-Za-z_])", text):  # 1e+3 is a number
         if part == "none":
-            raise InvalidInput(f"{text!r} joins none with others; leave none out.")
+            raise InvalidInput(f"{_quoted(text)} joins none with others; leave none out.")
         made = _parse(part)
         if isinstance(made, Transport):
             transports.append(made)
         elif transports:
             raise InvalidInput(
-                f"{part!r} comes after the transport in {text!r}; write the transport last."
+                f"{_quoted(part)} comes after the transport in {_quoted(text)}; write the "
+                "transport last."
             )
         else:
             transforms.append(made)
     if len(transports) > 1:
-        raise InvalidInput(f"{text!r} names two transports; an update travels by one.")
+        raise InvalidInput(f"{_quoted(text)} names two transports; an update travels by one.")
     return Protection(tuple(transforms), *transports)
+
+
+def tunable(name: str) -> type[Tunable]:
+    """The class of a transform with one free parameter: ours by name, yours as module:class.
+
+    >>> tunable("compression").parameter.symbol
+    'ρ'
+    """
+    if name in TUNABLE:
+        return TUNABLE[name]
+    if ":" not in name:
+        raise UnknownName("mechanism", name, [*TUNABLE, "module:class"])
+    made: type[Tunable] = _loaded(name, Tunable)
+    return made
 
 
 def _parse(part: str) -> Transform | Transport:
     name, _, settings = part.partition(":")
-    if name not in MECHANISMS:
-        raise UnknownName("protection", name, [*MECHANISMS, "none"])
-    spec = MECHANISMS[name]
-    values = {}
+    if name in MECHANISMS:
+        spec = MECHANISMS[name]
+    else:
+        # Behind the first colon stand our settings, or your class.
+        path, _, settings = settings.partition(":")
+        if not path or "=" in path:
+            raise UnknownName("protection", name, [*MECHANISMS, "none", "module:class"])
+        name = f"{name}:{path}"
+        spec = _foreign(name)
+    values: dict[str, Any] = {}
     for setting in settings.split(",") if settings else ():
         key, _, value = setting.partition("=")
         if key not in spec.settings:
             raise UnknownName(f"setting of {name}", key, spec.settings)
         if key in values:
-            raise InvalidInput(f"{part!r} sets {key} twice; write it once.")
+            raise InvalidInput(f"{_quoted(part)} sets {key} twice; write it once.")
         try:
             values[key] = spec.settings[key](value)
         except (ValueError, KeyError):
             raise InvalidInput(
-                f"{setting!r} in {part!r} cannot be read; write it as in {spec.example}."
+                f"{_quoted(setting)} in {_quoted(part)} cannot be read; write it as in "
+                f"{spec.example}."
             ) from None
     try:
-        return spec.make(**values)
+        inspect.signature(spec.make).bind(**values)
     except TypeError:
-        raise InvalidInput(f"{part!r} lacks a setting; write it as in {spec.example}.") from None
+        raise InvalidInput(
+            f"{_quoted(part)} lacks a setting; write it as in {spec.example}."
+        ) from None
+    return spec.make(**values)
+
+
+def _foreign(name: str) -> _Spec:
+    """A class of someone else's, with the settings that its constructor takes."""
+    made = _loaded(name, Transform, Transport)
+    settings = dict.fromkeys(inspect.signature(made).parameters, _literal)
+    example = ",".join(f"{setting}=..." for setting in settings)
+    return _Spec(made, settings, f"{name}:{example}" if example else name)
+
+
+def _loaded(name: str, *kinds: type) -> Any:
+    """The class that module:class names, which must be one of these before it is called."""
+    found = load_object("protection", name)
+    if not (isinstance(found, type) and issubclass(found, kinds)):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidInput(
+            f"{_quoted(name)} is no {wanted}; name a class that inherits from one, or one of "
+            f"{', '.join(MECHANISMS)}."
+        )
+    if missing := getattr(found, "__abstractmethods__", None):
+        missing = ", ".join(sorted(missing))
+        raise InvalidInput(f"{_quoted(name)} lacks {missing}; write what is missing.")
+    return found
+
+
+def _literal(text: str) -> float | bool | str | None:
+    """A setting as `describe` writes it: a number, a truth value, None, or a word.
+
+    >>> [_literal(each) for each in ("3", "1e-3", "True", "'word'", "word")]
+    [3, 0.001, True, 'word', 'word']
+    """
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = {"true": True, "false": False, "none": None}.get(text, text)
+    if not isinstance(value, float | int | str | None) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise ValueError(text)
+    return value
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

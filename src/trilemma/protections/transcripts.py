@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports.wire import SERVER
 
 __all__ = ["Message", "OwnUpdate", "Released", "RoundResult", "Seconds", "Transcript"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
+from trilemma.protections.dp import private_noise
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.randomization import Randomization
 from trilemma.reporting.wording import interval, number
 from trilemma.tuning.fronts.front import non_dominated
 
@@ -151,12 +151,12 @@ def _certificate(found: Candidate, mechanism: str, axis: Axis) -> Iterator[Mark]
     carrier = found.name.partition("+")[2]
     if mechanism != "+".join(filter(None, ("randomization", carrier))):
         return
-    for each in parse_protection(found.certificate.protection).transforms:
-        if isinstance(each, Randomization):
-            yield Mark(
-                "certificate",
-                axis.x(each.variance),
-                f"Certificate: noise variance {number(each.variance)} on updates clipped to norm "
-                f"{number(found.certificate.clip)}, at most {number(found.certificate.leakage)} "
-                f"to any attacker.",
-            )
+    noise = private_noise(parse_protection(found.certificate.protection))
+    if noise is not None:
+        yield Mark(
+            "certificate",
+            axis.x(noise.variance),
+            f"Certificate: noise variance {number(noise.variance)} on updates clipped to norm "
+            f"{number(found.certificate.clip)}, at most {number(found.certificate.leakage)} "
+            f"to any attacker.",
+        )

@@ -6,15 +6,9 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
 from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression, TopK
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
-    from trilemma.protections.protocol import Transform
 
 __all__ = [
     "change",
@@ -129,25 +123,5 @@ def phrase(spec: str | None) -> str:
     """
     if spec is None or spec == "none":
         return "no protection"
-    protection = parse_protection(spec)
-    parts = [_transform(each) for each in protection.transforms]
-    carried = protection.transport
-    if isinstance(carried, SecretSharing):
-        parts.append("secure aggregation")
-    elif isinstance(carried, Paillier):
-        reads = "reads nothing" if carried.mode == "blind" else "reads the sum"
-        parts.append(f"Paillier encryption (the server {reads})")
-    return " inside ".join(parts)
-
-
-def _transform(each: Transform) -> str:
-    if isinstance(each, Randomization):
-        clipped = "" if each.clip is None else f" on updates clipped to norm {number(each.clip)}"
-        return f"noise of variance {number(each.variance)}{clipped}"
-    if isinstance(each, Compression) and isinstance(each.keep, float):
-        return f"compression to a random {number(100 * each.keep)} % of the coordinates"
-    if isinstance(each, TopK):
-        return f"compression to the largest {number(100 * each.keep)} % of the coordinates"
-    if isinstance(each, BoundedMask):
-        return f"masks bounded by {number(each.bound)}"
-    return each.describe()
+    said = (each.words(number) for each in parse_protection(spec).parts)
+    return " inside ".join(filter(None, said))

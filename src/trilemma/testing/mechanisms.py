@@ -14,8 +14,11 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.errors import TrilemmaError
 from trilemma.observations import Adversary, Observation
+from trilemma.protections.observing import observe, observe_updates
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
+from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Transcript
 from trilemma.protections.transports.wire import SERVER
 
@@ -42,7 +45,7 @@ def check_mechanism(
       the transport's grid, plus `tolerance`; and what they made is the update, clipped and scaled
       as they say, with the noise that they say.
     - What `observe` shows an adversary is what `observe_updates` shows.
-    - Bits counted equal bytes sent.
+    - Bits counted equal bytes sent, and the text of the protection is read back as the same.
     - Each of `stronger`, in rising order of strength, leaves less to read than the one before.
     - Each call in `refused` raises a `TrilemmaError`.
 
@@ -57,21 +60,21 @@ def check_mechanism(
     ...     refused=[lambda: parse_protection("randomization:variance=-1")],
     ... )
     """
+    _check_text(protection)
     source = Seeded(seed)
     generator = source.torch_generator("updates")
     uniform = torch.rand((clients, size), generator=generator, dtype=torch.float64)
     updates = (2 * uniform - 1) * scale
     info = RoundInfo.new(range(clients), source, run="check", threshold=clients)
-    cancels = any(each.cancels for each in protection.transforms)
-    weights = [1] * clients if cancels else list(range(1, clients + 1))
-    result = protection.run_round(updates, weights, info, entropy=source, secret=secret)
+    weights = [1] * clients if protection.cancels else list(range(1, clients + 1))
+    result = run_round(protection, updates, weights, info, entropy=source, secret=secret)
     grid = protection.transport.step_size() / 2 + tolerance + 1e-9 * scale
     _check_mean(protection, updates, weights, info, source, result.mean, grid)
     _check_transforms(protection, updates, info, source, 1e-9 * scale + tolerance)
     _check_bits(protection, result.transcript)
     for adversary in Adversary:
-        shown = protection.observe(result.transcript, adversary)
-        fast = protection.observe_updates(updates, weights, adversary, entropy=source, round=info)
+        shown = observe(protection, result.transcript, adversary)
+        fast = observe_updates(protection, updates, weights, adversary, entropy=source, round=info)
         _check_observations(protection, shown, fast, adversary, grid)
     _check_strength([protection, *stronger], updates, info, source)
     for number, call in enumerate(refused):
@@ -80,6 +83,16 @@ def check_mechanism(
         except TrilemmaError:
             continue
         raise AssertionError(f"bad parameters, number {number} in refused, were accepted.")
+
+
+def _check_text(protection: Protection) -> None:
+    """Settings files, verdicts and worker processes hold a protection as its text."""
+    text = protection.describe()
+    try:
+        same = parse_protection(text) == protection
+    except TrilemmaError as error:
+        raise AssertionError(f"the text {text!r} cannot be read back: {error}") from None
+    assert same, f"the text {text!r} is read back as another protection."
 
 
 def _check_mean(
@@ -109,22 +122,22 @@ def _check_transforms(
     name = protection.describe()
     for client, update in zip(info.participants, updates, strict=True):
         made = protection.apply(update, client, info, source)
-        knowledge = protection.knowledge(info, updates.shape[1], client)
-        known = made.known if knowledge.known is None else knowledge.known
+        recipe = protection.recipe(info, updates.shape[1], client)
+        known = made.known if recipe.known is None else recipe.known
         if known is None:
             known = torch.ones_like(update, dtype=torch.bool)
         assert not made.values[~known].any(), f"{name} sends coordinates that it says it drops."
-        clip = math.inf if knowledge.clip is None else knowledge.clip
+        clip = math.inf if recipe.clip is None else recipe.clip
         clipped = update * min(1.0, clip / float(update.norm()))
-        left = (made.values / knowledge.gain - clipped)[known]
-        if knowledge.noise is None:
+        left = (made.values / recipe.gain - clipped)[known]
+        if recipe.noise is None:
             worst = float(left.abs().max())
             assert worst <= slack, (
                 f"{name} tells of no noise, but a value of client {client} is {worst:.3g} off."
             )
             continue
-        uniform = knowledge.noise.kind == "uniform"
-        told = knowledge.noise.scale / (math.sqrt(3) if uniform else 1)
+        uniform = recipe.noise.kind == "uniform"
+        told = recipe.noise.scale / (math.sqrt(3) if uniform else 1)
         spread = _SIGMAS / math.sqrt(2 * left.numel())
         ratio = float(left.square().mean().sqrt()) / told
         assert abs(ratio - 1) <= spread, (
@@ -198,7 +211,7 @@ def _readable(
 ) -> float:
     """The share of an update that the server can read, at best: known · 1/(1 + error²/σ²)."""
     best = 0.0
-    seen = protection.observe_updates(updates, None, Adversary.SERVER, entropy=source, round=info)
+    seen = observe_updates(protection, updates, None, Adversary.SERVER, entropy=source, round=info)
     for index, each in enumerate(seen):
         truth = updates[index] if each.clients == 1 else updates.mean(dim=0)
         known = torch.ones_like(truth, dtype=torch.bool) if each.known is None else each.known

@@ -6,13 +6,18 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from trilemma.errors import printable
+
+if TYPE_CHECKING:
+    from trilemma.work.executors import Task
 
 __all__ = ["Progress", "Ticker"]
 
@@ -47,31 +52,39 @@ class _Line:
         if self._live:
             self._live.stop()
 
-    def _show(self, now: float, line: str, live: RenderableType) -> None:
+    def _show(self, line: str, row: Callable[[str], RenderableType], now: float | None) -> None:
+        """Show a line; with a time `now`, on a pipe only if the last one is some seconds old."""
+        shown = printable(line)
         if self._live:
-            self._live.update(live)
-        elif now - self._printed >= _INTERVAL_S and not self._quiet:
-            self._printed = now
-            print(line, file=self._stream, flush=True)
+            self._live.update(row(shown), refresh=now is None)
+        elif not self._quiet and (now is None or now - self._printed >= _INTERVAL_S):
+            self._printed = self._printed if now is None else now
+            print(shown, file=self._stream, flush=True)
 
 
 class Progress(_Line):
     """How many units are done, how many of them succeeded, units/s and time left.
 
-    `done` units of an earlier, interrupted run count as done, but not for the rate.
+    `count` gives the units of a payload and how many of them were recovered. `done` units of an
+    earlier, interrupted run count as done, but not for the rate.
 
     >>> import io
     >>> sink = io.StringIO()
     >>> ticks = iter([0.0, 2.0, 2.0])
-    >>> with Progress("attack", total=8, stream=sink, clock=lambda: next(ticks)) as progress:
-    ...     progress.advance(4, successes=3)
+    >>> with Progress(
+    ...     "attack", lambda payload: (4, 3), total=8, stream=sink, clock=lambda: next(ticks)
+    ... ) as progress:
+    ...     progress.begun(None)
+    ...     progress.finished(None, b"payload")
     >>> print(sink.getvalue(), end="")
+    attack: 0 of 8 units
     attack: 4 of 8 units, 75.0 % recovered, 2.0 units/s, 2 s left
     """
 
     def __init__(
         self,
         what: str,
+        count: Callable[[bytes], tuple[int, int]],
         *,
         total: int,
         done: int = 0,
@@ -81,10 +94,11 @@ class Progress(_Line):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(stream, clock, quiet=quiet)
-        self._what = what
+        self._what, self._count = what, count
         self._total = total
         self._done = self._before = done
         self._successes = successes
+        self._told = False
 
     def __exit__(
         self,
@@ -94,16 +108,26 @@ class Progress(_Line):
     ) -> None:
         super().__exit__(kind, error, trace)
         if self._done > self._before and not self._quiet:
-            print(self._line(self._clock()), file=self._stream, flush=True)
+            print(printable(self._line(self._clock())), file=self._stream, flush=True)
 
-    def advance(self, units: int, *, successes: int) -> None:
-        """Count `units` more, of which `successes` were recovered."""
+    def begun(self, task: Task) -> None:
+        """Say at once what is being done."""
+        if not self._told:
+            self._told = True
+            self._show(f"{self._what}: {self._done} of {self._total} units", self._row, None)
+
+    def finished(self, task: Task, payload: bytes) -> None:
+        """Count the units of one more payload."""
+        units, successes = self._count(payload)
         self._done += units
         self._successes += successes
         now = self._clock()
+        self._show(self._line(now), self._row, now)
+
+    def _row(self, line: str) -> RenderableType:
         row = Table.grid(padding=1)
-        row.add_row(ProgressBar(self._total, self._done, width=30), self._line(now))
-        self._show(now, self._line(now), row)
+        row.add_row(ProgressBar(self._total, self._done, width=30), Text(line))
+        return row
 
     def _line(self, now: float) -> str:
         rate = (self._done - self._before) / max(now - self._start, 1e-9)
@@ -119,12 +143,18 @@ class Progress(_Line):
 class Ticker(_Line):
     """What has been done of work whose end is not known: units, seconds, and the last thing done.
 
+    A task that attacks units says how many in its `count`; others have none.
+
     >>> import io
+    >>> from types import SimpleNamespace
+    >>> task = SimpleNamespace(key=lambda: ("attack on noise", 0), count=16)
     >>> sink = io.StringIO()
     >>> ticks = iter([0.0, 6.0])
     >>> with Ticker("tune", stream=sink, clock=lambda: next(ticks)) as ticker:
-    ...     ticker.tick("attack on noise", units=16)
+    ...     ticker.begun(task)
+    ...     ticker.finished(task, b"")
     >>> print(sink.getvalue(), end="")
+    tune: begins with attack on noise
     tune: 16 units attacked in 6 s; attack on noise
     """
 
@@ -136,11 +166,21 @@ class Ticker(_Line):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(stream, clock)
-        self._what, self._units = what, 0
+        self._what, self._units, self._told = what, 0, False
 
-    def tick(self, last: str, *, units: int) -> None:
-        """Count `units` more; `last` says what was done."""
-        self._units += units
+    def begun(self, task: Task) -> None:
+        """Say at once what is being done."""
+        if not self._told:
+            self._told = True
+            self._show(f"{self._what}: begins with {task.key()[0]}", _one_line, None)
+
+    def finished(self, task: Task, payload: bytes) -> None:
+        """Count the units of one more task, and name it."""
+        self._units += getattr(task, "count", 0)
         now = self._clock()
-        line = f"{self._what}: {self._units} units attacked in {now - self._start:.0f} s; {last}"
-        self._show(now, line, Text(line, overflow="ellipsis", no_wrap=True))
+        spent = f"{self._units} units attacked in {now - self._start:.0f} s"
+        self._show(f"{self._what}: {spent}; {task.key()[0]}", _one_line, now)
+
+
+def _one_line(line: str) -> RenderableType:
+    return Text(line, overflow="ellipsis", no_wrap=True)

@@ -12,25 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from trilemma.work.executors import Crew
+    from trilemma.work.executors import Executor, Task
     from trilemma.work.journal import Run
-    from trilemma.work.progress import Ticker
 
-__all__ = ["Ask", "Task", "settle"]
-
-
-class Task(Protocol):
-    """Work to be done once: its payload depends on the task and the run's settings alone."""
-
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
-        ...
+__all__ = ["Ask", "Watcher", "settle"]
 
 
 class Ask(Protocol):
-    """The payloads of some tasks, in their order."""
+    """The payloads of some tasks, in their order; a procedure knows its own kinds of them."""
 
-    def __call__(self, tasks: Sequence[Task]) -> list[bytes]: ...
+    def __call__(self, tasks: Sequence[Any]) -> list[bytes]: ...
+
+
+class Watcher(Protocol):
+    """Sees tasks begin and end, to show progress."""
+
+    def begun(self, task: Task) -> None: ...
+
+    def finished(self, task: Task, payload: bytes) -> None: ...
 
 
 class _NotYet(Exception):
@@ -42,10 +41,10 @@ class _NotYet(Exception):
 
 def settle(
     procedures: Mapping[str, Callable[[Ask], Any]],
-    crew: Crew[Any],
+    crew: Executor[Any],
     *,
     run: Run | None = None,
-    ticker: Ticker | None = None,
+    ticker: Watcher | None = None,
     known: dict[tuple[str, int], bytes] | None = None,
 ) -> dict[str, Any]:
     """The result of each procedure, by name; tasks of all of them run side by side.
@@ -80,11 +79,13 @@ def settle(
                     if task.key() not in started:
                         started.add(task.key())
                         crew.submit(task)
+                        if ticker is not None:
+                            ticker.begun(task)
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
             task, payload = crew.next()
             journal.keep(task, payload)
             if ticker is not None:
-                ticker.tick(task.key()[0], units=getattr(task, "count", 0))
+                ticker.finished(task, payload)
     return {name: results[name] for name in procedures}
 
 

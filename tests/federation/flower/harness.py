@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -24,7 +25,11 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from trilemma.federation.flower import Terms, protect_mod
+from trilemma.federation.flower.messages import read_stages, write_stages
+from trilemma.federation.nodes.stages import Stage
+from trilemma.protections.protection import Protection
 from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
 RUN = 77
 NODES = (3, 2**63 + 5, 2**64 - 9, 40)  # Flower draws them from 64 bits
@@ -35,6 +40,9 @@ MODEL = {
     "bias": np.linspace(0, 1, 5, dtype=np.float32),
     "batches": np.array(7),
 }
+
+
+SHARING = Terms(Protection((), SecretSharing(max_weight=100)), metrics=("train_loss",))
 
 
 def initial() -> ArrayRecord:
@@ -168,3 +176,21 @@ def mean_of(nodes: Iterable[int], name: str, rounds: int = 1) -> np.ndarray:
     total = sum(RECORDS[node] for node in chosen)
     change = sum(RECORDS[node] / total * moves(node)[name].astype(float) for node in chosen)
     return np.asarray(MODEL[name] + rounds * change)
+
+
+def changed(message: Message, change: Callable[[Stage], Stage]) -> Message:
+    stages = [change(stage) for stage in read_stages(message.content)]
+    message.content = RecordDict({**message.content, **write_stages(stages)})
+    return message
+
+
+def cut(stage: Stage) -> Stage:
+    return replace(stage, blobs={name: data[:-3] for name, data in stage.blobs.items()})
+
+
+def with_ledgers(direct: DirectGrid, folder: Path) -> DirectGrid:
+    """The grid, with a ledger of each node's own."""
+    for node, context in direct.contexts.items():
+        ledger = {"trilemma-ledger": str(folder / f"ledger-{node}"), "trilemma-data": "records"}
+        context.node_config = {**context.node_config, **ledger}
+    return direct

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,23 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import cross_entropy
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Result
 from tests.federation.flower.harness import (
     LOSSES,
     MODEL,
     NODES,
     RECORDS,
+    SHARING,
     DirectGrid,
+    changed,
+    cut,
     fedavg,
     initial,
     mean_of,
@@ -34,21 +33,24 @@ from tests.federation.flower.harness import (
     small_paillier,
     toy_app,
     train_only,
+    with_ledgers,
 )
 
-from trilemma.crypto.masking import KeyPair
 from trilemma.crypto.paillier import PrivateKey
-from trilemma.entropy import System
-from trilemma.errors import InvalidInput
-from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
+from trilemma.federation.flower import (
+    Deployment,
+    ProtectedGrid,
+    Terms,
+    local_update,
+    protect_mod,
+)
 from trilemma.federation.flower.messages import read_stages, write_stages
-from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.ledger import Ledger
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack
-
-SHARING = Terms(Protection((), SecretSharing(max_weight=100)), metrics=("train_loss",))
+from trilemma.protections.transports.wire import unpack
+from trilemma.records.records import Records
 
 
 def everything(direct: DirectGrid) -> bytes:
@@ -118,106 +120,6 @@ def test_paillier_leaves_the_server_without_a_key_or_a_single_update(
     kinds = {blob[4:8] for stage in stages for blob in stage.blobs.values()}
     assert kinds == ({b"ENC\0"} if mode == "blind" else {b"ENC\0", b"OPN\0"})
     assert ("OPN" in str(kinds)) == (mode == "reveal"), "a blind server is shown no sum"
-
-
-def failures(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(record.getMessage() for record in caplog.records)
-
-
-@pytest.mark.parametrize("exchange", [0, 1, 2, 3])
-def test_a_client_that_drops_out_at_any_stage_is_survived(exchange: int) -> None:
-    terms = Terms.of(SHARING, threshold=3)
-    gone = NODES[1]
-
-    def lose(number: int, message: Message) -> Message | None:
-        dead = number >= exchange and message.metadata.dst_node_id == gone
-        return None if dead else message
-
-    direct = DirectGrid(toy_app(terms), on_message=lose)
-    grid = ProtectedGrid(direct, terms)
-    result = train_only().start(grid, initial(), num_rounds=1)
-    counted = NODES if exchange == 3 else [node for node in NODES if node != gone]
-    expected = mean_of(counted, "weight")
-    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
-    del direct.contexts[gone]  # FedAvg samples those who are left; their keys are made already
-    before = len(direct.sent)
-    result = train_only(3).start(grid, initial(), num_rounds=1)
-    others = [node for node in NODES if node != gone]
-    np.testing.assert_allclose(
-        result.arrays["weight"].numpy(), mean_of(others, "weight"), atol=1e-4
-    )
-    assert len(direct.sent) - before == 2
-
-
-def test_too_few_survivors_fail_the_round_and_the_next_one_works(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def lose(number: int, message: Message) -> Message | None:
-        return None if number == 2 and message.metadata.dst_node_id in NODES[:2] else message
-
-    direct = DirectGrid(toy_app(SHARING), on_message=lose)
-    with caplog.at_level(logging.INFO):
-        result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
-    assert "TooFewClients: 2 of 4 clients are left" in failures(caplog)
-    np.testing.assert_allclose(
-        result.arrays["weight"].numpy(), mean_of(NODES, "weight"), atol=1e-4
-    )
-    assert list(result.train_metrics_clientapp) == [2]
-
-
-def changed(message: Message, change: Callable[[Stage], Stage]) -> Message:
-    stages = [change(stage) for stage in read_stages(message.content)]
-    message.content = RecordDict({**message.content, **write_stages(stages)})
-    return message
-
-
-def cut(stage: Stage) -> Stage:
-    return replace(stage, blobs={name: data[:-3] for name, data in stage.blobs.items()})
-
-
-@pytest.mark.parametrize("transport", ["secret-sharing", "paillier", "plain"])
-@pytest.mark.parametrize("fault", ["truncated", "replayed", "foreign", "unprotected"])
-def test_a_bad_reply_fails_its_round_by_name_and_no_other(
-    transport: str,
-    fault: str,
-    key: PrivateKey,
-    key_file: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    carrier = {
-        "secret-sharing": SecretSharing(max_weight=100),
-        "paillier": small_paillier(),
-        "plain": Protection().transport,
-    }[transport]
-    terms = Terms(Protection((), carrier))
-    kept: list[Message] = []
-    second_round = {"secret-sharing": 4, "paillier": 2, "plain": 1}[transport]
-
-    def corrupt(exchange: int, reply: Message) -> Message:
-        if reply.metadata.src_node_id != NODES[0] or reply.has_error():
-            return reply
-        kept.append(reply)
-        if exchange != second_round:
-            return reply
-        if fault == "truncated":
-            return changed(reply, cut)
-        if fault == "replayed":
-            return kept[0]
-        if fault == "foreign":
-            return changed(reply, lambda stage: replace(stage, run=stage.run + 1))
-        reply.content = RecordDict({"arrays": initial()})
-        return reply
-
-    config = {"trilemma-key": str(key_file)}
-    direct = DirectGrid(toy_app(terms), node_config={**config}, on_reply=corrupt)
-    grid = ProtectedGrid(direct, terms, public_key=key.public)
-    with caplog.at_level(logging.INFO):
-        result = train_only().start(grid, initial(), num_rounds=3)
-    assert list(result.train_metrics_clientapp) == [1, 3], "the round in between failed cleanly"
-    text = failures(caplog)
-    assert any(name in text for name in ("ProtocolViolation:", "InvalidInput:", "ForeignCip"))
-    expected = mean_of(NODES, "weight", rounds=2)
-    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("fault", ["replayed", "truncated", "foreign", "two updates"])
@@ -295,96 +197,7 @@ def test_a_refusal_does_not_quote_data() -> None:
     assert reasons == {"InvalidInput: the log of the node says why"}
 
 
-# Pinned identities
-
-
-@pytest.fixture
-def identities(tmp_path: Path) -> dict[int, dict[str, str]]:
-    """The node configuration of each node: its own key, and everybody's public keys."""
-    keys = {node: Ed25519PrivateKey.generate() for node in NODES}
-    peers = tmp_path / "peers.pem"
-    public = Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
-    peers.write_bytes(b"".join(key.public_key().public_bytes(*public) for key in keys.values()))
-    made = {}
-    for node, key in keys.items():
-        file = tmp_path / f"{node}.pem"
-        file.touch(0o600)
-        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        made[node] = {"trilemma-identity": str(file), "trilemma-peers": str(peers)}
-    return made
-
-
-def swap_keys(exchange: int, message: Message) -> Message:
-    """A server that shows every client its own keys in place of the first client's."""
-    ours = KeyPair.generate(System()).public + KeyPair.generate(System()).public
-
-    def swapped(stage: Stage) -> Stage:
-        if message.metadata.dst_node_id == stage.cohort[0]:
-            return stage
-        blobs = dict(stage.blobs)
-        for lane in ("update", "metrics"):
-            if lane in blobs and blobs[lane][4:7] == b"KEY":
-                head, keys = blobs[lane][:HEADER_BYTES], unpack(blobs[lane][HEADER_BYTES:])
-                blobs[lane] = head + pack({**keys, 0: ours + keys[0][64:]})
-        return replace(stage, blobs=blobs)
-
-    return changed(message, swapped)
-
-
-def test_swapped_keys_are_refused_where_identities_are_pinned(
-    identities: dict[int, dict[str, str]], caplog: pytest.LogCaptureFixture
-) -> None:
-    direct = DirectGrid(toy_app(SHARING), on_message=swap_keys)
-    for node, config in identities.items():
-        direct.contexts[node].node_config = dict(config)
-    result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
-    assert not result.train_metrics_clientapp
-    assert "are not signed by a pinned peer" in caplog.text
-    kinds = {blob[4:7] for each in direct.received if each.has_content()
-             for stage in read_stages(each.content) for blob in stage.blobs.values()}  # fmt: skip
-    assert b"MSK" not in kinds, "no update left any node"
-
-
-def test_an_honest_server_passes_pinned_identities(
-    identities: dict[int, dict[str, str]],
-) -> None:
-    direct = DirectGrid(toy_app(SHARING))
-    for node, config in identities.items():
-        direct.contexts[node].node_config = dict(config)
-    result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
-    expected = mean_of(NODES, "weight", rounds=2)
-    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
-    assert len(direct.sent) == 4 + 2
-
-
-def test_without_pins_swapped_keys_pass_unnoticed() -> None:
-    """The reason for pins: the clients share their secrets with the server's own keys."""
-    direct = DirectGrid(toy_app(SHARING), on_message=swap_keys)
-    train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
-    shared = [each for each in direct.received if each.has_content()]
-    kinds = [blob[4:7] for each in shared for stage in read_stages(each.content)
-             for blob in stage.blobs.values()]  # fmt: skip
-    assert kinds.count(b"SHR") >= 3
-
-
 # Bad input
-
-
-def test_fewer_clients_than_the_threshold_are_refused_in_one_sentence() -> None:
-    terms = Terms.of(SHARING, threshold=5)
-    direct = DirectGrid(toy_app(terms))
-    with pytest.raises(InvalidInput, match="4 clients take part, fewer than the 5"):
-        train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
-    halved = Terms.of(SHARING, threshold=2)
-    with pytest.raises(InvalidInput, match="threshold must lie above half of the 4 clients"):
-        train_only().start(ProtectedGrid(direct, halved), initial(), num_rounds=1)
-    assert not direct.sent
-
-
-def test_a_paillier_server_without_a_public_key_is_refused_at_once() -> None:
-    terms = Terms(Protection((), small_paillier()))
-    with pytest.raises(InvalidInput, match="needs the clients' public key"):
-        ProtectedGrid(DirectGrid(toy_app(terms)), terms)
 
 
 def test_a_metric_that_is_nan_leaves_its_client_out(
@@ -398,52 +211,141 @@ def test_a_metric_that_is_nan_leaves_its_client_out(
     np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
 
 
-def test_a_verdict_is_read_and_another_training_or_version_refused(tmp_path: Path) -> None:
-    training = LocalTraining("fedavg", lr=0.1, steps=5, batch=8)
-    verdict = {
-        "schema_version": 1,
-        "protection": "secret-sharing:max_weight=500",
-        "local_training": {"algorithm": "fedavg", "lr": 0.1, "steps": 5, "batch": 8},
-    }
-    path = tmp_path / "verdict.json"
-    path.write_text(json.dumps(verdict))
-    terms = from_verdict(path, training, metrics=("train_loss",))
-    assert terms.protection == Protection((), SecretSharing(max_weight=500))
-    assert terms.metrics == ("train_loss",)
-    with pytest.raises(InvalidInput, match=r"was measured for .*steps=5.* but this federation"):
-        from_verdict(path, replace(training, steps=6))
-    assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
-    path.write_text(json.dumps({**verdict, "schema_version": 2, "protection": None}))
-    with pytest.raises(InvalidInput, match="chose no protection"):
-        from_verdict(path, training)
-    path.write_text(json.dumps({**verdict, "schema_version": 3}))
-    with pytest.raises(InvalidInput, match="version 3, and this release reads versions 1 to 2"):
-        from_verdict(path, training)
-    path.write_text("[]")
-    with pytest.raises(InvalidInput, match="is not a verdict"):
-        from_verdict(path, training)
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        from_verdict(tmp_path / "none.json", training)
-
-
-def test_terms_check_themselves() -> None:
-    for settings, sentence in (
-        ({"budget": 1.0}, "a budget needs noise with a clip"),
-        ({"metrics": ("num-examples",)}, "which is carried anyway"),
-        ({"weighting": "size"}, "weighting must be"),
-        ({"min_cohort": 0}, "min_cohort must be at least 1"),
-        ({"metric_range": 0.0}, "metric_range"),
-        ({"learning_rate": -0.1}, "learning_rate"),
-    ):
-        with pytest.raises(InvalidInput, match=sentence):
-            Terms.of("secret-sharing", **settings)
-    with pytest.raises(InvalidInput, match="bounded masks need a secret"):
-        Terms.of("secret-sharing:bound=2.0")
-
-
 def test_evaluation_runs_under_the_same_refusals() -> None:
     direct = DirectGrid(toy_app(SHARING))
     result = fedavg().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
     assert list(result.evaluate_metrics_clientapp) == [1]
     for message in direct.received:
         assert not message.content.metric_records
+
+
+# Single records
+
+
+TRAINING = LocalTraining(lr=0.5, batch=2, record_clip=0.1, sampling="poisson")
+BY_RECORD = Deployment(
+    TRAINING,
+    parameters=8,
+    clients=4,
+    cohort=4,
+    threshold=3,
+    rounds=5,
+    sampling_rate=0.2,
+    participation="secret",
+)
+QUIET = "randomization:variance=1e-12"  # so that a sum can be read
+Trained = Callable[[torch.nn.Module, Records, Terms], dict[str, torch.Tensor]]
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(5)
+    return torch.nn.Linear(3, 2)
+
+
+def own_records(node: int) -> Records:
+    draw = torch.Generator().manual_seed(node % 1000)
+    return Records(torch.rand(10, 3, generator=draw), torch.arange(10) % 2)
+
+
+def honestly(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, torch.Tensor]:
+    local_update(model, cross_entropy, records, terms)
+    return model.state_dict()
+
+
+def learning_app(terms: Terms, trained: Trained) -> ClientApp:
+    """An app that reports its batch's loss and count, as apps do."""
+    app = ClientApp(mods=[protect_mod(terms)])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        model, records = network(), own_records(context.node_id)
+        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        arrays = ArrayRecord(trained(model, records, terms))
+        metrics = MetricRecord({"num-examples": 31337, "train_loss": 2.718281828})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def start(direct: DirectGrid, terms: Terms, rounds: int = 1) -> Result:
+    arrays = ArrayRecord(network().state_dict())
+    return train_only().start(ProtectedGrid(direct, terms), arrays, num_rounds=rounds)
+
+
+@pytest.mark.parametrize(
+    "text", [QUIET, "randomization:variance=1e-3+secret-sharing:max_weight=100,precision_bits=20"]
+)
+def test_an_update_made_by_local_update_leaves_without_counts_or_metrics(
+    text: str, tmp_path: Path
+) -> None:
+    terms = Terms.deployed(text, BY_RECORD)
+    direct = with_ledgers(DirectGrid(learning_app(terms, honestly)), tmp_path)
+    result = start(direct, terms, rounds=2)
+    for metrics in result.train_metrics_clientapp.values():
+        assert set(metrics) == {"dp-epsilon", "dp-epsilon-round", "dp-delta"}
+    received = everything(direct)
+    for number in (31337, 2.718281828):
+        for secret in (repr(number).encode(), np.float64(number).tobytes()):
+            assert secret not in received
+    assert np.int32(31337).tobytes() not in received
+    assert np.int32(31337).byteswap().tobytes() not in received
+    (event,) = Ledger(tmp_path / f"ledger-{NODES[0]}").events("records")
+    assert (event.rounds, event.level, event.q) == (2, "record", 0.2)
+    start_of = torch.cat([each.flatten() for each in network().state_dict().values()])
+    reached = torch.cat([each.flatten() for each in result.arrays.to_torch_state_dict().values()])
+    if text == QUIET:  # 20 records at most, each C_r / S = .05, averaged over 4 clients, twice
+        assert 0 < (reached - start_of).norm() <= 0.5 * 2 * 10 * 0.05 + 1e-4
+
+
+def by_hand(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, torch.Tensor]:
+    return {name: each + 0.1 for name, each in model.state_dict().items()}
+
+
+def twice(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, torch.Tensor]:
+    honestly(model, records, terms)
+    return honestly(model, records, terms)
+
+
+def with_momentum(
+    model: torch.nn.Module, records: Records, terms: Terms
+) -> dict[str, torch.Tensor]:
+    return {name: 1.01 * each for name, each in honestly(model, records, terms).items()}
+
+
+def from_elsewhere(
+    model: torch.nn.Module, records: Records, terms: Terms
+) -> dict[str, torch.Tensor]:
+    return honestly(torch.nn.Linear(3, 2), records, terms)
+
+
+@pytest.mark.parametrize(
+    ("trained", "sentence"),
+    [
+        (by_hand, "made by one call of local_update, got 0"),
+        (twice, "made by one call of local_update, got 2"),
+        (with_momentum, "is not what local_update left in the model"),
+        (from_elsewhere, "than the server sent; load the message's arrays first"),
+    ],
+)
+def test_a_reply_that_local_update_did_not_make_is_refused(
+    trained: Trained, sentence: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms = Terms.deployed(QUIET, BY_RECORD)
+    direct = with_ledgers(DirectGrid(learning_app(terms, trained)), tmp_path)
+    assert not start(direct, terms).train_metrics_clientapp
+    assert sentence in caplog.text
+    assert Ledger(tmp_path / f"ledger-{NODES[0]}").events("records") == (), "nothing left"
+
+
+def test_what_an_app_raises_stays_on_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp(mods=[protect_mod(SHARING)])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        raise KeyError("patient 4711")
+
+    direct = DirectGrid(app)
+    train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
+    reasons = {str(each.error.reason) for each in direct.received if each.has_error()}
+    assert reasons == {"InvalidInput: the log of the node says why"}
+    assert "the app raised KeyError: 'patient 4711'" in caplog.text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,26 +15,32 @@ from scipy.stats import chi2
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
+from flwr.app import Message, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedMedian, Krum, Strategy
 from tests.federation.flower.harness import (
     LOSSES,
     MODEL,
     NODES,
     RECORDS,
+    SHARING,
     DirectGrid,
+    changed,
+    cut,
     fedavg,
     initial,
     mean_of,
     small_paillier,
     toy_app,
+    train_only,
+    with_ledgers,
 )
 
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput
-from trilemma.federation.flower import ProtectedGrid, Terms, from_verdict
+from trilemma.federation.flower import Deployment, ProtectedGrid, Terms, from_verdict
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import Transport
+from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
@@ -67,17 +74,20 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
 ) -> None:
     variance, lr = 0.04, 0.1
     noise = f"randomization:variance={variance}"
-    training = LocalTraining("fedsgd", lr=lr, batch=4)
+    deployment = Deployment(
+        LocalTraining("fedsgd", lr=lr, batch=4), 65, 4, 4, 3, weighting="records", rounds=1
+    )
     path = tmp_path / "verdict.json"
     document = {
-        "schema_version": 2,
+        "schema_version": 3,
         "protection": noise if carried == "none" else f"{noise}+{carried}",
-        "local_training": asdict(training),
+        "deployment": asdict(deployment),
     }
     path.write_text(json.dumps(document))
-    terms = from_verdict(path, training)
-    grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms)
-    result = fedavg().start(grid, initial(), num_rounds=1)
+    terms = from_verdict(path, deployment)
+    direct = with_ledgers(DirectGrid(toy_app(terms)), tmp_path)
+    result = train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=2)
+    assert list(result.train_metrics_clientapp) == [1], "one round was measured"
     shares = np.array([RECORDS[node] for node in NODES]) / sum(RECORDS.values())
     spread = lr * math.sqrt(variance) * np.linalg.norm(shares)
     off = np.concatenate(
@@ -108,7 +118,7 @@ def test_a_changed_cohort_falls_back_to_four_exchanges() -> None:
     terms = Terms.of(Protection((), SecretSharing(max_weight=100)))
     direct = DirectGrid(toy_app(terms))
     grid = ProtectedGrid(direct, terms)
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+    strategy = train_only(3)
     strategy.start(grid, initial(), num_rounds=1)
     late = direct.contexts.pop(NODES[0])
     before = len(direct.sent)
@@ -145,35 +155,41 @@ def test_strategies_that_need_single_updates_are_refused_by_name(strategy: Strat
     assert not direct.sent
 
 
-def test_noise_and_compression_have_a_figure_and_stop_at_the_budget() -> None:
+def test_noise_and_compression_have_a_figure_and_stop_at_the_budget(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     terms = Terms.of(
         "randomization:variance=1.0,clip=1.0+compression:keep=0.5",
-        weighting="uniform",
+        weighting="equal",
         budget=9.0,
     )
-    direct = DirectGrid(toy_app(terms))
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
-    result = strategy.start(ProtectedGrid(direct, terms), initial(), num_rounds=6)
+    direct = with_ledgers(DirectGrid(toy_app(terms)), tmp_path)
+    result = train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=6)
     metrics = result.train_metrics_clientapp.values()
     spent = [cast(float, record["dp-epsilon"]) for record in metrics]
     assert spent[0] == pytest.approx(4.3771, abs=1e-3)  # the analytic Gaussian at z = 1
     assert spent == sorted(spent)
     assert len(spent) == 3, "the fourth round would exceed the budget"
     assert spent[-1] < 9
+    assert "nothing is trained any more: another round would bring the data to" in caplog.text
     first = result.arrays["weight"].numpy()
     assert not np.array_equal(first, MODEL["weight"])
 
 
-def test_the_figure_of_a_hidden_sum_counts_all_but_one_client() -> None:
+def test_a_second_run_is_told_by_the_nodes_that_the_budget_is_spent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     terms = Terms.of(
-        "randomization:variance=0.25,clip=1.0+secret-sharing:max_weight=100,clip_range=8.0",
-        weighting="uniform",
+        "randomization:variance=1.0,clip=1.0+secret-sharing:max_weight=100,clip_range=16.0",
+        weighting="equal",
+        budget=3.0,
     )
-    weighted = Terms.of(terms, weighting="records")
-    alone, summed = weighted.figure(1, 5), terms.figure(1, 5)
-    assert alone is not None
-    assert summed is not None
-    assert (alone.noise_multiplier, summed.noise_multiplier) == (0.5, 1.0)
+    for rounds in (1, 0):
+        direct = with_ledgers(DirectGrid(toy_app(terms)), tmp_path)
+        result = train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
+        assert len(result.train_metrics_clientapp) == rounds
+    assert caplog.text.count("dropped out: BudgetSpent: another round would bring the data") == 4
+    assert caplog.text.count("refuses: another round would bring the data") == 4
 
 
 def test_a_blind_server_keeps_the_first_model_and_the_clients_learn(
@@ -204,12 +220,12 @@ def test_a_node_that_missed_a_blind_round_or_lost_its_state_catches_up(
     seen: list[dict[str, np.ndarray]] = []
     direct = DirectGrid(toy_app(terms, seen), node_config={"trilemma-key": str(key_file)})
     grid = ProtectedGrid(direct, terms, public_key=key.public)
-    train_only = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+    three = train_only(3)
     away = direct.contexts.pop(NODES[0])
-    train_only.start(grid, initial(), num_rounds=2)
+    three.start(grid, initial(), num_rounds=2)
     direct.contexts[NODES[0]] = away
     direct.contexts[NODES[1]].state.clear()  # a SuperNode that was restarted
-    train_only.start(grid, initial(), num_rounds=1)  # it refuses, and is sent everything next
+    three.start(grid, initial(), num_rounds=1)  # it refuses, and is sent everything next
     fedavg().start(grid, initial(), num_rounds=1)
     for model in seen[1:]:
         np.testing.assert_allclose(model["weight"], seen[0]["weight"], atol=1e-6)
@@ -223,3 +239,113 @@ def test_strategies_that_need_the_mean_are_refused_where_the_server_is_blind(
     grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms, public_key=key.public)
     with pytest.raises(InvalidInput, match=r"FedAdam .* hides from the server"):
         FedAdam(min_train_nodes=4, min_available_nodes=4).start(grid, initial(), num_rounds=1)
+
+
+# Dropouts and bad replies
+
+
+def failures(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("exchange", [0, 1, 2, 3])
+def test_a_client_that_drops_out_at_any_stage_is_survived(exchange: int) -> None:
+    terms = Terms.of(SHARING, threshold=3)
+    gone = NODES[1]
+
+    def lose(number: int, message: Message) -> Message | None:
+        dead = number >= exchange and message.metadata.dst_node_id == gone
+        return None if dead else message
+
+    direct = DirectGrid(toy_app(terms), on_message=lose)
+    grid = ProtectedGrid(direct, terms)
+    result = train_only().start(grid, initial(), num_rounds=1)
+    counted = NODES if exchange == 3 else [node for node in NODES if node != gone]
+    expected = mean_of(counted, "weight")
+    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
+    del direct.contexts[gone]  # FedAvg samples those who are left; their keys are made already
+    before = len(direct.sent)
+    result = train_only(3).start(grid, initial(), num_rounds=1)
+    others = [node for node in NODES if node != gone]
+    np.testing.assert_allclose(
+        result.arrays["weight"].numpy(), mean_of(others, "weight"), atol=1e-4
+    )
+    assert len(direct.sent) - before == 2
+
+
+def test_too_few_survivors_fail_the_round_and_the_next_one_works(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def lose(number: int, message: Message) -> Message | None:
+        return None if number == 2 and message.metadata.dst_node_id in NODES[:2] else message
+
+    direct = DirectGrid(toy_app(SHARING), on_message=lose)
+    with caplog.at_level(logging.INFO):
+        result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
+    assert "TooFewClients: 2 of 4 clients are left" in failures(caplog)
+    np.testing.assert_allclose(
+        result.arrays["weight"].numpy(), mean_of(NODES, "weight"), atol=1e-4
+    )
+    assert list(result.train_metrics_clientapp) == [2]
+
+
+@pytest.mark.parametrize("transport", ["secret-sharing", "paillier", "plain"])
+@pytest.mark.parametrize("fault", ["truncated", "replayed", "foreign", "unprotected"])
+def test_a_bad_reply_fails_its_round_by_name_and_no_other(
+    transport: str,
+    fault: str,
+    key: PrivateKey,
+    key_file: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    carrier = {
+        "secret-sharing": SecretSharing(max_weight=100),
+        "paillier": small_paillier(),
+        "plain": Protection().transport,
+    }[transport]
+    terms = Terms(Protection((), carrier))
+    kept: list[Message] = []
+    second_round = {"secret-sharing": 4, "paillier": 2, "plain": 1}[transport]
+
+    def corrupt(exchange: int, reply: Message) -> Message:
+        if reply.metadata.src_node_id != NODES[0] or reply.has_error():
+            return reply
+        kept.append(reply)
+        if exchange != second_round:
+            return reply
+        if fault == "truncated":
+            return changed(reply, cut)
+        if fault == "replayed":
+            return kept[0]
+        if fault == "foreign":
+            return changed(reply, lambda stage: replace(stage, run=stage.run + 1))
+        reply.content = RecordDict({"arrays": initial()})
+        return reply
+
+    config = {"trilemma-key": str(key_file)}
+    direct = DirectGrid(toy_app(terms), node_config={**config}, on_reply=corrupt)
+    grid = ProtectedGrid(direct, terms, public_key=key.public)
+    with caplog.at_level(logging.INFO):
+        result = train_only().start(grid, initial(), num_rounds=3)
+    assert list(result.train_metrics_clientapp) == [1, 3], "the round in between failed cleanly"
+    text = failures(caplog)
+    assert any(name in text for name in ("ProtocolViolation:", "InvalidInput:", "ForeignCip"))
+    expected = mean_of(NODES, "weight", rounds=2)
+    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
+
+
+def test_fewer_clients_than_the_threshold_are_refused_in_one_sentence() -> None:
+    terms = Terms.of(SHARING, threshold=5)
+    direct = DirectGrid(toy_app(terms))
+    with pytest.raises(InvalidInput, match="4 clients take part, fewer than the 5"):
+        train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
+    halved = Terms.of(SHARING, threshold=2)
+    with pytest.raises(InvalidInput, match="threshold must lie above half of the 4 clients"):
+        train_only().start(ProtectedGrid(direct, halved), initial(), num_rounds=1)
+    assert not direct.sent
+
+
+def test_a_paillier_server_without_a_public_key_is_refused_at_once() -> None:
+    terms = Terms(Protection((), small_paillier()))
+    with pytest.raises(InvalidInput, match="needs the clients' public key"):
+        ProtectedGrid(DirectGrid(toy_app(terms)), terms)

@@ -14,7 +14,13 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients, TrilemmaError
+from trilemma.errors import (
+    BudgetSpent,
+    InvalidInput,
+    ProtocolViolation,
+    TooFewClients,
+    TrilemmaError,
+)
 from trilemma.federation.flower.messages import (
     model_tensors,
     only_arrays,
@@ -24,6 +30,7 @@ from trilemma.federation.flower.messages import (
     write_stages,
 )
 from trilemma.federation.nodes.answering import Work, answer
+from trilemma.federation.nodes.local import Made, only_made, watched
 from trilemma.federation.nodes.metrics import encode_metrics
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
@@ -94,8 +101,9 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
         except TrilemmaError as error:
             # An error reply, not an exception: the simulation would undo what the node has
             # written down, and so forget that it answered. What may quote data stays here.
-            _LOG.warning("node %d refuses: %s", context.node_id, error)
-            public = isinstance(error, ProtocolViolation | TooFewClients)
+            cause = error.__cause__
+            _LOG.warning("node %d refuses: %s", context.node_id, error, exc_info=cause)
+            public = isinstance(error, BudgetSpent | ProtocolViolation | TooFewClients)
             detail = str(error) if public else "the log of the node says why"
             reason = f"{type(error).__name__}: {detail}"
             return Message(Error(_REFUSED, reason), reply_to=message)
@@ -120,20 +128,39 @@ def _work(
     content = without_stages(message.content)
     content[name] = before
     message.content = content
-    reply = call_next(message, context)
-    if reply.has_error():
-        raise InvalidInput(f"the app answered with an error: {reply.error.reason}.")
-    metrics = _only_metrics(reply.content)
+    reply, made = _run(message, context, call_next)
+    metrics = {} if terms.by_record else _only_metrics(reply.content)
     lanes: dict[str, torch.Tensor] = {}
     if stage.kind == "train":
-        _, after = only_arrays(reply.content)
-        changed = {key: torch.from_numpy(array.numpy()) for key, array in after.items()}
-        change = start - layout.flatten(changed).to(start.dtype)
-        lanes["update"] = change / terms.learning_rate
+        after = _tensors(only_arrays(reply.content)[1])
+        if terms.by_record:
+            lanes["update"] = only_made(made, layout, _tensors(before), after)
+        else:
+            change = start - layout.flatten(after).to(start.dtype)
+            lanes["update"] = change / terms.learning_rate
     transport = terms.protection.transport
     names = terms.names(stage.kind)
     lanes["metrics"] = encode_metrics(metrics, names, terms.metric_range, transport)
     return Work(lanes, _weight(terms, stage.kind, metrics))
+
+
+def _run(
+    message: Message, context: Context, call_next: ClientAppCallable
+) -> tuple[Message, list[Made]]:
+    try:
+        with watched() as made:
+            reply = call_next(message, context)
+    except TrilemmaError:
+        raise
+    except Exception as error:  # Flower would send its text, which may quote records
+        raise InvalidInput(f"the app raised {type(error).__name__}: {error}.") from error
+    if reply.has_error():
+        raise InvalidInput(f"the app answered with an error: {reply.error.reason}.")
+    return reply, made
+
+
+def _tensors(record: ArrayRecord) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
 
 
 def _only_metrics(content: RecordDict) -> dict[str, Any]:
@@ -147,12 +174,12 @@ def _only_metrics(content: RecordDict) -> dict[str, Any]:
 
 def _weight(terms: Terms, kind: Kind, metrics: dict[str, Any]) -> int:
     """The weight of this client: 1, or its number of records."""
-    if kind == "train" and terms.weighting == "uniform":
+    if terms.by_record or (kind == "train" and terms.weighting == "equal"):
         return 1
     value = metrics.get(terms.weighted_by)
     if isinstance(value, list) or value is None or not float(value).is_integer() or value < 1:
         raise InvalidInput(
             f"metric {terms.weighted_by!r} must be a whole number of records, at least 1, got "
-            f"{value!r}; report it, or use weighting='uniform'."
+            f"{value!r}; report it, or use weighting='equal'."
         )
     return int(value)

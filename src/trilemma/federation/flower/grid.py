@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -23,12 +24,12 @@ from trilemma.federation.flower.messages import (
     shifted,
     write_stages,
 )
+from trilemma.federation.nodes.events import Event, epsilon_of
 from trilemma.federation.nodes.metrics import decode_metrics
 from trilemma.federation.nodes.rounds import ServerRound
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
-from trilemma.protections.transports.paillier import Paillier
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo
@@ -77,14 +78,15 @@ class ProtectedGrid(Grid):
         public_key: PublicKey | None = None,
     ) -> None:
         self._grid, self.terms, self._public = grid, Terms.of(terms), public_key
-        if isinstance(self.terms.protection.transport, Paillier) and public_key is None:
+        transport = self.terms.protection.transport
+        if transport.brings == "key" and public_key is None:
             raise InvalidInput(
-                "the server of a Paillier run needs the clients' public key; pass "
+                f"the server of a run with {transport.name} needs the clients' public key; pass "
                 "public_key=load_public(path)."
             )
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
         self._following: dict[Kind, ServerRound] = {}
-        self._trained, self._fewest = 0, sys.maxsize
+        self._events: list[Event] = []  # the rounds of training so far
         self._counters: dict[str, Array] = {}
         self._sums: list[Stage] = []  # what clients must apply to the first model, if blind
         self._delivered: dict[int, int] = {}
@@ -115,14 +117,9 @@ class ProtectedGrid(Grid):
         name, model = self._model(batch[0])
         size = model_tensors(model)[0].size if kind == "train" else 0
         cohort = tuple(sorted(each.metadata.dst_node_id for each in batch))
-        threshold = self.terms.threshold_of(len(cohort))
-        fewest = min(self._fewest, threshold)
-        if kind == "train" and not self.terms.allows(self._trained + 1, fewest):
-            _LOG.warning(
-                "%d rounds have used up the budget of ε = %s; nothing is trained any more.",
-                self._trained,
-                self.terms.budget,
-            )
+        event = self.terms.event(len(cohort))
+        if kind == "train" and (reason := self.terms.refusal([*self._events, event])):
+            _LOG.warning("nothing is trained any more: %s", reason)
             return []
         current = self._following.pop(kind, None)
         if current is None or not current.is_ready(cohort, size):
@@ -130,11 +127,11 @@ class ProtectedGrid(Grid):
             for _ in range(self.terms.preparations):
                 self._exchange(current, None, batch[0], timeout)
         self._numbers[kind] += 1
-        following = None
-        if self.terms.preparations and self.terms.allows(self._trained + 2, fewest):
-            following = self._begin_following(kind, current.nodes, size)
         if kind == "train":
-            self._trained, self._fewest = self._trained + 1, fewest
+            self._events.append(event)
+        following = None
+        if self.terms.preparations and not (kind == "train" and self._is_last(event)):
+            following = self._begin_following(kind, current.nodes, size)
         # FedAvg's messages share one RecordDict, so each gets its own.
         contents = {each.metadata.dst_node_id: {**each.content, name: model} for each in batch}
         following = self._exchange(current, following, batch[0], timeout, contents)
@@ -145,6 +142,10 @@ class ProtectedGrid(Grid):
         if current.encrypted is not None:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         return [self._reply(kind, current, batch[0], model)]
+
+    def _is_last(self, event: Event) -> bool:
+        """Whether no further round like this one is allowed."""
+        return self.terms.refusal([*self._events, event]) is not None
 
     def _begin(self, kind: Kind, cohort: tuple[int, ...], size: int) -> ServerRound:
         run, number = self._grid.run.run_id, self._numbers[kind] + 1
@@ -259,10 +260,9 @@ class ProtectedGrid(Grid):
                 change = released.mean * self.terms.learning_rate
                 weight = released.weight
             records["arrays"] = shifted(model, change)
-            threshold = min(self._fewest, self.terms.threshold_of(len(current.stage.cohort)))
-            if (figure := self.terms.figure(self._trained, threshold)) is not None:
-                metrics |= {"dp-epsilon": figure.epsilon, "dp-delta": figure.delta}
-                metrics["dp-epsilon-round"] = figure.epsilon_per_round
+            if math.isfinite(spent := epsilon_of(self._events, self.terms.delta)):
+                metrics |= {"dp-epsilon": spent, "dp-delta": self.terms.delta}
+                metrics["dp-epsilon-round"] = epsilon_of(self._events[-1:], self.terms.delta)
         metrics[self.terms.weighted_by] = weight
         records["metrics"] = MetricRecord(dict(metrics))
         return Message(RecordDict(dict(records)), reply_to=original)

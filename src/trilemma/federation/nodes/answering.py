@@ -58,6 +58,7 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
     done = None
     if any(session.wants_update for session in sessions.values()):
         done = work(stage)
+        node.spend(stage)
     blobs: dict[str, bytes] = {}
     try:
         for lane, session in sessions.items():

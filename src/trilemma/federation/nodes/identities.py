@@ -35,8 +35,7 @@ class NodeIdentity(Identity):
     def load(cls, key_file: Path, peers_file: Path) -> NodeIdentity:
         """A private key, and the public keys of all nodes one after the other."""
         try:
-            if os.name == "posix" and key_file.stat().st_mode & 0o077:
-                raise InvalidInput(f"{key_file} is open to other users; run chmod 600 on it.")
+            shown = os.name == "posix" and key_file.stat().st_mode & 0o077
             key = load_pem_private_key(key_file.read_bytes(), None)
             blocks = _BLOCK.findall(peers_file.read_bytes())
             peers = [load_pem_public_key(block) for block in blocks]
@@ -47,6 +46,8 @@ class NodeIdentity(Identity):
                 f"{key_file} or {peers_file} is no plain PEM key; make keys with "
                 "`openssl genpkey -algorithm ed25519`."
             ) from None
+        if shown:
+            raise InvalidInput(f"{key_file} is open to other users; run chmod 600 on it.")
         pinned = {each.public_bytes_raw() for each in peers if isinstance(each, Ed25519PublicKey)}
         if not isinstance(key, Ed25519PrivateKey) or len(pinned) < 2:
             raise InvalidInput(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.protocol import Transport
+from trilemma.protections.transports.base import Transport
 
 __all__ = ["decode_metrics", "encode_metrics"]
 
@@ -48,5 +48,6 @@ def decode_metrics(
 
 
 def _grid(transport: Transport) -> tuple[float, float]:
-    clip = float(getattr(transport, "clip_range", 1.0))
-    return clip, transport.step_size() or math.ldexp(clip, -15)
+    """The largest value and the step of the transport's grid, or of one for plain numbers."""
+    fixed = transport.fixed
+    return (1.0, math.ldexp(1.0, -15)) if fixed is None else (fixed.clip, fixed.step)

@@ -12,15 +12,13 @@ from typing import Any, Final, Protocol, cast
 
 import torch
 
-from trilemma.crypto.keyfiles import load_private
-from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.nodes.identities import NodeIdentity
+from trilemma.federation.nodes.ledger import Ledger
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.sessions import ProtectedClient
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.base import Transport
 
 __all__ = ["Node", "Store"]
 
@@ -50,7 +48,9 @@ class Node:
     from the environment variable in brackets, never from a message: `trilemma-key` [TRILEMMA_KEY],
     the file with the Paillier key; `trilemma-identity` [TRILEMMA_IDENTITY] and `trilemma-peers`
     [TRILEMMA_PEERS], its Ed25519 key and the pinned public keys of all nodes;
-    `trilemma-min-cohort` and `trilemma-threshold`, which override the app's terms.
+    `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
+    `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-min-cohort` and `trilemma-threshold`,
+    which override the app's terms.
     """
 
     terms: Terms
@@ -83,6 +83,12 @@ class Node:
             raise ProtocolViolation(
                 f"the server asks for [{stage.terms}], but this node is set to "
                 f"[{self.terms.describe()}]; give both the same terms."
+            )
+        deployment = self.terms.deployment
+        if deployment and stage.kind == "train" and stage.size != deployment.parameters:
+            raise ProtocolViolation(
+                f"the server's model has {stage.size} parameters, but {deployment.parameters} "
+                "were measured; deploy the model that was measured, or measure again."
             )
         if len(set(stage.cohort)) != len(stage.cohort):
             raise ProtocolViolation("the cohort names a node twice; it is forged.")
@@ -124,10 +130,12 @@ class Node:
         for key in self._keys(stage):
             if int(key.split()[1]) <= stage.number and key.split()[2] != stage.session:
                 del memory[key]
-        if stage.kind == "train":
-            memory["rounds"] = self._number("rounds") + 1
-            threshold = self.terms.threshold_of(len(stage.cohort))
-            memory["threshold"] = min(self._number("threshold") or threshold, threshold)
+
+    def spend(self, stage: Stage) -> None:
+        """Writes a round of training into the ledger, which must be before its update leaves."""
+        if stage.kind == "train" and (book := self._book()) is not None:
+            ledger, data = book
+            ledger.spend(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
 
     def _begin(self, stage: Stage) -> None:
         if any(stage.blobs.values()):
@@ -140,12 +148,9 @@ class Node:
                 f"round {stage.number} was answered (the last was {last}); it is replayed. Keep "
                 "one ProtectedGrid for a run."
             )
-        threshold = self.terms.threshold_of(len(stage.cohort))
-        fewest = min(self._number("threshold") or threshold, threshold)
-        if stage.kind == "train" and not self.terms.allows(self._number("rounds") + 1, fewest):
-            raise ProtocolViolation(
-                f"another round would exceed this node's budget of ε = {self.terms.budget}."
-            )
+        if stage.kind == "train" and (book := self._book()) is not None:
+            ledger, data = book  # before keys are made, so that others can do without this node
+            ledger.check(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
         for key in self._keys(stage):
             if int(key.split()[1]) >= stage.number:
                 del self._memory[key]  # the server has given that session up
@@ -157,23 +162,25 @@ class Node:
             seat = stage.seat(self.number)
         state = self._memory.get(self._key(stage, lane))
         if isinstance(state, bytes):
-            return protection.restore(state, seat, round, size, secret=self._secret())
-        return protection.client(seat, round, size, secret=self._secret())
+            return ProtectedClient.restore(
+                protection, state, seat, round, size, secret=self._secret()
+            )
+        return ProtectedClient.start(protection, seat, round, size, secret=self._secret())
 
-    def _secret(self) -> PrivateKey | NodeIdentity | None:
+    def _secret(self) -> Any:
         """What the transport asks of its owner: the clients' common key, or an identity."""
         transport = self.terms.protection.transport
-        if isinstance(transport, SecretSharing):
-            return self._identity()
-        if not isinstance(transport, Paillier):
+        if transport.brings == "nothing":
             return None
+        if transport.brings == "identity":
+            return self._identity()
         path = self._path("key")
         if path is None:
             raise InvalidInput(
-                "Paillier needs the federation's private key; name its file as trilemma-key in "
-                "--node-config."
+                f"{transport.name} needs the federation's private key; name its file as "
+                "trilemma-key in --node-config."
             )
-        return _load_key(path, transport.insecure)
+        return _load_key(transport, path)
 
     def _identity(self) -> NodeIdentity | None:
         key, peers = self._path("identity"), self._path("peers")
@@ -185,6 +192,21 @@ class Node:
                 "--node-config."
             )
         return NodeIdentity.load(key, peers)
+
+    def _book(self) -> tuple[Ledger, str] | None:
+        """The ledger and the name that this node's data have in it."""
+        path, data = self._path("ledger"), self.config.get(f"{_PREFIX}-data")
+        if path is None and not self.terms.limited:
+            return None
+        if data is None and (shared := os.environ.get("TRILEMMA_DATA")) is not None:
+            # The nodes of a simulation share one environment, and each has a part of the data.
+            data = f"{shared} {self.config.get('partition-id', self.number)}"
+        if path is None or data is None:
+            raise InvalidInput(
+                "what a node's data take part in is counted in a ledger; name its file as "
+                "trilemma-ledger, and the data as trilemma-data, in --node-config."
+            )
+        return Ledger(path), str(data)
 
     def _path(self, name: str) -> Path | None:
         value = self.config.get(f"{_PREFIX}-{name}", os.environ.get(f"TRILEMMA_{name.upper()}"))
@@ -232,6 +254,6 @@ class Node:
 
 
 @lru_cache(maxsize=1)
-def _load_key(path: Path, insecure: bool) -> PrivateKey:
+def _load_key(transport: Transport, path: Path) -> Any:
     """The key with its tables, which take longer to make than a round."""
-    return load_private(path, insecure=insecure)
+    return transport.load_secret(path)

@@ -10,6 +10,7 @@ from typing import Any
 from trilemma.errors import ProtocolViolation
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind, Terms
+from trilemma.protections.sessions import ProtectedServer
 from trilemma.protections.transcripts import Released
 
 __all__ = ["ServerRound"]
@@ -38,7 +39,9 @@ class ServerRound:
         threshold = terms.threshold_of(len(cohort))
         lanes = terms.lanes(kind, size)
         self.servers = {
-            lane: protection.server(self.stage.round(lane, threshold), length, public=public)
+            lane: ProtectedServer.start(
+                protection, self.stage.round(lane, threshold), length, public=public
+            )
             for lane, (protection, length) in lanes.items()
         }
         start = dict.fromkeys(range(len(cohort)), b"")

@@ -10,7 +10,7 @@ import numpy as np
 
 from trilemma.errors import ProtocolViolation
 from trilemma.federation.nodes.terms import Kind
-from trilemma.protections.protocol import RoundInfo
+from trilemma.protections.round_info import RoundInfo
 
 __all__ = ["Stage"]
 

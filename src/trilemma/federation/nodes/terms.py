@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, Literal
+from functools import lru_cache
+from typing import Any, Literal
 
-from trilemma.crypto.masking import check_threshold
+from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput
-from trilemma.learning import LocalTraining
-from trilemma.protections.dp import PrivacyFigure, dp_figure
+from trilemma.federation.deployment import Deployment, Weighting
+from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import check_positive
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.quantities import positive
 
-__all__ = ["Kind", "Terms", "from_verdict"]
+__all__ = ["Kind", "Terms"]
 
 Kind = Literal["train", "evaluate"]
-_VERDICT_VERSIONS: Final = (1, 2)  # the fields read here mean the same in both
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,13 @@ class Terms:
     transport as means over the clients, and may lie in ±`metric_range`. `threshold` is the fewest
     clients whose sum is released (None: two thirds plus one; one where the server reads every
     message anyway), `min_cohort` the fewest that a node lets itself be summed with. Weighting by
-    records takes their number from `weighted_by` in a client's metrics. `budget` is the ε, at
-    `delta`, beyond which nothing is trained. An update is the change of the weights, divided by
-    `learning_rate`: under FedSGD that is the gradient, which noise, clip and range then refer to.
+    records takes their number from `weighted_by` in a client's metrics. An update is the change
+    of the weights, divided by `learning_rate`: under FedSGD that is the gradient, which noise,
+    clip and range then refer to.
+
+    A node's data are trained on within `budget`, the ε at `delta`, and `leakage_budget`, the
+    largest leakage of a line-up of `candidates` (None: of any size). `deployment` is what a claim
+    was made for: the nodes keep to it, in its rounds too.
 
     >>> Terms.of("secret-sharing:max_weight=2000", metrics=("train_loss",)).threshold_of(10)
     7
@@ -46,24 +48,25 @@ class Terms:
     metric_range: float = 100.0
     threshold: int | None = None
     min_cohort: int = 2
-    weighting: Literal["records", "uniform"] = "records"
+    weighting: Weighting = "records"
     weighted_by: str = "num-examples"
     delta: float = 1e-5
     budget: float | None = None
+    leakage_budget: float | None = None
+    candidates: int | None = None
     learning_rate: float = 1.0
+    deployment: Deployment | None = None
 
     def __post_init__(self) -> None:
-        if any(each.cancels for each in self.protection.transforms):
+        if self.protection.cancels:
             raise InvalidInput(
                 "bounded masks need a secret that all clients share and are weak; use "
                 "secret-sharing without a bound."
             )
-        check_positive("metric_range (largest metric)", self.metric_range)
-        check_positive("learning_rate (of the local step)", self.learning_rate)
-        if self.weighting not in ("records", "uniform"):
-            raise InvalidInput(
-                f"weighting must be 'records' or 'uniform', got {self.weighting!r}."
-            )
+        positive("metric_range (largest metric)", self.metric_range)
+        positive("learning_rate (of the local step)", self.learning_rate)
+        if self.weighting not in ("equal", "records"):
+            raise InvalidInput(f"weighting must be 'equal' or 'records', got {self.weighting!r}.")
         if self.min_cohort < 1:
             raise InvalidInput(f"min_cohort must be at least 1, got {self.min_cohort}.")
         for names in (self.metrics, self.evaluate_metrics):
@@ -72,13 +75,43 @@ class Terms:
                     f"metrics must be a tuple of names without {self.weighted_by!r}, which is "
                     f"carried anyway, got {names!r}."
                 )
-        if self.budget is not None:
-            check_positive("budget (ε at which training stops)", self.budget)
-            if self.noise is None:
+        if self.deployment is not None:
+            self._check_deployment(self.deployment)
+        self._check_budgets()
+
+    def _check_deployment(self, deployment: Deployment) -> None:
+        for name, measured in _settings_of(deployment).items():
+            own = getattr(self, name)
+            if own != measured and not (name == "min_cohort" and own > measured):
                 raise InvalidInput(
-                    "a budget needs noise with a clip, as nothing else has an ε; use "
-                    "randomization:variance=...,clip=... ."
+                    f"{name} is {own!r} here, but these terms are for what was measured with "
+                    f"{measured!r}; leave it as measured, or measure again."
                 )
+        if not self.by_record:
+            return
+        if self.weighting != "equal":
+            raise InvalidInput(
+                f"single records are protected under equal weights only, got weighting="
+                f"{self.weighting!r}; measure again with equal weights."
+            )
+        if names := self.metrics + self.evaluate_metrics:
+            raise InvalidInput(
+                f"where single records are protected no metric leaves a node, got {names}; "
+                "evaluate the model on the server."
+            )
+
+    def _check_budgets(self) -> None:
+        if self.budget is not None:
+            positive("budget (ε at which training stops)", self.budget)
+        if self.leakage_budget is not None:
+            check_budget(self.leakage_budget)
+        if (self.budget, self.leakage_budget) == (None, None):
+            return
+        if self.event(self.min_cohort).noise_multiplier == 0:
+            raise InvalidInput(
+                "a budget needs noise with a clip, as nothing else has an ε; use "
+                "randomization:variance=...,clip=... ."
+            )
 
     @classmethod
     def of(cls, terms: Terms | Protection | str, **settings: Any) -> Terms:
@@ -89,23 +122,37 @@ class Terms:
             return cls(terms, **settings)
         return replace(terms, **settings)
 
+    @classmethod
+    def deployed(
+        cls, protection: Protection | str, deployment: Deployment, **settings: Any
+    ) -> Terms:
+        """Terms of a protection that was measured for this deployment.
+
+        Under FedSGD a node's one local step moves by lr · gradient, and the gradient was
+        measured: the terms take lr out before they protect, and put it back.
+        """
+        return cls.of(protection, deployment=deployment, **_settings_of(deployment) | settings)
+
+    @property
+    def by_record(self) -> bool:
+        """Whether updates must be made by `local_update`, record by record, and nothing else."""
+        return self.deployment is not None and self.deployment.local_training.by_record
+
+    @property
+    def limited(self) -> bool:
+        """Whether a node must know what its data took part in before."""
+        limits = (self.deployment, self.budget, self.leakage_budget)
+        return any(each is not None for each in limits)
+
     @property
     def preparations(self) -> int:
         """Exchanges before the one that carries updates: keys and shares, or none."""
-        return 2 if isinstance(self.protection.transport, SecretSharing) else 0
+        return self.protection.transport.preparations
 
     @property
     def blind(self) -> bool:
         """Whether the server reads nothing, so that the model lives with the clients."""
         return self.protection.transport.server_reads == "nothing"
-
-    @property
-    def noise(self) -> Randomization | None:
-        """The noise that differential privacy rests on."""
-        for each in self.protection.transforms:
-            if isinstance(each, Randomization) and each.clip is not None:
-                return each
-        return None
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The metrics that this kind of message carries."""
@@ -117,9 +164,7 @@ class Terms:
         Metrics pass no transform, and where the server is blind to the model one client still
         opens their sum.
         """
-        transport = self.protection.transport
-        if isinstance(transport, Paillier):
-            transport = replace(transport, mode="reveal")
+        transport = self.protection.transport.opened()
         lanes = {"update": (self.protection, size)} if kind == "train" else {}
         if kind == "evaluate" or self.metrics:
             lanes["metrics"] = (Protection((), transport), 2 * len(self.names(kind)))
@@ -142,8 +187,7 @@ class Terms:
                 "wait for more (min_train_nodes, min_evaluate_nodes), or lower min_cohort or "
                 "threshold."
             )
-        if self.preparations:
-            check_threshold(self.threshold_of(clients), clients)
+        self.protection.transport.check_threshold(self.threshold_of(clients), clients)
 
     def describe(self) -> str:
         """What both sides must have in common, as text; the threshold is bound by the protocol."""
@@ -153,62 +197,95 @@ class Terms:
                 f"metrics {self.metrics} {self.evaluate_metrics} in ±{self.metric_range:g}",
                 f"{self.weighting} by {self.weighted_by}",
                 f"changes over {self.learning_rate!r}",
+                f"for {self.deployment}" if self.deployment else "for any deployment",
             )
         )
 
-    def figure(self, rounds: int, threshold: int) -> PrivacyFigure | None:
-        """The differential privacy of the updates of so many rounds, if there is any.
+    def event(self, clients: int) -> Event:
+        """One round of training with so many clients, as its ledger counts it.
 
-        That of a single message, which holds for all weights; or, where equal weights are summed
-        out of sight, that of the sum without one curious client's own noise. Metrics and record
-        counts are not covered.
+        z = s √h / Δ: noise of deviation s from h honest clients (one, unless equal weights are
+        summed out of sight: then the threshold less the helpers), against the influence Δ of a
+        client or record. A client moves an update clipped to C by C, a record by C_r / S where
+        its gradient is clipped, and by 2C otherwise; the rounds' smaller ε counts. Noise that
+        does not come first, or has no clip, proves nothing: z = 0.
         """
-        if self.noise is None:
-            return None
+        noise = next(iter(self.protection.transforms), None)
+        if not isinstance(noise, Randomization):
+            return Event(0.0)
         hidden = self.protection.transport.server_reads != "messages"
-        if hidden and self.weighting == "uniform":
-            return dp_figure(
-                self.noise,
-                delta=self.delta,
-                rounds=rounds,
-                release="sum",
-                clients=max(1, threshold - 1),
-            )
-        return dp_figure(self.noise, delta=self.delta, rounds=rounds)
-
-    def allows(self, rounds: int, threshold: int) -> bool:
-        """Whether so many rounds stay within the budget."""
-        figure = self.figure(rounds, threshold)
-        return figure is None or self.budget is None or figure.epsilon <= self.budget
-
-
-def from_verdict(path: str | Path, local_training: LocalTraining, **settings: Any) -> Terms:
-    """Terms with the protection that a verdict file chose for this very local training.
-
-    What was measured holds for the updates that were attacked, so a federation that trains in
-    another way is refused. Under FedSGD a node's one local step moves by lr · gradient, and the
-    gradient was measured: the terms take lr out before they protect, and put it back.
-    """
-    try:
-        verdict = json.loads(Path(path).read_text(encoding="utf-8"))
-        version, text = verdict["schema_version"], verdict["protection"]
-        measured = LocalTraining(**verdict["local_training"])
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} is not a verdict ({error}); make one anew.") from None
-    if version not in _VERDICT_VERSIONS:
-        raise InvalidInput(
-            f"{path} is a verdict of version {version!r}, and this release reads versions "
-            f"{_VERDICT_VERSIONS[0]} to {_VERDICT_VERSIONS[-1]}; make it anew."
+        helpers = 1 if self.deployment is None else self.deployment.helpers
+        honest = self.threshold_of(clients) - helpers
+        summed = hidden and self.weighting == "equal" and honest > 1
+        deviation = noise.scale * math.sqrt(honest if summed else 1)
+        options = []
+        if noise.clip is not None:
+            options.append(Event(deviation / noise.clip))
+        if self.deployment is not None and self.by_record:
+            options += _record_events(self.deployment, deviation, noise.clip)
+        if len(options) < 2 or self.deployment is None:
+            return next(iter(options), Event(0.0))
+        rounds = self.deployment.rounds
+        return min(
+            options, key=lambda each: epsilon_of([replace(each, rounds=rounds)], self.delta)
         )
-    if measured != local_training:
-        raise InvalidInput(
-            f"{path} was measured for {measured}, but this federation runs {local_training}; "
-            "measure again for what it runs."
-        )
-    if text is None:
-        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
-    if measured.algorithm == "fedsgd":
-        settings.setdefault("learning_rate", measured.lr)
-    return Terms.of(text, **settings)
+
+    def refusal(self, events: Sequence[Event]) -> str | None:
+        """Why data that took part in these events, the last one still to come, must not go on."""
+        if self.deployment is not None:
+            count = sum(each.rounds for each in events)
+            if count > self.deployment.rounds:
+                return (
+                    f"the data took part in {count - 1} rounds, and the claim is for "
+                    f"{self.deployment.rounds}; train on other data, or measure for more rounds."
+                )
+            kinds = {replace(each, rounds=1) for each in events}
+            if len(kinds) > 1 and (self.budget, self.leakage_budget) == (None, None):
+                return (
+                    "the data took part in rounds under other noise, which the claim does not "
+                    "count; set a budget, which adds up all of them, or train on other data."
+                )
+        if self.budget is not None:
+            spent = epsilon_of(events, self.delta)
+            if spent > self.budget:
+                return (
+                    f"another round would bring the data to ε = {spent:.4g} at δ = "
+                    f"{self.delta:g}, over the budget of {self.budget:g}; train on other data."
+                )
+        if self.leakage_budget is not None:
+            leaked = leakage_of(events, self.candidates)
+            if leaked > self.leakage_budget:
+                return (
+                    f"another round would bring the data to a leakage of {leaked:.4g}, "
+                    f"over the budget of {self.leakage_budget:g}; train on other data."
+                )
+        return None
+
+
+def _settings_of(deployment: Deployment) -> dict[str, Any]:
+    training = deployment.local_training
+    return {
+        "threshold": deployment.threshold,
+        "min_cohort": deployment.cohort,
+        "weighting": deployment.weighting,
+        "learning_rate": training.lr if training.algorithm == "fedsgd" else 1.0,
+    }
+
+
+@lru_cache(maxsize=16)
+def _cheapest(options: tuple[Event, ...], rounds: int, delta: float) -> Event:
+    return min(options, key=lambda each: epsilon_of([replace(each, rounds=rounds)], delta))
+
+
+def _record_events(deployment: Deployment, deviation: float, clip: float | None) -> list[Event]:
+    """How one record is hidden, if its influence on an update is bounded."""
+    training, q = deployment.local_training, deployment.sampling_rate
+    influence = math.inf if clip is None else 2 * clip
+    if training.record_clip is not None and training.steps == 1:
+        step = 1.0 if training.algorithm == "fedsgd" else training.lr
+        influence = min(influence, step * training.record_clip / training.batch)
+    if training.sampling == "poisson" and q < 1:
+        q = -math.expm1(training.steps * math.log1p(-q))  # the record is in one step at least
+    if influence == math.inf:
+        return []
+    return [Event(deviation / influence, 1, q, deployment.participation, "record")]

@@ -17,13 +17,13 @@ from typing import ClassVar, Literal
 from scipy.optimize import brentq
 
 from trilemma.errors import InvalidInput
+from trilemma.protections.parameter import Parameter
 from trilemma.updates import Profile, same_size
 
 __all__ = [
     "BoxLaw",
     "Form",
     "Law",
-    "Parameter",
     "ParameterValue",
     "Strength",
     "mean_distortion",
@@ -32,15 +32,6 @@ __all__ = [
 
 Form = Literal["printed", "corrected", "tight"]
 _FAINTEST = -745.0  # exp() of anything less is zero
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """What is tuned: its symbol in the paper, its meaning, and the way that protects more."""
-
-    symbol: str
-    meaning: str
-    stronger: Literal["larger", "smaller"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +97,10 @@ class Law(ABC):
         """The parameter itself."""
 
     @abstractmethod
+    def strength(self, log_value: float, profile: Profile) -> Strength:
+        """The strength of a parameter, given as ln γ: the inverse of `value`."""
+
+    @abstractmethod
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """The paper's bound of the utility loss for utilities in [0, C₄], at most C₄."""
 
@@ -148,6 +143,7 @@ class BoxLaw(Law):
     """
 
     rate: ClassVar[float] = 1.0
+    direction: ClassVar[Literal[1, -1]] = 1  # in which ln γ leaves neutral
     swapped_when_printed: ClassVar[bool] = False
 
     def distortion(self, log_dose: float, profile: Profile, form: Form = "corrected") -> float:
@@ -169,6 +165,11 @@ class BoxLaw(Law):
         log_value = strength.anchor + strength.dose
         distance = math.exp(strength.anchor) * math.expm1(strength.dose)
         return ParameterValue(math.exp(log_value), log_value, distance)
+
+    def strength(self, log_value: float, profile: Profile) -> Strength:
+        anchor = self.anchor(profile)
+        dose = self.direction * (log_value - anchor)
+        return Strength(math.log(dose) if dose > 0 else -math.inf, anchor)
 
     def reached(self, tv: float, form: Form) -> float:
         """1 - tv where the printed optimum lacks its "1 -" (departure E8)."""

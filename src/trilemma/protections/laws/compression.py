@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import BoxLaw, Parameter, ParameterValue, Strength
+from trilemma.protections.laws.base import BoxLaw, ParameterValue, Strength
+from trilemma.protections.parameter import Parameter
 from trilemma.updates import Profile
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ class CompressionLaw(BoxLaw):
 
     name: ClassVar[str] = "compression"
     parameter: ClassVar[Parameter] = Parameter(
-        "ρ", "probability of keeping a coordinate", "smaller"
+        "ρ", "probability of keeping a coordinate", "smaller", (0.0, 1.0)
     )
+    direction: ClassVar[Literal[1, -1]] = -1
 
     def value(self, strength: Strength) -> ParameterValue:
         """ρ = e^-dose."""

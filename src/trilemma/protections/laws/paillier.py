@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.protections.laws.base import BoxLaw, Parameter
+from trilemma.protections.laws.base import BoxLaw
+from trilemma.protections.parameter import Parameter
 from trilemma.updates import Profile
 
 __all__ = ["PaillierLaw"]

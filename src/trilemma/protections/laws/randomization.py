@@ -9,7 +9,8 @@ import numpy as np
 
 from trilemma.beliefs.gaussians import isotropic_tv, large_m_tv, large_m_tv_inverse, upper_tv
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Form, Law, Parameter, ParameterValue, Strength
+from trilemma.protections.laws.base import Form, Law, ParameterValue, Strength
+from trilemma.protections.parameter import Parameter
 from trilemma.updates import Profile
 
 __all__ = ["RandomizationLaw"]
@@ -61,6 +62,9 @@ class RandomizationLaw(Law):
 
     def value(self, strength: Strength) -> ParameterValue:
         return ParameterValue(strength.dose, strength.log_dose, strength.dose)
+
+    def strength(self, log_value: float, profile: Profile) -> Strength:
+        return Strength(log_value)
 
     def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
         """(3/2) C₄ min{1, s²A} (Lemma epsilon_u_randomization_mechanism), at most C₄."""

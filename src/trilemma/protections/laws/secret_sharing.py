@@ -1,11 +1,12 @@
-"""Secret sharing: clients add masks that cancel in the sum."""
+"""The paper's half of secret sharing: masks of real numbers, bounded by r."""
 
 from __future__ import annotations
 
 import math
 from typing import ClassVar
 
-from trilemma.protections.laws.base import BoxLaw, Form, Parameter, Strength
+from trilemma.protections.laws.base import BoxLaw, Form, Strength
+from trilemma.protections.parameter import Parameter
 from trilemma.updates import Profile
 
 __all__ = ["SecretSharingLaw"]

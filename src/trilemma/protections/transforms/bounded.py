@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,13 +11,19 @@ import torch
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.protocol import Knowledge, Masked, RoundInfo, Transform, check_positive
+from trilemma.protections.laws.base import Law
+from trilemma.protections.laws.secret_sharing import SecretSharingLaw
+from trilemma.protections.parameter import Parameter
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transforms.base import Partial, Recipe, described
+from trilemma.protections.transforms.tunable import Start, Tunable
+from trilemma.quantities import positive
 
 __all__ = ["BoundedMask"]
 
 
 @dataclass(frozen=True)
-class BoundedMask(Transform):
+class BoundedMask(Tunable):
     """u + M with M uniform on [-r, r] in each coordinate and Σ_k M_k = 0 over the clients.
 
     Weak, and here to be measured only: each coordinate excludes every candidate that lies more
@@ -30,19 +38,40 @@ class BoundedMask(Transform):
     bound: float
 
     name: ClassVar[str] = "secret-sharing"
-    adds_noise: ClassVar[bool] = True
     cancels: ClassVar[bool] = True
+    law: ClassVar[Law | None] = SecretSharingLaw()
+    parameter: ClassVar[Parameter] = SecretSharingLaw.parameter
     caveat: ClassVar[str] = (
         "bounded masks are weak: each coordinate rules out all candidates more than r away, so "
         "they hide less the larger the model, and the server reads the sum without noise."
     )
 
     def __post_init__(self) -> None:
-        check_positive("bound (r, of the random mask)", self.bound)
+        bound = positive("bound (r, of the random mask)", self.bound)
+        object.__setattr__(self, "bound", bound)
+
+    @classmethod
+    def at(cls, value: float) -> BoundedMask:
+        return cls(value)
+
+    @classmethod
+    def warm(cls, start: Start) -> float:
+        """As wide as noise of that variance."""
+        return math.sqrt(3 * start.noise)
+
+    def reach(self, largest: float) -> float:
+        return largest + self.bound
+
+    @property
+    def scale(self) -> float:
+        return self.bound / math.sqrt(3)
+
+    def log_parameter(self) -> float:
+        return math.log(self.bound)
 
     def apply(
-        self, update: Masked, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Masked:
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
         if isinstance(entropy, System):
             raise InvalidInput(
                 "bounded masks are weak and exist for measurement with Seeded entropy only; a "
@@ -54,13 +83,16 @@ class BoundedMask(Transform):
         masked = values + (self.bound * unit).to(values.device, values.dtype)
         if update.known is not None:
             masked = masked.masked_fill(~update.known, 0.0)
-        return Masked(masked, update.known)
+        return Partial(masked, update.known)
 
-    def reveal(self, knowledge: Knowledge, round: RoundInfo, size: int) -> Knowledge:
-        return knowledge.with_noise("uniform", self.bound)
+    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+        return recipe.with_noise("uniform", self.bound)
 
     def describe(self) -> str:
-        return f"{self.name}:bound={self.bound!r}"
+        return described(self.name, self)
+
+    def words(self, number: Callable[[float], str]) -> str:
+        return f"masks bounded by {number(self.bound)}"
 
 
 def _masks(size: int, clients: int, seat: int, entropy: Seeded) -> torch.Tensor:

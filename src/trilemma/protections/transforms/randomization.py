@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -12,7 +12,13 @@ from scipy.special import ndtri
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.protocol import Knowledge, Masked, RoundInfo, Transform, check_positive
+from trilemma.protections.laws.base import Law
+from trilemma.protections.laws.randomization import RandomizationLaw
+from trilemma.protections.parameter import Parameter
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transforms.base import Partial, Recipe, described
+from trilemma.protections.transforms.tunable import Start, Tunable
+from trilemma.quantities import positive
 
 if TYPE_CHECKING:
     import torch
@@ -22,11 +28,12 @@ __all__ = ["Randomization", "system_normals"]
 
 _BLOCK: Final = 1 << 16  # words at a time: their buffers stay in the cache
 _NORM_BLOCK: Final = 1 << 12
+_TAIL: Final = 8.0  # standard deviations that a transport must be able to carry
 _GRID_BITS: Final = 24  # noise and values meet on a grid of s · 2⁻²⁴ or finer
 
 
 @dataclass(frozen=True)
-class Randomization(Transform):
+class Randomization(Tunable):
     """clip(u) + N(0, variance · I), with clip(u) = u · min{1, C/‖u‖} over the whole update.
 
     `variance` is what each client adds to what it sends; `for_sum` finds it for a sum. Without a
@@ -41,12 +48,26 @@ class Randomization(Transform):
     clip: float | None = None
 
     name: ClassVar[str] = "randomization"
-    adds_noise: ClassVar[bool] = True
+    law: ClassVar[Law | None] = RandomizationLaw()
+    parameter: ClassVar[Parameter] = RandomizationLaw.parameter
 
     def __post_init__(self) -> None:
-        check_positive("variance (of the noise on each coordinate)", self.variance)
+        variance = positive("variance (of the noise on each coordinate)", self.variance)
+        object.__setattr__(self, "variance", variance)
         if self.clip is not None:
-            check_positive("clip (norm of a whole update)", self.clip)
+            clip = positive("clip (norm of a whole update)", self.clip)
+            object.__setattr__(self, "clip", clip)
+
+    @classmethod
+    def at(cls, value: float) -> Randomization:
+        return cls(value)
+
+    @classmethod
+    def warm(cls, start: Start) -> float:
+        return start.noise
+
+    def reach(self, largest: float) -> float:
+        return largest + _TAIL * self.scale
 
     @classmethod
     def for_sum(
@@ -66,12 +87,14 @@ class Randomization(Transform):
 
     @property
     def scale(self) -> float:
-        """s, the standard deviation."""
         return math.sqrt(self.variance)
 
+    def log_parameter(self) -> float:
+        return math.log(self.variance)
+
     def apply(
-        self, update: Masked, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Masked:
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
         values = update.values if self.clip is None else _clipped(update.values, self.clip)
         if isinstance(entropy, System):
             noisy = self._system_noise(values, update.known)
@@ -79,15 +102,18 @@ class Randomization(Transform):
             noisy = self._seeded_noise(values, entropy.torch_generator(self.name, client))
             if update.known is not None:
                 noisy = noisy.masked_fill(~update.known, 0.0)
-        return Masked(noisy, update.known)
+        return Partial(noisy, update.known)
 
-    def reveal(self, knowledge: Knowledge, round: RoundInfo, size: int) -> Knowledge:
-        noisy = knowledge.with_noise("gaussian", self.scale)
-        return Knowledge(noisy.known, noisy.gain, noisy.noise, self.clip or knowledge.clip)
+    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+        noisy = recipe.with_noise("gaussian", self.scale)
+        return replace(noisy, clip=self.clip or recipe.clip)
 
     def describe(self) -> str:
-        clip = "" if self.clip is None else f",clip={self.clip!r}"
-        return f"{self.name}:variance={self.variance!r}{clip}"
+        return described(self.name, self)
+
+    def words(self, number: Callable[[float], str]) -> str:
+        clipped = "" if self.clip is None else f" on updates clipped to norm {number(self.clip)}"
+        return f"noise of variance {number(self.variance)}{clipped}"
 
     def _seeded_noise(self, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Drawn on the CPU, so that the noise does not depend on where the update lives."""

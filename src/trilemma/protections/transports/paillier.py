@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from trilemma.crypto.keyfiles import load_private
+from trilemma.crypto.packing import Packing
+from trilemma.crypto.paillier import PrivateKey, PublicKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients, WeakKey
-from trilemma.protections.protocol import (
+from trilemma.protections.laws.base import Law
+from trilemma.protections.laws.paillier import PaillierLaw
+from trilemma.protections.transports.base import (
     Aggregate,
+    Brings,
     ClientSession,
     Payload,
-    RoundInfo,
+    Reads,
     ServerSession,
-    Transport,
-    check_positive,
-    check_range,
     require_payload,
 )
+from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
+from trilemma.protections.transports.twin import FixedPointTwin
 from trilemma.protections.transports.wire import (
     SERVER,
     open_message,
@@ -32,9 +38,10 @@ from trilemma.protections.transports.wire import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trilemma.crypto.ciphertexts import Ciphertexts
-    from trilemma.crypto.packing import FixedPoint, Packing
-    from trilemma.crypto.paillier import PrivateKey, PublicKey
+    from trilemma.protections.round_info import RoundInfo
 
 __all__ = ["Paillier"]
 
@@ -43,8 +50,8 @@ _OPENED: Final = struct.Struct("<Qd")
 _STAGES: Final = ("update", "open", "done", "failed")
 
 
-@dataclass(frozen=True)
-class Paillier(Transport):
+@dataclass(frozen=True, kw_only=True)
+class Paillier(FixedPointTransport):
     """Packed ciphertexts under one key that all clients hold and the server does not.
 
     `reveal`: one client opens the sum for the server, which then sees what secure aggregation
@@ -52,15 +59,11 @@ class Paillier(Transport):
     Either way a single client that helps the server opens every update, and nothing proves that a
     ciphertext was not altered on its way: the server must be honest, if curious.
 
-    `bits` is the least length of the key. `clip_range` is the largest coordinate,
-    `precision_bits` the bits of a value, `max_weight` the public cap on the sum of all weights.
+    `bits` is the least length of the key.
     """
 
     bits: int = 3072
     mode: Literal["reveal", "blind"] = "reveal"
-    clip_range: float = 1.0
-    precision_bits: int = 16
-    max_weight: int = 10_000
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
@@ -68,32 +71,39 @@ class Paillier(Transport):
         "one client that helps the server opens every update, and the server is trusted to follow "
         "the protocol."
     )
+    law: ClassVar[Law | None] = PaillierLaw()
+    brings: ClassVar[Brings] = "key"
 
     def __post_init__(self) -> None:
-        from trilemma.crypto.paillier import check_bits  # imports gmpy2
-
+        super().__post_init__()
         if self.mode not in ("reveal", "blind"):
             raise InvalidInput(f"mode must be 'reveal' or 'blind', got {self.mode!r}.")
         check_bits(self.bits, insecure=self.insecure)
-        check_positive("clip_range (largest coordinate)", self.clip_range)
-        _ = self.fixed  # checks the rest
+        object.__setattr__(self, "bits", int(self.bits))
 
     @property
-    def server_reads(self) -> Literal["messages", "sum", "nothing"]:
+    def server_reads(self) -> Reads:
         return "sum" if self.mode == "reveal" else "nothing"
-
-    @property
-    def fixed(self) -> FixedPoint:
-        """How a value becomes whole units."""
-        from trilemma.crypto.packing import FixedPoint
-
-        return FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
 
     def packing(self, public: PublicKey) -> Packing:
         """How values are laid out under this key."""
-        from trilemma.crypto.packing import Packing
-
         return Packing(self.fixed, public.plaintext_bits)
+
+    def opened(self) -> Paillier:
+        return replace(self, mode="reveal")
+
+    def twin(self) -> FixedPointTwin:
+        return FixedPointTwin.of(self)
+
+    def new_secret(self, entropy: System) -> PrivateKey:
+        return PrivateKey.generate(entropy, bits=self.bits, insecure=self.insecure)
+
+    def load_secret(self, path: Path) -> PrivateKey:
+        return load_private(path, insecure=self.insecure)
+
+    def log_parameter(self) -> float:
+        """ln n of a key that is no longer than it must be."""
+        return self.bits * math.log(2)
 
     def client(
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
@@ -115,8 +125,6 @@ class Paillier(Transport):
         return session
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
-        from trilemma.crypto.paillier import PublicKey
-
         if not isinstance(public, PublicKey):
             raise InvalidInput(
                 f"the server of a Paillier round needs the clients' public key, got "
@@ -135,16 +143,11 @@ class Paillier(Transport):
             f"precision_bits={self.precision_bits},max_weight={self.max_weight}"
         )
 
-    def step_size(self) -> float:
-        return self.fixed.step
-
-    def digest(self, round: RoundInfo, label: bytes) -> bytes:
-        """What binds messages to the round, this transport and the label."""
-        return round.digest(self.describe().encode() + b"\0" + label)
+    def words(self, number: Callable[[float], str]) -> str:
+        reads = "reads nothing" if self.mode == "blind" else "reads the sum"
+        return f"Paillier encryption (the server {reads})"
 
     def _private(self, secret: Any) -> PrivateKey:
-        from trilemma.crypto.paillier import PrivateKey
-
         if not isinstance(secret, PrivateKey):
             raise InvalidInput(
                 f"a Paillier client needs the federation's private key, got "
@@ -174,7 +177,7 @@ class _PaillierClient(ClientSession):
         label: bytes,
     ) -> None:
         self.transport, self.client, self.round, self._key = transport, client, round, key
-        self.entropy, self.digest = entropy, transport.digest(round, label)
+        self.entropy, self.digest = entropy, round.digest(transport.bound_label(label))
         self.stage, self.length = "update", 0
 
     @property
@@ -198,7 +201,7 @@ class _PaillierClient(ClientSession):
         return opened
 
     def _encrypt(self, payload: Payload) -> bytes:
-        check_range(payload.values, self.transport.clip_range, self.client)
+        check_range(payload.values, self.transport.fixed, self.client)
         self.length = payload.values.size
         words = self.transport.packing(self._key.public).pack(payload.values, payload.weight)
         vector = self._key.encrypt(words, self.entropy)
@@ -236,7 +239,7 @@ class _PaillierServer(ServerSession):
         self, transport: Paillier, round: RoundInfo, public: PublicKey, label: bytes
     ) -> None:
         self.transport, self.round, self.key = transport, round, public
-        self.digest = transport.digest(round, label)
+        self.digest = round.digest(transport.bound_label(label))
         self.stage = "update"
         self.clients: tuple[int, ...] = ()
         self.openers: list[int] = []

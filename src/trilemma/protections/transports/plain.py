@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-
-from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.protections.protocol import (
+from trilemma.protections.transports.base import (
     ClientSession,
     Opened,
     Payload,
-    RoundInfo,
+    Reads,
     ServerSession,
     Transport,
     require_payload,
     require_stage,
 )
-from trilemma.protections.transforms.compression import decode_positions, encode_positions
-from trilemma.protections.transports.wire import (
-    array_bytes,
-    open_message,
-    read_array,
-    write_message,
-)
+from trilemma.protections.transports.payloads import read_update, write_update
+from trilemma.protections.transports.wire import open_message, write_message
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
+    from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["Plain", "read_update", "write_update"]
+__all__ = ["Plain"]
 
-_BODY: Final = struct.Struct("<QQQB")  # weight, size of the update, bytes of places, of a value
 _STATE: Final = struct.Struct("<Q?")
 
 
@@ -44,7 +36,7 @@ class Plain(Transport):
     name: ClassVar[str] = "plain"
 
     @property
-    def server_reads(self) -> Literal["messages", "sum", "nothing"]:
+    def server_reads(self) -> Reads:
         return "messages"
 
     def client(
@@ -62,10 +54,16 @@ class Plain(Transport):
         return session
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
-        return _PlainServer(round, label)
+        return _PlainServer(self, round, label)
+
+    def read(self, message: bytes, client: int, round: RoundInfo, label: bytes = b"") -> Payload:
+        return read_update(open_message("PLN", round.digest(label), client, message))
 
     def describe(self) -> str:
         return self.name
+
+    def words(self, number: Callable[[float], str]) -> str:
+        return ""
 
 
 class _PlainClient(ClientSession):
@@ -89,8 +87,8 @@ class _PlainClient(ClientSession):
 
 
 class _PlainServer(ServerSession):
-    def __init__(self, round: RoundInfo, label: bytes) -> None:
-        self.round, self.digest, self.stage = round, round.digest(label), "update"
+    def __init__(self, transport: Plain, round: RoundInfo, label: bytes) -> None:
+        self.transport, self.round, self.label, self.stage = transport, round, label, "update"
 
     def step(self, replies: Mapping[int, bytes]) -> Opened:
         require_stage("update", self.stage)
@@ -99,38 +97,5 @@ class _PlainServer(ServerSession):
         payloads = {}
         for client, body in sorted(replies.items()):
             self.round.require_participant(client)
-            payloads[client] = read_update(open_message("PLN", self.digest, client, body))
+            payloads[client] = self.transport.read(body, client, self.round, self.label)
         return Opened(payloads)
-
-
-def write_update(payload: Payload) -> tuple[bytes, bytes, memoryview]:
-    """The parts of a plain update: its weight, its places if they are not known, its values."""
-    values = payload.values
-    if values.ndim != 1 or values.dtype.kind != "f" or values.itemsize not in (4, 8):
-        raise InvalidInput(
-            f"an update must be a flat array of 32 or 64-bit floats, got {values.dtype} of shape "
-            f"{values.shape}."
-        )
-    places = b""
-    if payload.positions is not None:
-        places = encode_positions(payload.positions, payload.size)
-    head = _BODY.pack(payload.weight, payload.size, len(places), values.itemsize)
-    return head, places, array_bytes(values)
-
-
-def read_update(body: bytes | memoryview) -> Payload:
-    """The update that `write_update` wrote."""
-    if len(body) < _BODY.size:
-        raise ProtocolViolation("a plain update is cut short; ask for it again.")
-    weight, size, place_bytes, width = _BODY.unpack_from(body)
-    rest = memoryview(body)[_BODY.size :]
-    if width not in (4, 8) or place_bytes > len(rest) or weight < 1:
-        raise ProtocolViolation("a plain update has an impossible header; it was altered.")
-    values = read_array(rest[place_bytes:], np.dtype(f"f{width}"))
-    positions = decode_positions(bytes(rest[:place_bytes]), size) if place_bytes else None
-    if positions is not None and positions.size != values.size:
-        raise ProtocolViolation(
-            f"a plain update names {positions.size} coordinates and sends {values.size} values; "
-            "it was altered."
-        )
-    return Payload(values, weight, positions, size)

@@ -22,10 +22,11 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, unit_views
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import Transform, Transport
+from trilemma.protections.transforms.base import Transform
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.base import Transport
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing

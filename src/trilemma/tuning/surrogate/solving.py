@@ -14,12 +14,12 @@ from trilemma.bounds import Constants, Regime
 from trilemma.protections.laws.base import (
     Form,
     Law,
-    Parameter,
     ParameterValue,
     Strength,
     mean_distortion,
     strength_for,
 )
+from trilemma.protections.parameter import Parameter
 from trilemma.tuning.problem import Problem
 from trilemma.updates import Profile
 

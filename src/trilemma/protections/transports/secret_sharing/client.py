@@ -12,13 +12,9 @@ from trilemma.crypto.masking import mask as add_masks
 from trilemma.crypto.sealed import require_system
 from trilemma.crypto.shamir import SHARE_BYTES, Share, split
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.protections.protocol import (
-    ClientSession,
-    Payload,
-    RoundInfo,
-    check_range,
-    require_payload,
-)
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transports.base import ClientSession, Payload, require_payload
+from trilemma.protections.transports.fixed_point import check_range
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.wire import (
     SERVER,
@@ -196,7 +192,7 @@ class SharingClient(ClientSession):
             self._shares[peer] = shares
         keys = {peer: self._peers[peer][:KEY_BYTES] for peer in boxes}
         add, subtract = pairwise_seeds(self._mask_key, self.client, keys, self.context)
-        check_range(payload.values, self.ring.fixed.clip, self.client)
+        check_range(payload.values, self.ring.fixed, self.client)
         values = self.ring.encode(payload.values, payload.weight)
         masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
         return write_message("MSK", self.digest, self.client, array_bytes(masked))

@@ -10,7 +10,8 @@ import numpy as np
 from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pairwise_seeds
 from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.protections.protocol import Aggregate, RoundInfo, ServerSession
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transports.base import Aggregate, ServerSession
 from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.protections.transports.wire import (
     SERVER,

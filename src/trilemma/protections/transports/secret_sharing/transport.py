@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trilemma.crypto.masking import Ring, check_threshold
-from trilemma.crypto.packing import FixedPoint
-from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.protections.protocol import (
-    ClientSession,
-    RoundInfo,
-    Transport,
-    check_positive,
-)
+from trilemma.protections.laws.base import Law
+from trilemma.protections.laws.secret_sharing import SecretSharingLaw
+from trilemma.protections.transports.base import Brings, ClientSession, Reads
+from trilemma.protections.transports.fixed_point import FixedPointTransport
 from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.server import SharingServer
+from trilemma.protections.transports.twin import FixedPointTwin
+
+if TYPE_CHECKING:
+    from trilemma.entropy import System
+    from trilemma.protections.round_info import RoundInfo
 
 __all__ = ["SecretSharing"]
 
 
-@dataclass(frozen=True)
-class SecretSharing(Transport):
+@dataclass(frozen=True, kw_only=True)
+class SecretSharing(FixedPointTransport):
     """Masks in Z_2^ring_bits on fixed-point updates: four steps, dropouts handled at each.
 
     A single masked update is uniform on the ring, up to the security of AES and X25519; there is
@@ -31,34 +35,30 @@ class SecretSharing(Transport):
     help it, t the round's threshold; and against one that swaps keys, where clients have an
     `Identity`. The server still sees the sum: attack that. That a masked vector arrives as it was
     sent is left to the connection (TLS).
-
-    `clip_range` is the largest coordinate, `precision_bits` the bits of a value, `max_weight` the
-    public cap on the sum of all weights.
     """
 
-    clip_range: float = 1.0
-    precision_bits: int = 16
     ring_bits: int = 32
-    max_weight: int = 10_000
 
     name: ClassVar[str] = "secret-sharing"
     caveat: ClassVar[str] = (
         "the server reads the sum, and is trusted to follow the protocol unless clients pin each "
         "other's identities; the threshold's number of clients together can open an update."
     )
+    law: ClassVar[Law | None] = SecretSharingLaw()
+    preparations: ClassVar[int] = 2
+    brings: ClassVar[Brings] = "identity"
 
     def __post_init__(self) -> None:
-        check_positive("clip_range (largest coordinate)", self.clip_range)
-        _ = self.ring  # checks the rest
+        super().__post_init__()
+        object.__setattr__(self, "ring_bits", self.ring.bits)
 
-    @property
+    @cached_property
     def ring(self) -> Ring:
         """How updates are laid out in the ring."""
-        fixed = FixedPoint(self.clip_range, self.precision_bits, self.max_weight)
-        return Ring(fixed, self.ring_bits)
+        return Ring(self.fixed, self.ring_bits)
 
     @property
-    def server_reads(self) -> Literal["messages", "sum", "nothing"]:
+    def server_reads(self) -> Reads:
         return "sum"
 
     def client(
@@ -69,23 +69,23 @@ class SecretSharing(Transport):
         `secret` is None, or the client's `Identity`: then it signs its keys and leaves where a
         peer's are not signed by the pinned one.
         """
-        self._check(round)
+        self.check_threshold(round.threshold, len(round.participants))
         round.require_participant(client)
         return SharingClient.start(
-            client, round, self.ring, entropy, self._label(label), _identity(secret)
+            client, round, self.ring, entropy, self.bound_label(label), _identity(secret)
         )
 
     def restore(
         self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
-        self._check(round)
+        self.check_threshold(round.threshold, len(round.participants))
         return SharingClient.restore(
-            state, round, self.ring, entropy, self._label(label), _identity(secret)
+            state, round, self.ring, entropy, self.bound_label(label), _identity(secret)
         )
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> SharingServer:
-        self._check(round)
-        return SharingServer(round, self.ring, self._label(label))
+        self.check_threshold(round.threshold, len(round.participants))
+        return SharingServer(round, self.ring, self.bound_label(label))
 
     def describe(self) -> str:
         return (
@@ -93,14 +93,18 @@ class SecretSharing(Transport):
             f"ring_bits={self.ring_bits},max_weight={self.max_weight}"
         )
 
-    def step_size(self) -> float:
-        return self.ring.fixed.step
+    def words(self, number: Callable[[float], str]) -> str:
+        return "secure aggregation"
 
-    def _check(self, round: RoundInfo) -> None:
-        check_threshold(round.threshold, len(round.participants))
+    def twin(self) -> FixedPointTwin:
+        return FixedPointTwin.of(self)
 
-    def _label(self, label: bytes) -> bytes:
-        return self.describe().encode() + b"\0" + label
+    def log_parameter(self) -> float:
+        """ln of half the ring."""
+        return math.log(self.step_size()) + (self.ring_bits - 1) * math.log(2)
+
+    def check_threshold(self, threshold: int, clients: int) -> None:
+        check_threshold(threshold, clients)
 
 
 def _identity(secret: Any) -> Identity | None:

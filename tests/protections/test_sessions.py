@@ -1,4 +1,4 @@
-"""Whatever arrives on the wire, a session answers rightly or with an error that has a name."""
+"""Sessions: clients that disagree, and whatever arrives on the wire."""
 
 from __future__ import annotations
 
@@ -8,26 +8,43 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.protections.five import CLIENTS, SIZE, a_round
 
 from trilemma.crypto.paillier import PrivateKey
-from trilemma.entropy import Seeded, System
-from trilemma.errors import TrilemmaError
-from trilemma.protections.protocol import RoundInfo
+from trilemma.entropy import Seeded
+from trilemma.errors import (
+    InvalidInput,
+    ProtocolViolation,
+    TrilemmaError,
+)
+from trilemma.protections.protection import Protection
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.sessions import ProtectedClient, ProtectedServer
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Released
-
-TEXTS = [
-    "none",
-    "top-k:keep=0.3",
-    "secret-sharing",
-    "paillier:bits=2048",
-    "paillier:bits=2048,mode=blind",
-]
+from trilemma.protections.transforms.compression import Compression
 
 
-@pytest.fixture(scope="module")
-def key() -> PrivateKey:
-    return PrivateKey.generate(System(), bits=2048)
+def test_a_client_that_sends_other_places_than_its_own_is_named() -> None:
+    protection, info = parse_protection("compression:keep=0.5"), a_round()
+    replies: dict[int, Any] = {
+        client: ProtectedClient.start(protection, client, info, SIZE).step(b"", torch.zeros(SIZE))
+        for client in range(CLIENTS)
+    }
+    with pytest.raises(InvalidInput, match=r"client 2 sent \d+ coordinates .* where \d+ of 60"):
+        ProtectedServer.start(protection, info, SIZE).step({**replies, 2: replies[2][:-4]})
+
+
+def test_clients_that_disagree_on_places_cannot_be_summed() -> None:
+    info = a_round()
+    half, third = Protection((Compression(0.5),)), Protection((Compression(0.3),))
+    replies: dict[int, Any] = {
+        0: ProtectedClient.start(half, 0, info, 9).step(b"", torch.zeros(9)),
+        1: ProtectedClient.start(half, 1, info, 9).step(b"", torch.zeros(9)),
+        2: ProtectedClient.start(third, 2, info, 9).step(b"", torch.zeros(9)),
+    }
+    with pytest.raises(ProtocolViolation, match="the settings differ"):
+        ProtectedServer.start(half, info, 9).step(replies)
 
 
 def damaged(message: bytes, rng: np.random.Generator) -> bytes:
@@ -53,9 +70,9 @@ def play(text: str, key: PrivateKey, rng: np.random.Generator) -> tuple[int, str
     protection = parse_protection(text)
     secret = key if "paillier" in text else None
     info = RoundInfo.new(range(3), Seeded(1), threshold=2)
-    clients = {c: protection.client(c, info, 20, secret=secret) for c in range(3)}
+    clients = {c: ProtectedClient.start(protection, c, info, 20, secret=secret) for c in range(3)}
     public = key.public if "paillier" in text else None
-    server = protection.server(info, 20, public=public)
+    server = ProtectedServer.start(protection, info, 20, public=public)
     target, upward = int(rng.integers(4)), bool(rng.integers(2))
     inboxes: Mapping[int, bytes] = dict.fromkeys(clients, b"")
     for step in range(6):
@@ -84,7 +101,16 @@ def play(text: str, key: PrivateKey, rng: np.random.Generator) -> tuple[int, str
     raise AssertionError("a round must end")
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "none",
+        "top-k:keep=0.3",
+        "secret-sharing",
+        "paillier:bits=2048",
+        "paillier:bits=2048,mode=blind",
+    ],
+)
 def test_damage_has_a_name(text: str, key: PrivateKey) -> None:
     rng = np.random.default_rng(11)
     ends = [play(text, key, rng)[1] for _ in range(20 if "paillier" in text else 200)]

@@ -7,43 +7,50 @@ so does the twin, in the clear. Utility can be measured with it, never secrecy, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from trilemma.crypto.packing import FixedPoint
-from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.protections.protection import Protection
-from trilemma.protections.protocol import (
+from trilemma.protections.transports.base import (
     Aggregate,
     ClientSession,
     Payload,
-    RoundInfo,
+    Reads,
     ServerSession,
-    Transport,
-    check_range,
     require_payload,
 )
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
 from trilemma.protections.transports.wire import read_array
 
-__all__ = ["FixedPointTwin", "twin_of"]
+if TYPE_CHECKING:
+    from trilemma.entropy import System
+    from trilemma.protections.round_info import RoundInfo
+
+__all__ = ["FixedPointTwin"]
 
 
-@dataclass(frozen=True)
-class FixedPointTwin(Transport):
+@dataclass(frozen=True, kw_only=True)
+class FixedPointTwin(FixedPointTransport):
     """Sends [w, w q_1, ..., w q_m] as plain 64-bit integers: for measurement alone."""
 
-    fixed: FixedPoint
-    reads: Literal["messages", "sum", "nothing"] = "sum"
+    reads: Reads = "sum"
 
     name: ClassVar[str] = "fixed-point twin"
 
+    @classmethod
+    def of(cls, original: FixedPointTransport) -> FixedPointTwin:
+        """The twin of a transport, on the same grid."""
+        return cls(
+            clip_range=original.clip_range,
+            precision_bits=original.precision_bits,
+            max_weight=original.max_weight,
+            reads=original.server_reads,
+        )
+
     @property
-    def server_reads(self) -> Literal["messages", "sum", "nothing"]:
+    def server_reads(self) -> Reads:
         """What the twin's original leaves the server, so that the same transforms go with it."""
         return self.reads
 
@@ -51,7 +58,7 @@ class FixedPointTwin(Transport):
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
         round.require_participant(client)
-        return _TwinClient(self.fixed, client)
+        return _TwinClient(self, client)
 
     def restore(
         self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
@@ -60,42 +67,27 @@ class FixedPointTwin(Transport):
         raise InvalidInput("a fixed-point twin lives in one process; use its original elsewhere.")
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
-        return _TwinServer(self.fixed, round)
+        return _TwinServer(self, round)
 
     def describe(self) -> str:
         return self.name
 
-    def step_size(self) -> float:
-        return self.fixed.step
-
-
-def twin_of(protection: Protection) -> Protection | None:
-    """The protection with its transport's twin, or None where the transport is its own."""
-    transport = protection.transport
-    if isinstance(transport, SecretSharing):
-        fixed = transport.ring.fixed
-    elif isinstance(transport, Paillier):
-        fixed = FixedPoint(transport.clip_range, transport.precision_bits, transport.max_weight)
-    else:
-        return None
-    return replace(protection, transport=FixedPointTwin(fixed, transport.server_reads))
-
 
 class _TwinClient(ClientSession):
-    def __init__(self, fixed: FixedPoint, client: int) -> None:
-        self.fixed, self.client, self.done = fixed, client, False
+    def __init__(self, transport: FixedPointTwin, client: int) -> None:
+        self.transport, self.client, self.done = transport, client, False
 
     @property
     def wants_update(self) -> bool:
         return not self.done
 
     def step(self, inbox: bytes, payload: Payload | None = None) -> bytes:
-        sent = require_payload(payload)
-        check_range(sent.values, self.fixed.clip, self.client)
-        weight = self.fixed.check_weight(sent.weight)
+        sent, fixed = require_payload(payload), self.transport.fixed
+        check_range(sent.values, fixed, self.client)
+        weight = fixed.check_weight(sent.weight)
         self.done = True
         head = np.array([weight], "<i8").tobytes()
-        return b"".join((head, *(b.tobytes() for b in self.fixed.blocks(sent.values, weight))))
+        return b"".join((head, *(b.tobytes() for b in fixed.blocks(sent.values, weight))))
 
     def export(self) -> bytes:
         """Refused, as `FixedPointTwin.restore` is."""
@@ -103,8 +95,8 @@ class _TwinClient(ClientSession):
 
 
 class _TwinServer(ServerSession):
-    def __init__(self, fixed: FixedPoint, round: RoundInfo) -> None:
-        self.fixed, self.round = fixed, round
+    def __init__(self, transport: FixedPointTwin, round: RoundInfo) -> None:
+        self.transport, self.round = transport, round
 
     def step(self, replies: Mapping[int, bytes]) -> Aggregate:
         self.round.require_enough(len(replies))
@@ -112,5 +104,5 @@ class _TwinServer(ServerSession):
         if len({each.size for each in vectors}) > 1:
             raise InvalidInput("clients sent vectors of unlike sizes; all must train one model.")
         total = np.sum(vectors, axis=0)
-        summed = self.fixed.sum(total[1:], int(total[0]), len(replies))
+        summed = self.transport.fixed.sum(total[1:], int(total[0]), len(replies))
         return Aggregate(summed.mean, tuple(sorted(replies)), summed.weight)

@@ -15,7 +15,6 @@ from trilemma.bounds import Constants
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import Form, Strength, mean_distortion, strength_for
-from trilemma.protections.laws.compression import per_coordinate_distortion, rescaled_distortion
 from trilemma.updates import Profile
 
 TOLERANCE = 1e-9
@@ -158,25 +157,6 @@ def test_box_laws_are_the_volume_of_the_overlap(name: str) -> None:
     assert each.distortion(strength.log_dose, profile) == pytest.approx(1 - overlap, rel=1e-12)
 
 
-def test_per_coordinate_keep_probabilities() -> None:
-    rng = np.random.default_rng(15)
-    dropped = 10 ** rng.uniform(-14, -1, size=1000)
-    with mp.workdps(50):
-        kept = mpf(1)
-        for each in dropped:
-            kept *= 1 - mpf(float(each))
-        assert per_coordinate_distortion(dropped) == pytest.approx(float(1 - kept), rel=TOLERANCE)
-    assert per_coordinate_distortion([0.1, 1.0]) == 1.0
-    for bad in ([], [1.5], [math.nan]):
-        with pytest.raises(InvalidInput, match="1 - ρᵢ"):
-            per_coordinate_distortion(bad)
-    equal = per_coordinate_distortion(np.full(50, 0.01))
-    assert equal == pytest.approx(
-        law("compression").distortion(math.log(-math.log(0.99)), Profile(50))
-    )
-    assert rescaled_distortion(math.log(-math.log(0.99)), 50) == pytest.approx(1 - 0.99**100)
-
-
 # Several clients
 
 
@@ -223,6 +203,19 @@ def test_clients_with_different_boxes_by_brute_force() -> None:
 def test_clients_of_different_models_are_refused() -> None:
     with pytest.raises(InvalidInput, match="one model"):
         strength_for(law("compression"), 0.1, [Profile(3), Profile(4)])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_strength_of_a_value_is_the_one_that_has_it(name: str) -> None:
+    each, profile = law(name), Profile(1000, delta=0.5, sigma=0.1)
+    for tv in (1e-6, 0.003, 0.009):
+        found = each.inverse(tv, profile)
+        again = each.strength(each.value(found).log_value, profile)
+        assert again.anchor == found.anchor
+        assert again.log_dose == pytest.approx(found.log_dose, abs=1e-6)
+    if name != "randomization":  # a value weaker than neutral does nothing
+        weaker = each.anchor(profile) + (0.1 if name == "compression" else -0.1)
+        assert each.strength(weaker, profile).dose == 0
 
 
 def test_unknown_mechanism_lists_the_known_ones() -> None:

@@ -1,4 +1,4 @@
-"""Spread chunks over worker processes; results come back as they finish, whatever their order.
+"""Processes of this machine: results come back as they finish, whatever their order.
 
 Each worker is a fresh interpreter (spawn) with one torch thread, fed through its own pipe. When
 the parent dies, even by kill -9, the pipe closes and the worker ends by itself; a process pool of
@@ -11,59 +11,50 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.work.executors.base import Task, WorkerDied
 
-__all__ = ["Crew", "WorkerDied", "map_chunks", "one_thread"]
+__all__ = ["Crew", "one_thread"]
 
-Work = Callable[[int], bytes]
-Task = TypeVar("Task")
-
-
-class WorkerDied(TrilemmaError):
-    """A worker process ended without an answer, most often for lack of memory."""
+_TRIES: Final = 3
+Kind = TypeVar("Kind", bound=Task)
 
 
-def map_chunks(
-    make_work: Callable[[], Work], chunks: Sequence[int], *, workers: int
-) -> Iterator[tuple[int, bytes]]:
-    """Yield (chunk, make_work()(chunk)) for every chunk, in the order in which they finish.
+@dataclass(frozen=True)
+class _Try(Generic[Kind]):
+    """A task, and how many workers have died on it."""
 
-    `make_work` runs once in each process: it builds what all chunks share. With one worker it runs
-    here, in the order given. The payload of a chunk may depend on the chunk alone.
-    """
-    with Crew(make_work, workers=workers) as crew:
-        for chunk in chunks:
-            crew.submit(chunk)
-        for _ in chunks:
-            yield crew.next()
+    task: Kind
+    deaths: int = 0
 
 
-class Crew(Generic[Task]):
-    """Workers that stay: tasks go in at any time, and payloads come out as they are finished.
+class Crew(Generic[Kind]):
+    """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
     A process starts when there is a task that no idle one can take. With one worker the tasks run
     here, one at a time, when their payload is asked for.
     """
 
-    def __init__(self, make_work: Callable[[], Callable[[Task], bytes]], *, workers: int) -> None:
+    def __init__(self, make_work: Callable[[], Callable[[Kind], bytes]], *, workers: int) -> None:
         if workers < 1:
             raise InvalidInput(f"workers must be at least 1, got {workers}.")
         self._make_work, self._workers = make_work, workers
-        self._waiting: deque[Task] = deque()
-        self._pending: dict[Connection, tuple[BaseProcess, Task]] = {}
+        self._waiting: deque[_Try[Kind]] = deque()
+        self._pending: dict[Connection, _Try[Kind]] = {}
         self._processes: dict[Connection, BaseProcess] = {}
-        self._work: Callable[[Task], bytes] | None = None
+        self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
 
     def __enter__(self) -> Self:
@@ -80,25 +71,44 @@ class Crew(Generic[Task]):
             process.terminate()
             process.join()
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""
-        self._waiting.append(task)
+        self._waiting.append(_Try(task))
         if self._workers > 1:
             self._hand_out()
 
-    def next(self) -> tuple[Task, bytes]:
+    def next(self) -> tuple[Kind, bytes]:
         """The next finished task and its payload; waits for it."""
         if self._workers == 1:
-            task = self._waiting.popleft()
+            task = self._waiting.popleft().task
             with one_thread():
                 self._work = self._work or self._make_work()
                 return task, self._work(task)
-        ready = wait(list(self._pending))[0]
-        assert isinstance(ready, Connection)
-        process, task = self._pending.pop(ready)
-        payload = _receive(ready, process, task)
-        self._hand_out()
-        return task, payload
+        while True:
+            ready = wait(list(self._pending))[0]
+            assert isinstance(ready, Connection)
+            tried = self._pending.pop(ready)
+            try:
+                answer = ready.recv()
+            except (EOFError, OSError):  # it died before its answer, or in the midst of it
+                self._bury(ready, tried)
+                self._hand_out()
+                continue
+            self._hand_out()
+            return tried.task, _payload(answer, tried.task)
+
+    def _bury(self, pipe: Connection, tried: _Try[Kind]) -> None:
+        """Let go of a worker that died; its task comes first, for a new one."""
+        process = self._processes.pop(pipe)
+        pipe.close()
+        process.join()
+        if tried.deaths + 1 == _TRIES:
+            raise WorkerDied(
+                f"{_TRIES} worker processes died on {_name(tried.task)}, the last with exit code "
+                f"{process.exitcode}, perhaps for lack of memory; what was finished is kept: run "
+                f"the same command again, with fewer workers if it happens again."
+            )
+        self._waiting.appendleft(_Try(tried.task, tried.deaths + 1))
 
     def _hand_out(self) -> None:
         while self._waiting:
@@ -106,11 +116,10 @@ class Crew(Generic[Task]):
             if not idle and len(self._processes) >= self._workers:
                 return
             pipe = idle[0] if idle else self._start()
-            task = self._waiting.popleft()
-            self._pending[pipe] = self._processes[pipe], task
-            # A worker that has just died is reported when its answer is read.
+            tried = self._pending[pipe] = self._waiting.popleft()
+            # A worker that has just died is found when its answer is read.
             with suppress(BrokenPipeError):
-                pipe.send(task)
+                pipe.send(tried.task)
 
     def _start(self) -> Connection:
         if not self._pickled:
@@ -124,8 +133,14 @@ class Crew(Generic[Task]):
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         started = context.Process(target=_worker, args=(theirs, self._pickled), daemon=True)
-        with _deaf_to_ctrl_c():
-            started.start()
+        try:
+            with _deaf_to_ctrl_c():
+                started.start()
+        except OSError as error:
+            raise WorkerDied(
+                f"worker process {len(self._processes) + 1} cannot be started "
+                f"({error.strerror}); use fewer workers."
+            ) from error
         theirs.close()
         self._processes[ours] = started
         return ours
@@ -152,22 +167,17 @@ class _Failure:
     mendable: bool
 
 
-def _receive(pipe: Connection, process: BaseProcess, task: object) -> bytes:
-    try:
-        answer = pipe.recv()
-    except (EOFError, ConnectionResetError):
-        process.join()
-        raise WorkerDied(
-            f"a worker process died on chunk {task} (exit code {process.exitcode}), perhaps for "
-            f"lack of memory; what was finished is kept: run the same command again, with fewer "
-            f"workers if it happens again."
-        ) from None
+def _payload(answer: bytes | _Failure, task: Task) -> bytes:
     if isinstance(answer, _Failure):
         if answer.mendable:
             raise InvalidInput(answer.message)
-        raise RuntimeError(f"chunk {task} failed in a worker process:\n{answer.message}")
-    assert isinstance(answer, bytes)
+        raise RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.message}")
     return answer
+
+
+def _name(task: Task) -> str:
+    stage, chunk = task.key()
+    return f"chunk {chunk} of {stage!r}"
 
 
 @contextmanager
@@ -188,22 +198,23 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _worker(pipe: Connection, pickled: bytes) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with one_thread():
-        work: Callable[[Any], bytes] | None = None
-        while True:
-            try:
-                task = pipe.recv()
-            except (EOFError, OSError):
-                return
-            try:
-                work = work or pickle.loads(pickled)()
-                answer: bytes | _Failure = work(task)
-            except TrilemmaError as error:
-                answer = _Failure(str(error), mendable=True)
-            except Exception:
-                answer = _Failure(traceback.format_exc(), mendable=False)
-            try:
-                pipe.send(answer)
-            except OSError:
-                return
+    os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported ...
+    if "torch" in sys.modules:  # ... which the program's main module may have done already
+        sys.modules["torch"].set_num_threads(1)
+    work: Callable[[Any], bytes] | None = None
+    while True:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            work = work or pickle.loads(pickled)()
+            answer: bytes | _Failure = work(task)
+        except TrilemmaError as error:
+            answer = _Failure(str(error), mendable=True)
+        except Exception:
+            answer = _Failure(traceback.format_exc(), mendable=False)
+        try:
+            pipe.send(answer)
+        except OSError:
+            return

@@ -1,0 +1,134 @@
+"""What a federation runs, as far as a claim on its leakage depends on it.
+
+A verdict holds the deployment that was attacked, and a federation states its own: a claim holds
+where the two are equal in every field.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal
+
+from trilemma.bounds.training import Participation
+from trilemma.errors import InvalidInput
+from trilemma.learning import LocalTraining
+from trilemma.quantities import positive, whole
+
+__all__ = ["Deployment", "Weighting"]
+
+Weighting = Literal["equal", "records"]
+
+_WAY_OUT: Final = {
+    "local_training": "train as was measured, or measure again for what this federation runs",
+    "parameters": "deploy the model that was measured, or measure again for this one",
+    "clients": "measure again with as many clients",
+    "cohort": "let as many clients take part in a round, or measure again",
+    "threshold": "set the threshold that was measured, or measure again with this one",
+    "weighting": "weight the clients as was measured, or measure again",
+    "rounds": "run the rounds that were measured, or measure again for these",
+    "sampling_rate": "draw the share of records that was measured, or measure again",
+    "participation": "claim what was measured, or measure again",
+    "helpers": "assume what was measured, or measure again",
+}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The setting of a claim, each number a bound that the nodes keep.
+
+    `parameters` is the size of an update; `cohort` of `clients` take part in a round, which ends
+    with at least `threshold` of them; a sum weighs clients equally, or by their number of records.
+    A node's data take part in `rounds` rounds at most. `sampling_rate` is the largest share
+    S / n of its n records that a client draws (for each step under Poisson sampling, else for an
+    update); `participation` says whether an attacker knows which rounds drew the record, and
+    `helpers` how many clients at most share what they know with it.
+
+    >>> measured = Deployment(LocalTraining(batch=4), 4810, clients=10, cohort=10, threshold=7)
+    >>> measured.mismatches(measured)
+    []
+    """
+
+    local_training: LocalTraining
+    parameters: int
+    clients: int
+    cohort: int
+    threshold: int
+    weighting: Weighting = "equal"
+    rounds: int = 1
+    sampling_rate: float = 1.0
+    participation: Participation = "known"
+    helpers: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.local_training, LocalTraining):
+            raise InvalidInput(
+                f"local_training must be a LocalTraining, got {self.local_training!r}."
+            )
+        for name in ("parameters", "clients", "cohort", "threshold", "rounds", "helpers"):
+            value, least = whole(name, getattr(self, name)), int(name != "helpers")
+            if value < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
+            object.__setattr__(self, name, value)
+        rate = positive(
+            "sampling_rate (share of its records that a client draws)", self.sampling_rate
+        )
+        if not self.threshold <= self.cohort <= self.clients:
+            raise InvalidInput(
+                f"threshold ({self.threshold}), cohort ({self.cohort}) and clients "
+                f"({self.clients}) must rise: a round has a cohort of the clients, and ends with "
+                "the threshold at least."
+            )
+        if self.helpers >= self.threshold and self.threshold > 1:
+            raise InvalidInput(
+                f"helpers must leave an honest client of the {self.threshold} that a round ends "
+                f"with at least, got {self.helpers}."
+            )
+        if rate > 1:
+            raise InvalidInput(f"sampling_rate must be at most 1, got {rate}.")
+        object.__setattr__(self, "sampling_rate", rate)
+        for name, choices in (
+            ("weighting", ("equal", "records")),
+            ("participation", ("secret", "known")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InvalidInput(
+                    f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
+                    f"{getattr(self, name)!r}."
+                )
+        if self.participation == "secret" and self.local_training.participation == "known":
+            raise InvalidInput(
+                f"participation is a secret under Poisson sampling only, and local_training has "
+                f"sampling={self.local_training.sampling!r}; use sampling='poisson', or "
+                "participation='known'."
+            )
+
+    def mismatches(self, other: Deployment) -> list[str]:
+        """One sentence for each field in which this, as measured, differs from another, as run.
+
+        >>> measured = Deployment(LocalTraining(), 10, 3, 3, 2, rounds=150)
+        >>> measured.mismatches(Deployment(LocalTraining(), 10, 3, 3, 2, rounds=200))[0][:51]
+        'rounds was 150 when measured and is 200 here; run t'
+        """
+        sentences = []
+        for name in (field.name for field in fields(self)):
+            pairs = {name: (getattr(self, name), getattr(other, name))}
+            if name == "local_training":
+                pairs = {
+                    f"{name}.{each.name}": tuple(
+                        getattr(who.local_training, each.name) for who in (self, other)
+                    )
+                    for each in fields(LocalTraining)
+                }
+            sentences += [
+                f"{what} was {measured!r} when measured and is {own!r} here; {_WAY_OUT[name]}."
+                for what, (measured, own) in pairs.items()
+                if not _same(measured, own)
+            ]
+        return sentences
+
+
+def _same(measured: Any, own: Any) -> bool:
+    if isinstance(measured, float) and isinstance(own, float):
+        return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out
+    return bool(measured == own)

@@ -1,0 +1,46 @@
+"""From a verdict to the terms of a federation, if it runs what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import Deployment
+from trilemma.federation.nodes.terms import Terms
+
+__all__ = ["from_verdict"]
+
+_VERSION: Final = 3
+_DEPLOYMENT: Final = TypeAdapter(Deployment)
+
+
+def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> Terms:
+    """Terms with the protection that a verdict file chose for this very deployment.
+
+    What was measured holds for the updates that were attacked, so a federation that differs in any
+    field of its deployment is refused, with a sentence for each.
+    """
+    try:
+        verdict = json.loads(Path(path).read_text(encoding="utf-8"))
+        version, text = verdict["schema_version"], verdict["protection"]
+        if version == _VERSION:
+            measured = _DEPLOYMENT.validate_python(verdict["deployment"])
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidInput(f"{path} is not a verdict ({reason}); make one anew.") from None
+    if version != _VERSION:
+        raise InvalidInput(
+            f"{path} is a verdict of version {version!r}, which does not say what it was measured "
+            f"for as version {_VERSION} does; run trilemma tune again."
+        )
+    if text is None:
+        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
+    if differences := measured.mismatches(deployment):
+        raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
+    return Terms.deployed(text, measured, **settings)

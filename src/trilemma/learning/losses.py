@@ -1,0 +1,93 @@
+"""Losses over class indices, and what they are for soft labels, over which attacks search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import torch
+from torch.func import grad_and_value, vmap
+from torch.nn import CrossEntropyLoss, NLLLoss
+from torch.nn.functional import cross_entropy, log_softmax, nll_loss
+
+__all__ = ["Loss", "class_loss", "differ", "label_batches"]
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_AGREE: Final = 1e-3  # relative, for two ways to compute one loss in single precision
+_TINY: Final = 1e-6
+_MOST_CLASSES: Final = 128  # that are tried, spread over all where there are more
+
+
+def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """`loss` of outputs [S, C] for class indices [S] or soft labels [S, C].
+
+    Soft labels weigh the loss of each class, (1/S) Σ_i Σ_c y_ic · loss(outputs_i, c): for one-hot
+    rows the loss itself, where it is the mean over its records. CrossEntropyLoss and NLLLoss with
+    class weights w are Σ_i Σ_c y_ic w_c ℓ_ic / Σ_i Σ_c y_ic w_c in both forms.
+    """
+    if type(loss) is CrossEntropyLoss or type(loss) is NLLLoss:
+        return _weighted(loss, outputs, targets)
+    if loss is cross_entropy or not targets.is_floating_point():
+        return loss(outputs, targets)
+
+    def one(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return loss(output[None], label[None])
+
+    labels = torch.arange(outputs.shape[1], device=outputs.device)
+    table = vmap(vmap(one, (None, 0)), (0, None))(outputs, labels)
+    return (targets * table).sum() / outputs.shape[0]
+
+
+def _weighted(
+    loss: CrossEntropyLoss | NLLLoss, outputs: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
+    """Torch's own, with the class weights in the outputs' precision and on their device."""
+    weight = None if loss.weight is None else loss.weight.to(outputs)
+    ignored, reduction = loss.ignore_index, loss.reduction
+    smoothing = loss.label_smoothing if isinstance(loss, CrossEntropyLoss) else 0.0
+    soft, classes = targets.is_floating_point(), outputs.shape[1]
+    if isinstance(loss, CrossEntropyLoss):
+        if not soft or (weight is None and not 0 <= ignored < classes):
+            return cross_entropy(
+                outputs,
+                targets,
+                weight=weight,
+                ignore_index=ignored if not soft else -100,  # soft labels allow no other
+                reduction=reduction,
+                label_smoothing=smoothing,
+            )
+        outputs = log_softmax(outputs, 1)
+    elif not soft:
+        return nll_loss(outputs, targets, weight=weight, ignore_index=ignored, reduction=reduction)
+    counted = targets * (torch.arange(classes, device=outputs.device) != ignored)
+    weight = torch.ones_like(outputs[0]) if weight is None else weight
+    total = -(counted * weight * outputs).sum()
+    if smoothing:
+        even = -(counted.sum(1, keepdim=True) * weight * outputs).sum() / classes
+        total = (1 - smoothing) * total + smoothing * even
+    return total if reduction == "sum" else total / (counted * weight).sum()
+
+
+def label_batches(classes: int, size: int) -> Iterator[torch.Tensor]:
+    """Class indices [size] in batches that hold every class, then two with duplicates."""
+    tried = torch.linspace(0, classes - 1, min(classes, _MOST_CLASSES)).round().long()
+    for start in range(0, len(tried), size):
+        yield tried[torch.arange(start, start + size) % len(tried)]
+    yield tried[torch.arange(size) // 2 % len(tried)]
+    yield tried[-1:].expand(size)
+
+
+def differ(
+    one: Callable[[torch.Tensor], torch.Tensor],
+    other: Callable[[torch.Tensor], torch.Tensor],
+    at: torch.Tensor,
+) -> bool:
+    """Whether two functions of a tensor differ there, in their value or in their gradient."""
+    (slope, value), (other_slope, other_value) = (
+        grad_and_value(each)(at) for each in (one, other)
+    )
+    return any(
+        bool((a - b).norm() > _AGREE * torch.maximum(a.norm(), b.norm()) + _TINY)
+        for a, b in ((value, other_value), (slope, other_slope))
+    )

@@ -1,0 +1,135 @@
+"""What a transform is: a frozen value that changes an update before it is sent.
+
+`Partial` is an update on its way out, `Recipe` what everyone knows of how it was made.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+    from trilemma.entropy import Seeded, System
+    from trilemma.observations import Noise
+    from trilemma.protections.laws.base import Law
+    from trilemma.protections.round_info import RoundInfo
+
+__all__ = ["Partial", "Recipe", "Transform", "described"]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """An update on its way out: values [m], and which coordinates are sent (None: all).
+
+    Coordinates that are not sent hold zero.
+    """
+
+    values: torch.Tensor
+    known: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What everyone knows of how a client made its values: gain · (clip(u) + noise) where known.
+
+    An adversary divides by `gain` (1/ρ for unbiased compression). `known` is None where all
+    coordinates are sent, or where each message says which.
+    """
+
+    known: torch.Tensor | None = None
+    gain: float | torch.Tensor = 1.0
+    noise: Noise | None = None
+    clip: float | None = None
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64] | None:
+        """The places of the known coordinates, rising."""
+        return None if self.known is None else np.flatnonzero(self.known.numpy())
+
+    def with_noise(self, kind: Literal["gaussian", "uniform"], scale: float) -> Recipe:
+        """With noise of this scale on the sent values, here in units of the update."""
+        from trilemma.observations import Noise  # imports torch
+
+        if not isinstance(self.gain, float):
+            raise InvalidInput(
+                "noise after a compression with several keep probabilities has another scale on "
+                "each coordinate; put the noise before the compression."
+            )
+        return replace(self, noise=Noise(kind, scale / self.gain))
+
+
+class Transform(ABC):
+    """Changes an update before it is sent; frozen, and one instance is one parameter value.
+
+    `entropy` belongs to the whole round; a transform takes from it the stream of its own name and
+    client, so that two clients never share noise by accident. `round.mask_seed` is the client's
+    own where the protection lets clients send different coordinates.
+    """
+
+    name: ClassVar[str]
+    thins: ClassVar[bool] = False  # sends some coordinates only
+    selects_by_value: ClassVar[bool] = False  # which coordinates are sent depends on the update
+    cancels: ClassVar[bool] = False  # adds up to zero over all clients
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
+    law: ClassVar[Law | None] = None  # the paper's, if it has one
+    clip: float | None = None
+
+    @abstractmethod
+    def apply(
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
+        """What leaves the client; the given update is not changed."""
+
+    @abstractmethod
+    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+        """What everyone knows after this transform, given what was known before it."""
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the noise that it adds; 0 for none."""
+        return 0.0
+
+    @property
+    def one_gain(self) -> bool:
+        """Whether all sent coordinates are scaled alike."""
+        return True
+
+    def log_parameter(self) -> float:
+        """ln of the parameter of `law`."""
+        raise InvalidInput(f"{self.name} has no law, so that the paper bounds nothing of it.")
+
+    def describe(self) -> str:
+        """The transform as text that `parse_protection` reads: by default module:class:settings.
+
+        Settings are the fields of a dataclass that differ from their defaults.
+        """
+        return described(f"{type(self).__module__}:{type(self).__qualname__}", self)
+
+    def words(self, number: Callable[[float], str]) -> str:
+        """What it does, as the object of "use …", with numbers as `number` writes them."""
+        return self.describe()
+
+
+def described(name: str, part: object) -> str:
+    """The fields of a dataclass that differ from their defaults, behind a name."""
+    if not is_dataclass(part):
+        raise InvalidInput(
+            f"{name} is no dataclass, so its settings cannot be written down; make it one, or "
+            "give it a describe() of its own."
+        )
+    shown = [
+        f"{each.name}={getattr(part, each.name)!r}"
+        for each in fields(part)
+        if each.init and getattr(part, each.name) != each.default
+    ]
+    return ":".join((name, ",".join(shown))) if shown else name

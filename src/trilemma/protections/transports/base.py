@@ -1,0 +1,233 @@
+"""What a transport is: it carries updates by two kinds of session, a client's and the server's.
+
+A client's session may hold secrets, the server's cannot. They exchange plain bytes, one `step` at
+a time, so that the in-process federation and a network adapter drive the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from trilemma.crypto.sealed import Sealed
+from trilemma.errors import InvalidInput, ProtocolViolation, SecretExposure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from trilemma.crypto.packing import FixedPoint
+    from trilemma.entropy import System
+    from trilemma.protections.laws.base import Law
+    from trilemma.protections.round_info import RoundInfo
+
+__all__ = [
+    "Aggregate",
+    "Brings",
+    "ClientSession",
+    "Opened",
+    "Payload",
+    "Reads",
+    "ServerSession",
+    "Transport",
+    "require_payload",
+    "require_stage",
+]
+
+Reads = Literal["messages", "sum", "nothing"]
+"""What a transport leaves the server."""
+Brings = Literal["nothing", "key", "identity"]
+"""What a client brings: the key that all share, or an identity, which it may do without."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a client hands to its transport: the values that are sent, its weight, their places.
+
+    `positions` (rising, below `size`) is None where everyone knows the places.
+    """
+
+    values: NDArray[Any]
+    weight: int
+    positions: NDArray[Any] | None = None
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.weight, int | np.integer) and not isinstance(self.weight, bool)
+        if not whole or self.weight < 1:
+            raise InvalidInput(
+                f"weight (a client's number of records) must be a whole number of at least 1, "
+                f"got {self.weight!r}."
+            )
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The weighted mean of the values that all clients sent for the same places, and Σ weights."""
+
+    mean: NDArray[Any]
+    clients: tuple[int, ...]
+    weight: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What each client sent, where the server reads single messages."""
+
+    payloads: Mapping[int, Payload]
+
+
+class ClientSession(Sealed, ABC):
+    """One client's side of one round.
+
+    A step may answer once: a step that failed or was answered is never repeated. `export` gives
+    the state as bytes, which hold its secrets; store them before the reply goes out.
+    """
+
+    @property
+    @abstractmethod
+    def wants_update(self) -> bool:
+        """Whether the next step is the one that sends the update."""
+
+    @abstractmethod
+    def step(self, inbox: bytes, payload: Payload | None = None) -> bytes | Aggregate:
+        """The reply to the server's message (empty for the first), or the opened mean."""
+
+    @abstractmethod
+    def export(self) -> bytes:
+        """The session's state, for `Transport.restore`; as secret as what it holds."""
+
+
+class ServerSession(ABC):
+    """The server's side of one round; refuses to keep anything that is `Sealed`.
+
+    After an error it is spent: a failed round leaves nothing that a later one could use.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if _holds_secret(value):
+            raise SecretExposure(
+                f"a server session cannot keep a secret, but {name} holds one; leave it with the "
+                "client, or in a local variable."
+            )
+        super().__setattr__(name, value)
+
+    @abstractmethod
+    def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Aggregate | Opened:
+        """The next message to each client, or what the server may read: the mean, or each update.
+
+        `replies` are the last messages of the clients that answered; the others have dropped out.
+        """
+
+
+class Transport(ABC):
+    """Carries updates. There is nothing to tune below its security floor.
+
+    It answers all that others ask of it, so that nobody has to know which transport it is.
+    """
+
+    name: ClassVar[str]
+    caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
+    law: ClassVar[Law | None] = None  # the paper's, if it has one
+    preparations: ClassVar[int] = 0  # exchanges before the one that carries updates
+    brings: ClassVar[Brings] = "nothing"
+
+    @property
+    @abstractmethod
+    def server_reads(self) -> Reads:
+        """What the server can read."""
+
+    @abstractmethod
+    def client(
+        self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
+    ) -> ClientSession:
+        """A client's session; `label` is bound into each message, so that unlike ones collide."""
+
+    @abstractmethod
+    def restore(
+        self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
+    ) -> ClientSession:
+        """The session that `ClientSession.export` wrote, in another process."""
+
+    @abstractmethod
+    def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> ServerSession:
+        """The server's session, from public values only."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The transport as text that `parse_protection` reads."""
+
+    def words(self, number: Callable[[float], str]) -> str:
+        """What it does, as the object of "use …"; nothing for nothing."""
+        return self.describe()
+
+    @property
+    def fixed(self) -> FixedPoint | None:
+        """The grid on which it carries values; None where they travel as they are."""
+        return None
+
+    def step_size(self) -> float:
+        """The step of its grid, 0 for none. A mean errs by half of it at most."""
+        return 0.0 if self.fixed is None else self.fixed.step
+
+    def read(self, message: bytes, client: int, round: RoundInfo, label: bytes = b"") -> Payload:
+        """What the server reads in one client's message, where it reads messages."""
+        raise SecretExposure(f"{self.name} shows nobody a single update; ask for the sum.")
+
+    def opened(self) -> Transport:
+        """The same, with which the server reads at least the sum: for metrics and the like."""
+        return self
+
+    def twin(self) -> Transport:
+        """What computes the same numbers without the secrecy, to measure utility quickly."""
+        return self
+
+    def check_threshold(self, threshold: int, clients: int) -> None:  # noqa: B027 (most ask for nothing)
+        """Raises where a sum of so few of the clients would not be safe."""
+
+    def new_secret(self, entropy: System) -> Any:
+        """A fresh key for all clients, where one is needed."""
+        return None
+
+    def load_secret(self, path: Path) -> Any:
+        """The clients' key from its file."""
+        raise InvalidInput(f"{self.name} has no key that clients share, so {path} is not read.")
+
+    def public(self, secret: Any) -> Any:
+        """What the server may know of the clients' secret."""
+        return None
+
+    def log_parameter(self) -> float:
+        """ln of the parameter of `law`."""
+        raise InvalidInput(f"{self.name} has no law, so that the paper bounds nothing of it.")
+
+
+def require_stage(expected: str, stage: str) -> None:
+    """Raises unless a session is where the message needs it to be."""
+    if stage != expected:
+        raise ProtocolViolation(
+            f"this session is at stage {stage!r}, and that request belongs to {expected!r}; each "
+            "stage is answered once, so start a new round."
+        )
+
+
+def require_payload(payload: Payload | None) -> Payload:
+    """The payload of the step that sends the update."""
+    if payload is None:
+        raise InvalidInput("this step sends the update; pass it with its weight.")
+    return payload
+
+
+def _holds_secret(value: object) -> bool:
+    if isinstance(value, Sealed):
+        return True
+    if isinstance(value, Mapping):
+        return any(_holds_secret(each) for each in value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(_holds_secret(each) for each in value)
+    return False

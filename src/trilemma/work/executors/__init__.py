@@ -1,0 +1,9 @@
+"""Who does the tasks: an interface of two calls, and one file for each place where work can run.
+
+Whatever the executor, a task's payload is the same, so that a run may change it when it resumes.
+"""
+
+from trilemma.work.executors.base import Executor, Task, WorkerDied
+from trilemma.work.executors.local import Crew, one_thread
+
+__all__ = ["Crew", "Executor", "Task", "WorkerDied", "one_thread"]

@@ -1,0 +1,40 @@
+"""What a task is, and what an executor owes to those who hand tasks to it."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from trilemma.errors import TrilemmaError
+
+__all__ = ["Executor", "Task", "WorkerDied"]
+
+
+class Task(Protocol):
+    """Work to be done once: its payload depends on the task and the run's settings alone."""
+
+    def key(self) -> tuple[str, int]:
+        """The stage and the chunk under which a run keeps the payload."""
+        ...
+
+
+class WorkerDied(TrilemmaError):
+    """Workers ended again and again without an answer, most often for lack of memory."""
+
+
+Kind = TypeVar("Kind", bound=Task)
+
+
+class Executor(Protocol[Kind]):
+    """Tasks go in at any time; payloads come out as they are finished, whatever their order.
+
+    A worker that dies is replaced and its task done again, twice; the third death of a worker on
+    the same task is `WorkerDied`. An error of the task itself is raised by `next`.
+    """
+
+    def submit(self, task: Kind) -> None:
+        """Queue a task; it starts at once where a worker is free."""
+        ...
+
+    def next(self) -> tuple[Kind, bytes]:
+        """The next finished task and its payload; waits for it."""
+        ...

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tests.estimation.test_scenario import make
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from trilemma.errors import InvalidInput
+from trilemma.learning import LocalTraining, client_update
+
+WEIGHT = torch.tensor([1.0, 2.0, 5.0])
+
+
+def balanced(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy whose classes weigh as they are rare in the batch."""
+    counts = one_hot(labels, 3).sum(0)
+    return cross_entropy(outputs, labels, weight=1 / (1.0 + counts).to(outputs))
+
+
+def by_hand(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    shares = WEIGHT[labels].to(outputs)
+    return (shares * cross_entropy(outputs, labels, reduction="none")).sum() / shares.sum()
+
+
+def focal(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    losses = cross_entropy(outputs, labels, reduction="none")
+    return (WEIGHT[labels].to(outputs) * (1 - torch.exp(-losses)) ** 2 * losses).mean()
+
+
+REFUSED: dict[str, Any] = {
+    "weights in a function": partial(cross_entropy, weight=WEIGHT),
+    "weights by hand": by_hand,
+    "balanced": balanced,
+    "a sum": lambda outputs, labels: cross_entropy(outputs, labels, reduction="sum"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_loss_whose_soft_form_is_another_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="another for the same labels as one-hot rows") as found:
+        make(loss=REFUSED[name], local_training=LocalTraining(batch=3))
+    assert "use torch.nn.CrossEntropyLoss (with weight=..." in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+def test_class_weights_cancel_in_a_batch_of_one() -> None:
+    assert make(loss=by_hand, local_training=LocalTraining(batch=1)).couples_records
+
+
+KNOWN: dict[str, Any] = {
+    "weights": nn.CrossEntropyLoss(WEIGHT),
+    "weights and smoothing": nn.CrossEntropyLoss(WEIGHT, label_smoothing=0.1),
+    "ignored": nn.CrossEntropyLoss(ignore_index=1),
+    "focal": focal,
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("algorithm", ["fedsgd", "fedavg"])
+def test_what_is_attacked_is_what_is_sent(name: str, algorithm: Any) -> None:
+    """The update of one-hot rows, in double as under noise, is the client's own."""
+    training = LocalTraining(algorithm, batch=4)
+    scenario = make(loss=KNOWN[name], local_training=training)
+    task, records = scenario.task, scenario.records[0]
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    inputs, labels = records.inputs[:4], torch.tensor([0, 2, 2, 1])
+    rows = one_hot(labels, 3).double()
+    model, start = task.model, [p.detach().clone() for p in task.model.parameters()]
+    expected = torch.autograd.grad(KNOWN[name](model(inputs), labels), list(model.parameters()))
+    sent = torch.cat([each.reshape(-1) for each in expected])
+    if algorithm == "fedavg":
+        sent = training.lr * sent
+    explained = client_update(task, weights.double(), inputs.double(), rows, training)
+    assert torch.allclose(explained.float(), sent, atol=1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(start, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("settings", [{"record_clip": 1.0}, {"sampling": "poisson"}])
+def test_single_records_gradients_need_a_mean_over_records(settings: dict[str, Any]) -> None:
+    training = LocalTraining(batch=2, **settings)
+    assert not make(loss=focal, local_training=training).couples_records
+    with pytest.raises(InvalidInput, match="is not the mean of its records' losses; use such"):
+        make(loss=nn.CrossEntropyLoss(WEIGHT), local_training=training)
+
+
+def test_a_loss_that_looks_at_values_is_refused() -> None:
+    def looks(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs, labels) * (2.0 if labels.max().item() > 0 else 1.0)
+
+    with pytest.raises(InvalidInput, match="cannot be computed for each class of each record"):
+        make(loss=looks, local_training=LocalTraining(batch=3))

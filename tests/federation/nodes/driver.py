@@ -1,0 +1,77 @@
+"""Nodes and their server without a framework: what an adapter does, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from trilemma.errors import TrilemmaError
+from trilemma.federation.nodes.answering import Work, answer
+from trilemma.federation.nodes.node import Node
+from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Kind, Terms
+
+RUN = 77
+SIZE = 6
+
+
+@dataclass
+class DictStore:
+    memory: dict[str, Any] = field(default_factory=dict)
+    change: torch.Tensor | None = None
+
+    def keep_change(self, change: torch.Tensor) -> None:
+        self.change = change
+
+
+def update_of(number: int, size: int = SIZE) -> torch.Tensor:
+    """A node's update [m], the same in every round."""
+    return torch.rand(size, generator=torch.Generator().manual_seed(number)) - 0.5
+
+
+@dataclass
+class Federation:
+    """Nodes by number; `on_stage` may change what the server sends to a node."""
+
+    terms: Terms
+    config: Mapping[int, Mapping[str, Any]]
+    run: int = RUN
+    on_stage: Callable[[int, Stage], Stage] = lambda node, stage: stage
+    refusals: list[str] = field(default_factory=list)
+    sent: list[Stage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stores = {number: DictStore() for number in self.config}
+
+    def node(self, number: int) -> Node:
+        return Node.of(self.terms, self.run, number, self.config[number], self.stores[number])
+
+    def answer(self, number: int, stage: Stage) -> Stage:
+        def work(stage: Stage) -> Work:
+            metrics = torch.zeros(2 * len(self.terms.names(stage.kind)), dtype=torch.float64)
+            return Work({"update": update_of(number, stage.size), "metrics": metrics}, 1)
+
+        return answer(self.node(number), [stage], work)[0]
+
+    def round(
+        self, number: int, kind: Kind = "train", size: int = SIZE, terms: Terms | None = None
+    ) -> ServerRound:
+        """One round in which whoever refuses drops out."""
+        cohort = tuple(sorted(self.config))
+        made = ServerRound(terms or self.terms, self.run, kind, number, cohort, size)
+        while made.waiting:
+            replies = {}
+            for node in made.nodes:
+                stage = made.message(node)
+                assert stage is not None
+                try:
+                    replies[node] = self.answer(node, self.on_stage(node, stage))
+                    self.sent.append(replies[node])
+                except TrilemmaError as error:
+                    self.refusals.append(f"{type(error).__name__}: {error}")
+            made.receive(replies)
+        return made

@@ -1,0 +1,118 @@
+"""Pinned identities: a server that swaps keys is noticed where nodes know each other's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from tests.federation.nodes.driver import Federation, update_of
+
+from trilemma.crypto.masking import KeyPair
+from trilemma.entropy import System
+from trilemma.errors import InvalidInput, TooFewClients
+from trilemma.federation.nodes.identities import NodeIdentity
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Terms
+from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack
+
+NODES = (3, 40, 2**63 + 5, 2**64 - 9)
+SHARING = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+Config = dict[int, dict[str, str]]
+
+
+@pytest.fixture
+def pinned(tmp_path: Path) -> Config:
+    """The configuration of each node: its own key, and everybody's public keys."""
+    keys = {node: Ed25519PrivateKey.generate() for node in NODES}
+    peers = tmp_path / "peers.pem"
+    public = Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+    peers.write_bytes(b"".join(key.public_key().public_bytes(*public) for key in keys.values()))
+    made = {}
+    for node, key in keys.items():
+        file = tmp_path / f"{node}.pem"
+        file.touch(0o600)
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        made[node] = {"trilemma-identity": str(file), "trilemma-peers": str(peers)}
+    return made
+
+
+def swap_keys(node: int, stage: Stage) -> Stage:
+    """A server that shows every client its own keys in place of the first client's."""
+    blob = stage.blobs["update"]
+    if node == stage.cohort[0] or blob[4:7] != b"KEY":
+        return stage
+    ours = KeyPair.generate(System()).public + KeyPair.generate(System()).public
+    head, keys = blob[:HEADER_BYTES], unpack(blob[HEADER_BYTES:])
+    return replace(stage, blobs={"update": head + pack({**keys, 0: ours + keys[0][64:]})})
+
+
+def test_swapped_keys_are_refused_where_identities_are_pinned(pinned: Config) -> None:
+    federation = Federation(SHARING, pinned, on_stage=swap_keys)
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert sum("are not signed by a pinned peer" in each for each in federation.refusals) == 3
+    assert not [each for each in federation.sent if each.blobs["update"][4:7] == b"MSK"]
+
+
+def test_an_honest_server_passes_pinned_identities(pinned: Config) -> None:
+    federation = Federation(SHARING, pinned)
+    for number in (1, 2):
+        mean = federation.round(number).released["update"].mean
+        expected = torch.stack([update_of(node) for node in NODES]).mean(0)
+        torch.testing.assert_close(mean.float(), expected, atol=1e-4, rtol=0)
+    assert not federation.refusals
+
+
+def test_without_pins_swapped_keys_pass_unnoticed() -> None:
+    """The reason for pins: the clients share their secrets with the server's own keys."""
+    federation = Federation(SHARING, {node: {} for node in NODES}, on_stage=swap_keys)
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert not [each for each in federation.refusals if "pinned" in each]
+    kinds = [each.blobs["update"][4:7] for each in federation.sent]
+    assert kinds.count(b"SHR") >= 3
+
+
+def opened(key: Path, peers: Path) -> None:
+    key.chmod(0o644)
+
+
+def no_key(key: Path, peers: Path) -> None:
+    key.write_text("nothing")
+
+
+def no_peers(key: Path, peers: Path) -> None:
+    peers.write_text("")
+
+
+def no_file(key: Path, peers: Path) -> None:
+    peers.unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (opened, "is open to other users; run chmod 600"),
+        (no_key, "is no plain PEM key"),
+        (no_peers, "must hold an Ed25519 key .* got Ed25519PrivateKey and 0 such keys"),
+        (no_file, "cannot be read"),
+    ],
+)
+def test_bad_files_are_told(
+    harm: Callable[[Path, Path], None], sentence: str, pinned: Config
+) -> None:
+    files = pinned[NODES[0]]
+    key, peers = Path(files["trilemma-identity"]), Path(files["trilemma-peers"])
+    harm(key, peers)
+    with pytest.raises(InvalidInput, match=sentence):
+        NodeIdentity.load(key, peers)

@@ -1,0 +1,180 @@
+"""What a node remembers and refuses, without any framework."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.federation.nodes.driver import SIZE, Federation, update_of
+
+from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TooFewClients
+from trilemma.federation.deployment import Deployment
+from trilemma.federation.nodes.events import Event
+from trilemma.federation.nodes.ledger import Ledger
+from trilemma.federation.nodes.terms import Terms
+from trilemma.learning import LocalTraining
+
+NODES = (3, 40, 55)
+NOISE = Terms.of("randomization:variance=25.0,clip=1.0", weighting="equal", budget=1.0)
+MEASURED = Deployment(LocalTraining(lr=1.0), SIZE, clients=3, cohort=3, threshold=3, rounds=2)
+SHARING = Terms.deployed("secret-sharing:max_weight=100", MEASURED)
+
+
+def configured(folder: Path, **changes: Any) -> dict[int, dict[str, Any]]:
+    """A ledger of each node's own."""
+    return {
+        node: {"trilemma-ledger": str(folder / f"{node}"), "trilemma-data": "ward"} | changes
+        for node in NODES
+    }
+
+
+def test_two_runs_and_a_restart_share_one_budget(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    Federation(NOISE, config, run=1).round(1)
+    assert Ledger(tmp_path / "3").events("ward") == (Event(5.0),)
+    second = Federation(NOISE, config, run=2)  # with nothing in any memory
+    with pytest.raises(TooFewClients):
+        second.round(1)
+    assert len(second.refusals) == len(NODES)
+    assert second.refusals[0].startswith(
+        "BudgetSpent: another round would bring the data to ε = 1.061"
+    )
+    assert not second.sent
+    other = configured(tmp_path, **{"trilemma-data": "another ward"})
+    Federation(NOISE, other, run=3).round(1)
+
+
+def test_the_rounds_of_a_claim_end_over_all_runs(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    for run in (1, 2):
+        made = Federation(SHARING, config, run=run).round(1)
+        expected = torch.stack([update_of(node) for node in NODES]).mean(0)
+        torch.testing.assert_close(
+            made.released["update"].mean.float(), expected, atol=1e-4, rtol=0
+        )
+    last = Federation(SHARING, config, run=3)
+    with pytest.raises(TooFewClients):
+        last.round(1)
+    assert "took part in 2 rounds, and the claim is for 2" in last.refusals[0]
+    assert not last.sent, "not even keys leave"
+
+
+def test_a_round_counts_before_its_update_leaves_even_if_it_fails(tmp_path: Path) -> None:
+    narrow = "randomization:variance=25.0,clip=1.0+secret-sharing:max_weight=100,clip_range=0.1"
+    federation = Federation(Terms.of(narrow, weighting="equal", budget=1.0), configured(tmp_path))
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "beyond the transport's clip_range" in federation.refusals[0]
+    (event,) = Ledger(tmp_path / "3").events("ward")
+    assert event.rounds == 1
+
+
+def test_evaluation_is_not_counted(tmp_path: Path) -> None:
+    Federation(NOISE, configured(tmp_path)).round(1, "evaluate")
+    assert Ledger(tmp_path / "3").events("ward") == ()
+
+
+def test_a_damaged_ledger_lets_nothing_leave(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    for node in NODES:
+        (tmp_path / f"{node}").write_text("{")
+        (tmp_path / f"{node}").chmod(0o600)
+    federation = Federation(NOISE, config)
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "is damaged, and nothing leaves this node" in federation.refusals[0]
+    assert not federation.sent
+
+
+@pytest.mark.parametrize("missing", ["trilemma-ledger", "trilemma-data"])
+def test_limited_terms_need_a_ledger_and_a_name(missing: str, tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    for each in config.values():
+        del each[missing]
+    federation = Federation(NOISE, config)
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert (
+        "name its file as trilemma-ledger, and the data as trilemma-data"
+        in (federation.refusals[0])
+    )
+
+
+def test_terms_without_limits_need_none_but_are_counted_where_there_is_one(tmp_path: Path) -> None:
+    free = Terms.of("none", weighting="equal")
+    Federation(free, {node: {} for node in NODES}).round(1)
+    Federation(free, configured(tmp_path)).round(1)
+    assert Ledger(tmp_path / "3").events("ward") == (Event(0.0),)
+
+
+def test_nodes_that_share_an_environment_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRILEMMA_LEDGER", str(tmp_path / "ledger"))
+    monkeypatch.setenv("TRILEMMA_DATA", "digits")
+    config = {node: {"partition-id": seat} for seat, node in enumerate(NODES)}
+    Federation(NOISE, config).round(1)
+    ledger = Ledger(tmp_path / "ledger")
+    assert [ledger.events(f"digits {seat}") for seat in range(3)] == [(Event(5.0),)] * 3
+
+
+def test_another_model_than_the_measured_one_is_refused(tmp_path: Path) -> None:
+    federation = Federation(SHARING, configured(tmp_path))
+    with pytest.raises(TooFewClients):
+        federation.round(1, size=SIZE + 1)
+    assert (
+        f"the server's model has {SIZE + 1} parameters, but {SIZE} were measured"
+        in (federation.refusals[0])
+    )
+
+
+def test_a_node_may_tighten_its_terms_and_not_loosen_a_claim(tmp_path: Path) -> None:
+    tighter = Federation(SHARING, configured(tmp_path, **{"trilemma-min-cohort": 4}))
+    with pytest.raises(TooFewClients):
+        tighter.round(1)
+    assert "this node is summed with 4 clients at least" in tighter.refusals[0]
+    looser = Federation(SHARING, configured(tmp_path, **{"trilemma-threshold": 2}))
+    with pytest.raises(TooFewClients):
+        looser.round(1)
+    assert "threshold is 2 here" in looser.refusals[0]
+
+
+def test_a_round_is_answered_once(tmp_path: Path) -> None:
+    federation = Federation(Terms.of("none"), {node: {} for node in NODES})
+    federation.round(1)
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "round 1 was answered (the last was 1); it is replayed" in federation.refusals[0]
+    federation.round(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"run": 5}, "belongs to run 5, and this is run 77"),
+        ({"terms": "none"}, "the server asks for [none], but this node is set to"),
+        ({"cohort": (3, 3, 40, 55)}, "names a node twice"),
+        ({"cohort": (40, 55)}, "node 3 takes no part in round 1"),
+        ({"blobs": {}}, "carries no message for any lane"),
+        ({"blobs": {"update": b"x"}}, "knows nothing of that session of round 1"),
+    ],
+)
+def test_a_forged_stage_is_refused(change: dict[str, Any], sentence: str) -> None:
+    terms = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+    federation = Federation(
+        terms,
+        {node: {} for node in NODES},
+        on_stage=lambda node, stage: replace(stage, **change) if node == 3 else stage,
+    )
+    with pytest.raises((TooFewClients, ProtocolViolation)):
+        federation.round(1)
+    assert any(sentence in each for each in federation.refusals) or pytest.fail(
+        f"{federation.refusals} do not say: {sentence}"
+    )
+
+
+def test_errors_are_named() -> None:
+    assert not issubclass(BudgetSpent, InvalidInput), "its sentence may go to the server"

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import Deployment
+from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
+from trilemma.federation.nodes.terms import Terms
+from trilemma.learning import LocalTraining
+
+SHARING = "secret-sharing:max_weight=100,clip_range=8.0,precision_bits=24"
+RECORDS = Deployment(
+    LocalTraining(lr=0.5, batch=4, record_clip=0.5, sampling="poisson"),
+    parameters=65,
+    clients=10,
+    cohort=10,
+    threshold=7,
+    rounds=150,
+    sampling_rate=4 / 150,
+    participation="secret",
+    helpers=1,
+)
+CHANGES = replace(
+    RECORDS,
+    local_training=LocalTraining("fedavg", lr=0.5, batch=4, steps=5, sampling="poisson"),
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"budget": 1.0}, "a budget needs noise with a clip"),
+        ({"leakage_budget": 0.3}, "a budget needs noise with a clip"),
+        ({"leakage_budget": 2.0}, "budget"),
+        ({"metrics": ("num-examples",)}, "which is carried anyway"),
+        ({"weighting": "size"}, "weighting must be 'equal' or 'records', got 'size'"),
+        ({"min_cohort": 0}, "min_cohort must be at least 1"),
+        ({"metric_range": 0.0}, "metric_range"),
+        ({"learning_rate": -0.1}, "learning_rate"),
+    ],
+)
+def test_terms_check_themselves(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Terms.of("secret-sharing", **settings)
+
+
+def test_bounded_masks_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="bounded masks need a secret"):
+        Terms.of("secret-sharing:bound=2.0")
+
+
+# What a round costs
+
+
+def test_a_client_hides_behind_its_own_noise_or_behind_that_of_a_hidden_sum() -> None:
+    noise = "randomization:variance=0.25,clip=1.0"
+    alone = Terms.of(noise, weighting="equal", threshold=5)
+    hidden = Terms.of(f"{noise}+{SHARING}", weighting="equal", threshold=5)
+    weighted = Terms.of(hidden, weighting="records")
+    assert [each.event(5) for each in (alone, weighted, hidden)] == [
+        Event(0.5),
+        Event(0.5),
+        Event(1.0),
+    ]
+
+
+def test_noise_that_proves_nothing_counts_as_none() -> None:
+    for text in (
+        "none",
+        SHARING,
+        "randomization:variance=0.25",
+        "compression:keep=0.5+randomization:variance=0.25",
+    ):
+        assert Terms.of(text).event(10) == Event(0.0)
+
+
+def test_a_record_hides_behind_the_honest_survivors_noise() -> None:
+    z = 0.61
+    variance = (z * 0.5 / 4) ** 2 / (7 - 1)
+    text = f"randomization:variance={variance!r}"
+    summed = Terms.deployed(f"{text}+{SHARING}", RECORDS).event(10)
+    assert summed == Event(summed.noise_multiplier, 1, 4 / 150, "secret", "record")
+    assert summed.noise_multiplier == pytest.approx(z)
+    alone = Terms.deployed(text, RECORDS).event(10)
+    assert alone.noise_multiplier == pytest.approx(z / math.sqrt(6))
+    known = replace(RECORDS, participation="known")
+    assert Terms.deployed(text, known).event(10).participation == "known"
+    rate = replace(RECORDS, local_training=replace(RECORDS.local_training, algorithm="fedavg"))
+    changed = Terms.deployed(text, rate).event(10)
+    assert changed.noise_multiplier == pytest.approx(z / math.sqrt(6) / 0.5)
+
+
+def test_several_steps_count_at_the_level_that_costs_less() -> None:
+    few = Terms.deployed("randomization:variance=4.0,clip=1.0", CHANGES).event(10)
+    assert few.level == "record"
+    assert few.noise_multiplier == 1.0, "a record moves a clipped update by twice the clip"
+    assert few.q == pytest.approx(1 - (1 - 4 / 150) ** 5)
+    every = replace(CHANGES, sampling_rate=1.0)
+    assert Terms.deployed("randomization:variance=4.0,clip=1.0", every).event(10) == Event(2.0)
+    unclipped = Terms.deployed("randomization:variance=4.0", CHANGES)
+    assert unclipped.event(10) == Event(0.0), "five steps without a clip have no bound"
+
+
+# When it ends
+
+
+def test_two_runs_share_one_budget() -> None:
+    terms = Terms.of("randomization:variance=25.0,clip=1.0", budget=1.0)
+    event = terms.event(4)
+    assert epsilon_of([event], terms.delta) == pytest.approx(0.73, abs=0.01)
+    assert terms.refusal([event]) is None
+    reason = terms.refusal([event, event])
+    assert reason is not None
+    assert "another round would bring the data to ε = 1.061 at δ = 1e-05" in reason
+    assert "over the budget of 1;" in reason
+
+
+def test_a_leakage_budget_adds_up_events_of_any_kind() -> None:
+    terms = Terms.deployed(
+        "randomization:variance=0.01", RECORDS, leakage_budget=0.3, candidates=100
+    )
+    event = terms.event(10)
+    other = Event(3.0, 2)
+    assert terms.refusal([other, event]) is None
+    many = [replace(event, rounds=100), Event(0.6)]
+    assert leakage_of(many, 100) > 0.3
+    assert "a leakage of" in str(terms.refusal(many))
+    assert "the claim is for 150" in str(terms.refusal([replace(event, rounds=151)]))
+
+
+def test_a_claim_ends_with_its_rounds_and_covers_its_own_noise_only() -> None:
+    terms = Terms.deployed("randomization:variance=0.01", RECORDS)
+    event = terms.event(10)
+    assert terms.limited
+    assert terms.refusal([replace(event, rounds=150)]) is None
+    reason = terms.refusal([replace(event, rounds=151)])
+    assert reason is not None
+    assert "the data took part in 150 rounds, and the claim is for 150" in reason
+    assert "rounds under other noise" in str(terms.refusal([Event(9.0), event]))
+    assert not Terms.of("none").limited
+
+
+# What was measured
+
+
+def test_deployed_terms_hold_to_what_was_measured() -> None:
+    terms = Terms.deployed(SHARING, RECORDS)
+    assert (terms.threshold, terms.min_cohort, terms.weighting) == (7, 10, "equal")
+    assert terms.learning_rate == 0.5, "under FedSGD the gradient was measured"
+    assert terms.by_record
+    assert Terms.deployed(SHARING, CHANGES).learning_rate == 1.0
+    assert Terms.deployed(SHARING, RECORDS, min_cohort=11).min_cohort == 11
+    changes: dict[str, Any]
+    for changes, sentence in (
+        ({"threshold": 6}, "threshold is 6 here, .* measured with 7"),
+        ({"min_cohort": 9}, "min_cohort is 9 here, .* measured with 10"),
+        ({"weighting": "records"}, "weighting is 'records' here, .* measured with 'equal'"),
+        ({"learning_rate": 1.0}, "learning_rate is 1.0 here, .* measured with 0.5"),
+        ({"metrics": ("train_loss",)}, r"no metric leaves a node, got \('train_loss',\)"),
+        ({"evaluate_metrics": ("accuracy",)}, "no metric leaves a node"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            Terms.deployed(SHARING, RECORDS, **changes)
+    weighted = replace(RECORDS, weighting="records")
+    with pytest.raises(InvalidInput, match="under equal weights only"):
+        Terms.deployed(SHARING, weighted)
+
+
+def test_both_sides_must_mean_the_same_deployment() -> None:
+    terms = Terms.deployed(SHARING, RECORDS)
+    other = Terms.deployed(SHARING, replace(RECORDS, rounds=151))
+    assert terms.describe() != other.describe()

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import Deployment
+from trilemma.federation.nodes.verdicts import from_verdict
+from trilemma.learning import LocalTraining
+from trilemma.protections.protection import Protection
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+
+MEASURED = Deployment(
+    LocalTraining("fedavg", lr=0.1, steps=5, batch=8),
+    parameters=65,
+    clients=4,
+    cohort=4,
+    threshold=3,
+    weighting="records",
+    rounds=150,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write(tmp_path / "verdict.json")
+
+
+def write(path: Path, **changes: Any) -> Path:
+    verdict = {
+        "schema_version": 3,
+        "protection": "secret-sharing:max_weight=500",
+        "deployment": asdict(MEASURED),
+    }
+    path.write_text(json.dumps(verdict | changes))
+    return path
+
+
+def test_the_terms_are_what_was_measured(path: Path) -> None:
+    terms = from_verdict(path, MEASURED, metrics=("train_loss",))
+    assert terms.protection == Protection((), SecretSharing(max_weight=500))
+    assert terms.metrics == ("train_loss",)
+    assert terms.deployment == MEASURED
+    assert (terms.threshold, terms.min_cohort, terms.weighting) == (3, 4, "records")
+    assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
+
+
+def test_a_federation_that_differs_is_refused_field_by_field(path: Path) -> None:
+    other = replace(
+        MEASURED,
+        weighting="equal",
+        rounds=200,
+        local_training=replace(MEASURED.local_training, lr=0.2),
+    )
+    with pytest.raises(InvalidInput) as refused:
+        from_verdict(path, other)
+    text = str(refused.value)
+    for part in (
+        "local_training.lr was 0.1 when measured and is 0.2 here",
+        "weighting was 'records' when measured and is 'equal' here",
+        "rounds was 150 when measured and is 200 here",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, "3", None])
+def test_another_version_is_refused(path: Path, version: object) -> None:
+    write(path, schema_version=version)
+    with pytest.raises(InvalidInput, match=f"a verdict of version {version!r}, which does not"):
+        from_verdict(path, MEASURED)
+
+
+def test_a_verdict_without_a_protection_is_refused(path: Path) -> None:
+    write(path, protection=None)
+    with pytest.raises(InvalidInput, match="chose no protection"):
+        from_verdict(path, MEASURED)
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [None, {}, {**asdict(MEASURED), "rounds": 0}, {**asdict(MEASURED), "cohort": "x"}],
+)
+def test_a_deployment_that_makes_no_sense_is_refused(path: Path, deployment: object) -> None:
+    write(path, deployment=deployment)
+    with pytest.raises(InvalidInput, match="is not a verdict"):
+        from_verdict(path, MEASURED)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '"verdict"', "[" * 100_000])
+def test_what_is_no_verdict_is_refused(path: Path, text: str) -> None:
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="is not a verdict"):
+        from_verdict(path, MEASURED)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        from_verdict(tmp_path / "none.json", MEASURED)

@@ -1,0 +1,83 @@
+"""Transforms of a third party: one that `tune` can rank, with ways to break the contract."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from trilemma.entropy import Seeded, System
+from trilemma.protections.parameter import Parameter
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transforms.base import Partial, Recipe, Transform
+from trilemma.protections.transforms.tunable import Start, Tunable
+from trilemma.quantities import positive
+
+
+@dataclass(frozen=True)
+class Shift(Tunable):
+    """Adds noise of deviation `by`, and tells the truth of it or does not."""
+
+    by: float
+    told: str = "truth"
+
+    name: ClassVar[str] = "shift"
+    parameter: ClassVar[Parameter] = Parameter("b", "deviation of the shift", "larger")
+
+    def __post_init__(self) -> None:
+        positive("by (deviation of the shift)", self.by)
+
+    @classmethod
+    def at(cls, value: float) -> Shift:
+        return cls(value)
+
+    @classmethod
+    def warm(cls, start: Start) -> float:
+        return math.sqrt(start.noise)
+
+    def reach(self, largest: float) -> float:
+        return largest + 8 * self.by
+
+    @property
+    def scale(self) -> float:
+        return self.by
+
+    def apply(
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
+        assert isinstance(entropy, Seeded)
+        noise = torch.randn(
+            update.values.shape,
+            dtype=torch.float64,
+            generator=entropy.torch_generator("shift", client),
+        )
+        if self.told == "biased":
+            noise = noise.abs()
+        if self.told == "changes its input":
+            update.values.mul_(2)
+        return Partial(update.values + self.by * noise, update.known)
+
+    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+        if self.told == "nothing":
+            return recipe
+        return recipe.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
+
+    def describe(self) -> str:
+        return "shift" if self.told == "no text" else super().describe()
+
+
+@dataclass(frozen=True)
+class Rounding(Transform):
+    """Rounds to quarters: nothing to tune."""
+
+    name: ClassVar[str] = "rounding"
+
+    def apply(
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
+        return Partial((4 * update.values).round() / 4, update.known)
+
+    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+        return recipe

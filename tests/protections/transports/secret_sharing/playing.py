@@ -1,0 +1,74 @@
+"""Rounds of secure aggregation by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trilemma.entropy import System
+from trilemma.errors import TooFewClients
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transports.base import Aggregate, Payload
+from trilemma.protections.transports.secret_sharing.client import SharingClient
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.wire import SERVER, write_message
+
+SHARING = SecretSharing(clip_range=1.0)
+
+
+STEPS = ("advertise", "share", "masked", "unmask")
+
+
+def a_round(clients: int = 5, threshold: int = 3, number: int = 0) -> RoundInfo:
+    return RoundInfo("test", number, tuple(range(clients)), threshold, mask_seed=1)
+
+
+def payload(client: int, size: int = 3) -> Payload:
+    rng = np.random.default_rng(client)
+    return Payload(rng.uniform(-1, 1, size), weight=client + 1)
+
+
+def open_clients(info: RoundInfo, label: bytes = b"") -> dict[int, Any]:
+    return {c: SHARING.client(c, info, None, System(), label) for c in info.participants}
+
+
+def play(
+    info: RoundInfo, drops: Mapping[int, int], size: int = 3
+) -> tuple[Aggregate | None, dict[int, list[bytes]]]:
+    """One round by hand, with the messages of each client; None if it is refused."""
+    clients, server = open_clients(info), SHARING.server(info)
+    sent: dict[int, list[bytes]] = {c: [] for c in clients}
+    inboxes: Mapping[int, bytes] = dict.fromkeys(clients, b"")
+    for step in range(4):
+        replies = {}
+        for client, inbox in inboxes.items():
+            if step < drops.get(client, 9):
+                replies[client] = clients[client].step(
+                    inbox, payload(client, size) if step == 2 else None
+                )
+                sent[client].append(replies[client])
+        try:
+            outcome = server.step(replies)
+        except TooFewClients:
+            return None, sent
+        if isinstance(outcome, Aggregate):
+            return outcome, sent
+        inboxes = outcome
+    raise AssertionError("four steps must end a round")
+
+
+def until(stage: str, info: RoundInfo | None = None) -> tuple[dict[int, Any], Any, Any]:
+    """Clients about to do `stage`, the honest server and the inboxes it made."""
+    info = info or a_round()
+    clients, server = open_clients(info), SHARING.server(info)
+    inboxes: Any = dict.fromkeys(clients, b"")
+    for step in range(STEPS.index(stage)):
+        given = {c: payload(c) if step == 2 else None for c in clients}
+        inboxes = server.step({c: clients[c].step(inboxes[c], given[c]) for c in clients})
+    return clients, server, inboxes
+
+
+def survivors(client: SharingClient, listed: list[int]) -> bytes:
+    return write_message("SUR", client.digest, SERVER, np.array(listed, "<u8").tobytes())

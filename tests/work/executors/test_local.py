@@ -1,0 +1,177 @@
+"""Processes of this machine: every task once, dead workers replaced, errors in one sentence."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.work.executors import Crew, WorkerDied
+from trilemma.work.journal import Run
+from trilemma.work.replay import Ask, settle
+
+
+@dataclass(frozen=True)
+class Number:
+    number: int
+
+    def key(self) -> tuple[str, int]:
+        return "numbers", self.number
+
+
+Make = Callable[[], Callable[[Number], bytes]]
+
+
+def _square(task: Number) -> bytes:
+    return f"{task.number**2}".encode()
+
+
+def make_square() -> Callable[[Number], bytes]:
+    return _square
+
+
+def _trouble(kind: str, task: Number) -> bytes:
+    if task.number == 1 and kind == "mendable":
+        raise InvalidInput("the model returns NaN.")
+    if task.number == 1 and kind == "bug":
+        raise ZeroDivisionError("a bug")
+    return b"fine"
+
+
+def make_trouble(kind: str) -> Callable[[Number], bytes]:
+    return partial(_trouble, kind)
+
+
+def _threads(task: Number) -> bytes:
+    import torch  # here, as the other tests' workers start much faster without
+
+    return f"{torch.get_num_threads()}".encode()
+
+
+def make_threads() -> Callable[[Number], bytes]:
+    return _threads
+
+
+def _die(folder: Path, times: int, task: Number) -> bytes:
+    """kill -9 the worker the first `times` times that it has number 1, and only there."""
+    if task.number == 1:
+        died = len(list(folder.glob("died-*")))
+        if died < times:
+            (folder / f"died-{died}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return _square(task)
+
+
+def make_die(folder: Path, times: int) -> Callable[[Number], bytes]:
+    return partial(_die, folder, times)
+
+
+def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, bytes]]:
+    with Crew[Number](make, workers=workers) as crew:
+        for number in numbers:
+            crew.submit(Number(number))
+        found = [crew.next() for _ in numbers]
+    return sorted((task.number, payload) for task, payload in found)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_task_once_whatever_the_workers(workers: int) -> None:
+    assert done(make_square, [3, 1, 2], workers) == [(1, b"1"), (2, b"4"), (3, b"9")]
+    assert not multiprocessing.active_children()
+
+
+def test_no_tasks_no_processes() -> None:
+    with Crew[Number](make_square, workers=2):
+        assert not multiprocessing.active_children()
+
+
+def ask_all(ask: Ask) -> list[bytes]:
+    return ask([Number(number) for number in range(4)])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(tmp_path: Path, times: int) -> None:
+    make = partial(make_die, tmp_path, times)
+    with Run(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
+        found = settle({"all": ask_all}, crew, run=run)
+        assert run.committed("numbers") == {0: b"0", 1: b"1", 2: b"4", 3: b"9"}
+    assert found == {"all": [b"0", b"1", b"4", b"9"]}
+    assert len(list(tmp_path.glob("died-*"))) == times
+    assert not multiprocessing.active_children()
+
+
+def test_three_deaths_on_one_task_are_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
+    make = partial(make_die, tmp_path, 3)
+    with (
+        Run(tmp_path / "run", {}) as run,
+        pytest.raises(
+            WorkerDied,
+            match=r"^3 worker processes died on chunk 1 of 'numbers', .*code -9.*is kept",
+        ) as error,
+        Crew[Number](make, workers=2) as crew,
+    ):
+        settle({"all": ask_all}, crew, run=run)
+    assert "\n" not in str(error.value)
+    assert not multiprocessing.active_children()
+    with Run(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
+        assert run.committed("numbers").keys() <= {0, 2, 3}
+        assert settle({"all": ask_all}, crew, run=run) == {"all": [b"0", b"1", b"4", b"9"]}
+
+
+def test_a_worker_killed_while_it_waits_is_replaced_too() -> None:
+    with Crew[Number](make_square, workers=2) as crew:
+        crew.submit(Number(5))
+        assert crew.next() == (Number(5), b"25")
+        (idle,) = multiprocessing.active_children()
+        idle.kill()
+        idle.join()
+        crew.submit(Number(6))
+        assert crew.next() == (Number(6), b"36")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_users_mistake_keeps_its_sentence(workers: int) -> None:
+    with pytest.raises(TrilemmaError, match=r"^the model returns NaN\.$"):
+        done(partial(make_trouble, "mendable"), [0, 1], workers)
+
+
+def test_a_bug_in_a_worker_shows_its_traceback() -> None:
+    with pytest.raises(RuntimeError, match=r"chunk 1 of 'numbers'(.|\n)*ZeroDivisionError: a bug"):
+        done(partial(make_trouble, "bug"), [0, 1], 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_work_runs_on_one_thread(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert {payload for _, payload in done(make_threads, [0, 1], workers)} == {b"1"}
+        assert torch.get_num_threads() == 2, "only while it works"
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_cannot_be_pickled_is_refused_with_the_way_out() -> None:
+    with pytest.raises(InvalidInput, match="module:function"):
+        done(lambda: _square, [0, 1], 2)
+    with pytest.raises(InvalidInput, match="at least 1, got 0"):
+        done(make_square, [0], 0)
+
+
+def test_a_machine_that_starts_no_process_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", refuse)
+    with pytest.raises(WorkerDied, match=r"process 1 cannot be started.*use fewer workers"):
+        done(make_square, [0], 2)
