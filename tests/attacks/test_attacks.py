@@ -2,24 +2,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from itertools import product
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from trilemma.attacks import ATTACKS, IDLG, InvertingGradients, Pool, View, get
+from trilemma.attacks import ATTACKS, IDLG, InvertingGradients, View, get
 from trilemma.attacks.inverting_gradients import total_variation
 from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import Units
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.learning import LocalTraining, Task, client_update
-from trilemma.observations import Noise, Observation
+from trilemma.observations import Observation
 from trilemma.records.range import InputSpec
-from trilemma.testing import check_attack, control_records
+from trilemma.testing import check_attack
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
@@ -31,13 +29,8 @@ Maker = Callable[..., "Problems"]
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_every_attack_keeps_the_contract(name: str) -> None:
-    if name == "pool":
-        attack: Attack = get(name, pool=control_records(12))
-    elif name == "inverting-gradients":
-        attack = get(name, iterations=150)
-    else:
-        attack = get(name)
-    check_attack(attack)
+    effort = {"iterations": 150} if name == "inverting-gradients" else {}
+    check_attack(get(name, **effort))
 
 
 def test_a_cheat_fails_the_contract() -> None:
@@ -53,12 +46,10 @@ def test_a_cheat_fails_the_contract() -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dlg, idlg"):
+    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dlg, exact-posterior"):
         get("dlgg")
     with pytest.raises(UnknownName, match="known: history, iterations"):
         get("dlg", iteration=3)
-    with pytest.raises(InvalidInput, match="needs the candidate records"):
-        get("pool")
 
 
 @pytest.mark.parametrize(("name", "least"), [("dlg", 56), ("idlg", 58)])
@@ -209,70 +200,6 @@ def test_analytic_is_exact_and_says_when_it_does_not_apply(problems: Maker) -> N
     other = problems(1, task=convolution, shape=(1, 8, 8), warm_up=0)
     with pytest.raises(InvalidInput, match="starts with a linear layer"):
         get("analytic")(other.views, restarts=1, seed=0)
-
-
-def test_pool_posterior_is_brute_force_bayes(problems: Maker) -> None:
-    made = problems(3, variance=0.05)
-    pool = made.inputs[:, 0].repeat(5, 1) * torch.linspace(0.7, 1, 15).double()[:, None]
-    labels = made.labels[:, 0].repeat(5)
-    posterior = Pool((pool, labels)).log_posterior(made.views).exp().numpy()
-    for unit, view in enumerate(made.views):
-        density = []
-        for x, y in zip(pool, labels, strict=True):
-            update = client_update(view.task, view.weights, x[None], y[None], LocalTraining())
-            gap = (view.observation.update - update).detach().numpy()
-            density.append(-0.5 * np.sum(gap**2) / 0.05)
-        weights = np.exp(np.array(density) - max(density))
-        assert np.allclose(posterior[unit], weights / weights.sum(), atol=1e-9)
-
-
-def test_pool_under_uniform_noise_is_even_over_the_feasible(problems: Maker) -> None:
-    made = problems(1)
-    view = made.views[0]
-    shaken = dataclasses.replace(
-        view, observation=Observation(view.observation.update + 1e-4, noise=Noise("uniform", 2e-4))
-    )
-    truth = made.inputs[0]
-    pool = torch.cat((truth, truth, 1 - truth))
-    labels = made.labels[0].repeat(3)
-    posterior = Pool((pool, labels)).log_posterior([shaken]).exp()[0]
-    assert torch.allclose(posterior, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
-
-
-def test_pool_sums_out_unknown_labels_and_finds_batches(problems: Maker) -> None:
-    made = problems(4)
-    records = made.inputs[:, 0]
-    found = Pool((records, None))(made.views, restarts=1, seed=0)
-    assert torch.equal(found.inputs, made.inputs)
-    assert found.labels is None
-    made = problems(4, training=LocalTraining(batch=3))
-    pool = (made.inputs.reshape(12, 64), made.labels.reshape(12))
-    found = Pool(pool)(made.views, restarts=1, seed=0)
-    assert made.recovered(found.inputs, 60) == 12
-
-
-def test_pool_finds_the_nearest_pair_of_own_places(problems: Maker) -> None:
-    """Against all ordered pairs: whose record is whose matters where places are unlike."""
-    made = problems(3, clients=2, keep=0.02, own_places=True)
-    records, labels = made.inputs.reshape(6, 64), made.labels.reshape(6)
-    found = Pool((records, labels))(made.views, restarts=1, seed=0)
-    for unit, view in enumerate(made.views):
-        rows = view.observation.weights
-        assert isinstance(rows, torch.Tensor)
-        updates = [
-            client_update(view.task, view.weights, x[None], y[None], LocalTraining())
-            for x, y in zip(records, labels, strict=True)
-        ]
-        best = min(
-            product(range(6), repeat=2),
-            key=lambda pair: float(
-                (rows[0] * updates[pair[0]] + rows[1] * updates[pair[1]] - view.observation.update)
-                .square()
-                .sum()
-            ),
-        )
-        assert best == (2 * unit, 2 * unit + 1)
-        assert torch.equal(found.inputs[unit], records[list(best)])
 
 
 @pytest.mark.parametrize("channels", [1, 3])

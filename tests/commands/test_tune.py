@@ -91,7 +91,6 @@ def test_the_text_says_what_a_person_needs(tuned: tuple[Path, str]) -> None:
     for word in ("use", "leaks", "within the budget 0.6", "costs", "adversary", "attackers"):
         assert word in out
     assert "a curious client:" in out
-    assert "the pool attacker:" in out
     assert str(folder / "verdict.json") in out
     assert out.rstrip().endswith(str(folder / "report.html"))
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
@@ -175,7 +174,7 @@ def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
     events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
     assert "tune started" in events[0]
     assert events[-1] == "finished"
-    for name in ("control", "randomization", "secret-sharing", "promises", "pool"):
+    for name in ("control", "randomization", "secret-sharing", "promises"):
         (line,) = (each for each in events if each.startswith(f"{name} finished on "))
         assert int(line.split()[-2]) > 0
 

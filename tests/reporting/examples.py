@@ -156,7 +156,6 @@ def verdict(**changes: Any) -> Verdict:
         attacks=(
             AttackUsed("dlg", "DLG(iterations=300, history=60)", 3, True, 30, 30),
             AttackUsed("analytic", "Analytic()", 3, True, 30, 5),
-            AttackUsed("pool", "Pool()", 3, False, 16, 15),
         ),
         local_training=LocalTraining(batch=4),
         federation=Federation(
@@ -167,7 +166,6 @@ def verdict(**changes: Any) -> Verdict:
         candidates=(chosen, *others),
         beside=(
             Beside("a curious client", "0 of 16 units recovered", client_leakage(0, 16), 16, 0),
-            Beside("the pool attacker", "16 of 16 recovered", client_leakage(16, 16), 16, 16),
         ),
         constants=SurrogateConstants(
             Estimate(1.0, 0.855, 1.0), 41492.246619, True,

@@ -20,7 +20,6 @@ from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.fisher import predict
-from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.tasks import AttackTask, Bench
 from trilemma.estimation.units import Measurement, unit_views
 from trilemma.observations import Adversary
@@ -80,7 +79,7 @@ def tuned(folder: Path, source: Any = shown, effort: Effort = QUICK, **how: Any)
         return tune(
             source,
             Problem(0.6, efficiency_weight=0.0),
-            **{"protections": MECHANISMS, "attacks": ["analytic", "pool"], **how},
+            **{"protections": MECHANISMS, "attacks": ["analytic", "idlg"], **how},
             effort=effort,
             run=run,
             data_key=run.key("data"),
@@ -130,7 +129,7 @@ def test_a_curve_shows_the_fall(verdict: Verdict) -> None:
     assert (at[0].recovered, at[0].units) == (passed.recovered, passed.units), "free of cost"
     assert at[0].leakage == chosen.leakage
     for each in points:
-        assert set(each.by_attack) == {"analytic", "pool"}
+        assert set(each.by_attack) == {"analytic", "idlg"}
         assert max(each.by_attack.values()) <= each.recovered <= sum(each.by_attack.values())
         assert each.protection == f"randomization:variance={each.parameter!r}"
 
@@ -259,16 +258,6 @@ def test_a_certificate_has_a_gallery_but_no_curves(tmp_path: Path) -> None:
     assert (found.curves, found.predictions) == ((), ())
     gallery = Gallery.load(tmp_path / "gallery.json")
     assert [each.label for each in gallery.columns] == ["unprotected", "verdict"]
-
-
-def test_the_pool_attacker_shows_nothing_of_batches_that_are_clipped(tmp_path: Path) -> None:
-    def batches() -> Scenario:
-        return shown().with_local_training(batch=2)
-
-    effort = Effort(restarts=1, rounds=2, seeds=2, kappa=0.1)
-    tuned(tmp_path, batches, effort, basis="certified", protections=None, attacks=["pool"])
-    gallery = Gallery.load(tmp_path / "gallery.json")
-    assert [(each.label, each.attack) for each in gallery.columns] == [("unprotected", "pool")]
 
 
 @pytest.mark.parametrize(

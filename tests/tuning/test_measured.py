@@ -54,7 +54,7 @@ def answering(rate: Callable[[AttackTask, int], bool]) -> Ask:
 
 
 def gauge(rate: Callable[[AttackTask, int], bool], *, level: float = 0.05) -> Gauge:
-    suite = Suite(("dlg", "analytic"), ("pool",))
+    suite = Suite(("dlg", "analytic"))
     p_max = largest_success_rate(0.4)
     return Gauge(answering(rate), suite, Adversary.SERVER, SETTING.clients, p_max, level)
 
@@ -123,7 +123,7 @@ def test_units_of_one_stream_are_never_used_twice() -> None:
 
 
 def test_the_default_suite_looks_at_the_model() -> None:
-    assert binding_suite(small()) == Suite(("dlg", "analytic"), ("pool",))
+    assert binding_suite(small()) == Suite(("dlg", "analytic"))
     records = small().clients
 
     def kinked(model: nn.Module) -> Scenario:
@@ -146,7 +146,7 @@ def test_the_default_suite_looks_at_the_model() -> None:
 
 
 def test_asked_attacks_bind() -> None:
-    assert binding_suite(small(), ["pool", "dlg"]) == Suite(("pool", "dlg"))
+    assert binding_suite(small(), ["idlg", "dlg"]) == Suite(("idlg", "dlg"))
     with pytest.raises(UnknownName, match="did you mean 'dlg'"):
         binding_suite(small(), ["dlgg"])
     with pytest.raises(InvalidInput, match="at least one attack"):
@@ -238,9 +238,6 @@ def test_a_measured_blind_guess_rate_carries_its_confidence() -> None:
     assert len(tried) == 6
     assert tried[chosen.certificate.clip] == max(each for each in tried.values() if each)
     assert any("clip norm was chosen" in sentence for sentence in verdict.limits)
-    (pool,) = (each for each in verdict.beside if each.who == "the pool attacker")
-    assert "not measured" in pool.statement
-    assert pool.leakage is None
 
 
 TUNED = ["randomization", "compression"]

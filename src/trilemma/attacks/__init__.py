@@ -12,8 +12,8 @@ from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.map_prior import MAP
-from trilemma.attacks.pool import Pool
-from trilemma.errors import InvalidInput, UnknownName
+from trilemma.attacks.posterior import ExactPosterior, GaussianPosterior
+from trilemma.errors import UnknownName
 
 __all__ = [
     "ATTACKS",
@@ -22,9 +22,10 @@ __all__ = [
     "MAP",
     "Analytic",
     "Attack",
+    "ExactPosterior",
+    "GaussianPosterior",
     "InvertingGradients",
     "Knowledge",
-    "Pool",
     "Reconstructions",
     "Rung",
     "View",
@@ -35,17 +36,16 @@ __all__ = [
 ATTACKS: dict[str, Callable[..., Attack]] = {
     "analytic": Analytic,
     "dlg": DLG,
+    "exact-posterior": ExactPosterior,
+    "gaussian-posterior": GaussianPosterior,
     "idlg": IDLG,
     "inverting-gradients": InvertingGradients,
     "map": MAP,
-    "pool": Pool,
 }
 
 
 def get(name: str, **effort: Any) -> Attack:
     """The attack called `name`, with its default effort but for what is given.
-
-    The pool attack knows a pool, so it has no default: get("pool", pool=(inputs, labels)).
 
     >>> get("dlg", iterations=500)
     DLG(iterations=500, masked_iterations=3000, history=60, slots=64, tolerance=1e-08, ...)
@@ -56,9 +56,4 @@ def get(name: str, **effort: Any) -> Attack:
     for key in effort:
         if key not in settings:
             raise UnknownName(f"setting of the attack {name!r}", key, settings)
-    if name == "pool" and "pool" not in effort:
-        raise InvalidInput(
-            "the pool attack needs the candidate records it knows; "
-            "give pool=(inputs [P, *shape], labels [P])."
-        )
     return ATTACKS[name](**effort)

@@ -111,8 +111,7 @@ def _check_second_derivative(
     except (RuntimeError, NotImplementedError) as error:
         raise InvalidInput(
             f"the model's loss cannot be differentiated twice by torch.func "
-            f"({_sentence(error)}); use functions with a second derivative, or attack with "
-            f"'pool', which needs none."
+            f"({_sentence(error)}); use functions with a second derivative."
         ) from error
     if not bool(torch.isfinite(slope).all()):
         raise InvalidInput(
@@ -123,7 +122,7 @@ def _check_second_derivative(
         raise InvalidInput(
             "the update does not change with the inputs (the loss is not twice "
             "differentiable), so no gradient attack can run; use a loss with a second "
-            "derivative, or attack with 'pool'."
+            "derivative."
         )
 
 

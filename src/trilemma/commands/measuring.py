@@ -153,10 +153,8 @@ def prepare(
 
     given = {name: value for name, value in options.items() if value is not None}
     source = partial(load_scenario, spec, **given)
-    if attack != "pool":
-        get(attack)  # an unknown name is told before any data is read
+    chosen = get(attack)  # an unknown name is told before any data is read
     scenario = source()
-    chosen = get(attack, **_knowledge(attack, scenario))
     clients = len(scenario.records)
     measurement = Measurement(attack=chosen, units=-(-units // clients), **effort)
     criterion = Criterion.parse(success) if success else None
@@ -177,11 +175,3 @@ def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:
     """Named after the settings: the same command resumes, another one starts its own run."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
     return Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
-
-
-def _knowledge(attack: str, scenario: Scenario) -> dict[str, Any]:
-    """What an attack must be told: the pool attack picks from all clients' records."""
-    if attack != "pool":
-        return {}
-    records = scenario.pooled()
-    return {"pool": (records.inputs, records.labels)}

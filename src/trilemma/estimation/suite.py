@@ -10,13 +10,12 @@ import torch
 from torch import nn
 from torch.func import grad
 
-from trilemma.attacks import ATTACKS, Analytic, get
-from trilemma.errors import InvalidInput, UnknownName
+from trilemma.attacks import Analytic, get
+from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.units import Measurement, unit_views
-from trilemma.protections.protection import Protection
 
-__all__ = ["Suite", "binding_suite", "is_smooth", "pool_reads"]
+__all__ = ["Suite", "binding_suite", "is_smooth"]
 
 _KINKED: Final = (
     nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.MaxPool1d,
@@ -26,18 +25,13 @@ _KINKED: Final = (
 
 @dataclass(frozen=True)
 class Suite:
-    """Attack names: those that bind, and those that are shown beside them."""
+    """The names of the attacks that bind."""
 
     binding: tuple[str, ...]
-    shown: tuple[str, ...] = ()
 
 
 def binding_suite(scenario: Scenario, asked: Sequence[str] | None = None) -> Suite:
-    """DLG, the analytic attack where it applies, Inverting Gradients where the model has kinks.
-
-    The pool attacker, who owns a list of candidates, is shown beside them and binds only when it
-    is asked for, since no usable noise stops it.
-    """
+    """DLG, the analytic attack where it applies, Inverting Gradients where the model has kinks."""
     if asked is not None:
         return _asked(scenario, asked)
     names = ["dlg"]
@@ -45,25 +39,20 @@ def binding_suite(scenario: Scenario, asked: Sequence[str] | None = None) -> Sui
         names.append("analytic")
     if not is_smooth(scenario):
         names.append("inverting-gradients")
-    return Suite(tuple(names), ("pool",) if _pool_applies(scenario) else ())
+    return Suite(tuple(names))
 
 
 def _asked(scenario: Scenario, asked: Sequence[str]) -> Suite:
     if not asked:
         raise InvalidInput("give at least one attack, or leave attacks out for the default ones.")
     for name in asked:
-        if name not in ATTACKS:
-            raise UnknownName("attack", name, ATTACKS)
-        if name != "pool":
-            get(name)
+        get(name)  # an unknown name is told here
     if "analytic" in asked and not _analytic_applies(scenario):
         raise InvalidInput(
             "the analytic attack needs a model that starts with a linear layer with bias; leave "
             "it out."
         )
-    binding = tuple(dict.fromkeys(asked))
-    show_pool = "pool" not in binding and _pool_applies(scenario)
-    return Suite(binding, ("pool",) if show_pool else ())
+    return Suite(tuple(dict.fromkeys(asked)))
 
 
 def is_smooth(scenario: Scenario) -> bool:
@@ -96,17 +85,3 @@ def is_smooth(scenario: Scenario) -> bool:
 def _analytic_applies(scenario: Scenario) -> bool:
     views, _, _ = unit_views(scenario, Measurement(steps=0), range(1))
     return Analytic().applies(views[0])
-
-
-def pool_reads(scenario: Scenario, protection: Protection) -> bool:
-    """Whether the pool attack can add up single records: not where whole batches are clipped."""
-    clipped = any(each.clip is not None for each in protection.transforms)
-    return scenario.local_training.unit_size == 1 or not clipped
-
-
-def _pool_applies(scenario: Scenario) -> bool:
-    """The pool attack adds up single records' updates, and knows classes only."""
-    training = scenario.local_training
-    return scenario.classes is not None and (
-        training.unit_size == 1 or training.algorithm == "fedsgd"
-    )

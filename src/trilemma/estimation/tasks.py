@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trilemma.attacks import Attack, get
+from trilemma.attacks import get
 from trilemma.beliefs.recovery import psnr_matrix
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
@@ -36,7 +36,6 @@ __all__ = [
     "Diverged",
     "Task",
     "TrainTask",
-    "attack_named",
     "read_attack",
     "read_training",
 ]
@@ -110,7 +109,7 @@ class Bench:
 
     def _attack(self, scenario: Scenario, task: AttackTask) -> dict[str, Any]:
         measurement = Measurement(
-            attack=attack_named(task.attack, scenario),
+            attack=get(task.attack),
             protection=parse_protection(task.protection),
             adversary=task.adversary,
             restarts=self.restarts,
@@ -155,14 +154,6 @@ def _pictures(scenario: Scenario, units: Sequence[Unit], found: Outcomes) -> dic
         "recoveries": levels(recovered),
         "psnr": psnr.tolist(),
     }
-
-
-def attack_named(name: str, scenario: Scenario) -> Attack:
-    """The attack with its default effort; the pool attacker knows all clients' records."""
-    if name != "pool":
-        return get(name)
-    pool = scenario.pooled()
-    return get(name, pool=(pool.inputs, pool.labels))
 
 
 def _trained(scenario: Scenario, task: TrainTask, secrets: dict[str, Any]) -> dict[str, Any]:

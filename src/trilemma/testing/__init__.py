@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trilemma.testing.attacks import check_attack, control_records
+from trilemma.testing.attacks import check_attack
 from trilemma.testing.mechanisms import check_mechanism
 
-__all__ = ["check_attack", "check_mechanism", "control_records"]
+__all__ = ["check_attack", "check_mechanism"]

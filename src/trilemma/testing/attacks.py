@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import View
+from trilemma.attacks.base import Knowledge, View
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
 from trilemma.records.range import InputSpec
+from trilemma.records.records import Records
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Attack, Reconstructions
 
-__all__ = ["check_attack", "control_records"]
+__all__ = ["check_attack"]
 
 _PSNR = 20.0  # dB at which a record of the control counts as recovered
 
 
-def control_records(count: int, *, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def _control_records(count: int, *, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Records of the easy control that check_attack uses: inputs [count, 16], labels [count]."""
     source = Seeded(seed)
     inputs = torch.rand(count, 16, generator=source.torch_generator("inputs"), dtype=torch.float64)
@@ -36,6 +37,9 @@ def check_attack(
     attack: Attack, *, units: int = 12, recovered: float = 0.75, restarts: int = 2, seed: int = 0
 ) -> None:
     """Checks what a measurement relies on, on an unprotected sigmoid network of 16 inputs.
+
+    The views hold the knowledge of every rung: a line-up of all units' records, as many public
+    ones, and the rest.
 
     - Reconstructions have the shapes of the contract and lie in the input range.
     - The same views and seed give the same bits, and the views are left unchanged.
@@ -82,7 +86,11 @@ def _control(units: int, seed: int) -> tuple[list[View], torch.Tensor]:
     )
     task = Task(model, torch.nn.functional.cross_entropy, 4)
     training = LocalTraining()
-    inputs, labels = control_records(units, seed=seed)
+    inputs, labels = _control_records(units, seed=seed)
+    line_up = Records(inputs, labels)
+    public = Records(*_control_records(max(units, 4), seed=seed + 1))
+    first = torch.zeros(1, dtype=torch.long)
+    knowledge = Knowledge(public, line_up, public, line_up[first])
     views = []
     for unit in range(units):
         generator = Seeded(seed).torch_generator("weights", unit)
@@ -90,7 +98,7 @@ def _control(units: int, seed: int) -> tuple[list[View], torch.Tensor]:
         record = slice(unit, unit + 1)
         update = client_update(task, weights, inputs[record], labels[record], training)
         spec = InputSpec((16,), 0.0, 1.0)
-        views.append(View(task, weights, Observation(update), training, spec))
+        views.append(View(task, weights, Observation(update), training, spec, knowledge))
     return views, inputs[:, None]
 
 
@@ -134,9 +142,13 @@ def _check_unknown(attack: Attack, views: list[View], restarts: int, seed: int) 
 def _same(one: Reconstructions, other: Reconstructions) -> bool:
     if (one.labels is None) != (other.labels is None):
         return False
+    if (one.log_probability is None) != (other.log_probability is None):
+        return False
     pairs = [(one.inputs, other.inputs), (one.loss, other.loss), (one.failed, other.failed)]
     if one.labels is not None and other.labels is not None:
         pairs.append((one.labels, other.labels))
+    if one.log_probability is not None and other.log_probability is not None:
+        pairs.append((one.log_probability, other.log_probability))
     return all(torch.equal(a, b) for a, b in pairs)
 
 

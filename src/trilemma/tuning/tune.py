@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from trilemma.attacks import get
 from trilemma.errors import UnknownName
 from trilemma.estimation.costs import BANDWIDTH
-from trilemma.estimation.tasks import attack_named
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.choosing.advice import advice, limits
@@ -149,17 +149,15 @@ def _verdict(
 
 
 def _attacks(plan: Plan, found: Mapping[str, Any]) -> tuple[AttackUsed, ...]:
-    counts = [(plan.suite.binding, found["control"])]
-    counts += [(plan.suite.shown, found["shown"])] if plan.suite.shown else []
+    control = found["control"]
     return tuple(
         AttackUsed(
             name=name,
-            effort=repr(attack_named(name, plan.scenario)),
+            effort=repr(get(name)),
             restarts=plan.effort.restarts,
-            binding=name in plan.suite.binding,
-            control_units=each.units,
-            control_recovered=each.by_attack[name],
+            binding=True,
+            control_units=control.units,
+            control_recovered=control.by_attack[name],
         )
-        for names, each in counts
-        for name in names
+        for name in plan.suite.binding
     )

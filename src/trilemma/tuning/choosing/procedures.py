@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import client_leakage
-from trilemma.estimation.suite import pool_reads
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -28,7 +27,6 @@ from trilemma.tuning.surrogate.promises import (
 from trilemma.work.replay import Ask
 
 if TYPE_CHECKING:
-    from trilemma.tuning.calibrating.gauge import Counts
     from trilemma.tuning.choosing.families import Family
     from trilemma.tuning.plan import Plan
 
@@ -43,8 +41,6 @@ _CLIP_SEEDS: Final = 2  # trainings for each clip norm that is tried
 def procedures(plan: Plan, basis: BasisAsked) -> dict[str, Procedure]:
     """All that can be measured before anything is chosen, by name."""
     wanted: dict[str, Procedure] = {"control": lambda ask: plan.gauge(ask).control()}
-    if plan.suite.shown:
-        wanted["shown"] = lambda ask: _shown(plan, ask)
     if basis in ("measured", "all"):
         wanted |= {family.name: _measured(plan, family) for family in plan.families}
     if basis in ("measured", "surrogate", "all"):
@@ -63,17 +59,6 @@ def _measured(plan: Plan, family: Family) -> Procedure:
     priced = any(each.name == "secret-sharing" for each in plan.families)
     return lambda ask: measured_candidate(
         plan.gauge(ask), family, plan.pricing, sum_is_priced=priced
-    )
-
-
-def _shown(plan: Plan, ask: Ask) -> Counts:
-    """What the attacks that do not bind recover without protection."""
-    return plan.gauge(ask).count(
-        "control",
-        Protection(),
-        _BESIDE_UNITS,
-        attacks=plan.suite.shown,
-        adversary=Adversary.SERVER,
     )
 
 
@@ -129,7 +114,7 @@ def _kappa(plan: Plan) -> tuple[Interval, float | None]:
 
 
 def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
-    """The other adversary, and the attacks that do not bind, at what was chosen."""
+    """The other adversary at what was chosen."""
     if chosen is None:
         return {}
     protection = parse_protection(chosen.protection or "none")
@@ -138,25 +123,16 @@ def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedu
         server = plan.adversary is Adversary.SERVER
         other = Adversary.CLIENT if server else Adversary.SERVER
         who = "a curious client" if server else "the server"
-        wanted["other"] = _beside(plan, protection, plan.suite.binding, other, who)
-    for name in plan.suite.shown:
-        who = f"the {name} attacker"
-        wanted[name] = _beside(plan, protection, (name,), plan.adversary, who)
+        wanted["other"] = _beside(plan, protection, other, who)
     return wanted
 
 
-def _beside(
-    plan: Plan, protection: Protection, attacks: tuple[str, ...], adversary: Adversary, who: str
-) -> Procedure:
+def _beside(plan: Plan, protection: Protection, adversary: Adversary, who: str) -> Procedure:
     def measure(ask: Ask) -> Beside:
         reads = protection.transport.server_reads
         if adversary is Adversary.SERVER and reads == "nothing":
             return Beside(who, "the server reads nothing; this rests on the key.")
-        if "pool" in attacks and not pool_reads(plan.scenario, protection):
-            return Beside(who, "not measured: it adds up records, but batches are clipped.")
-        counts = plan.gauge(ask).count(
-            "beside", protection, _BESIDE_UNITS, attacks=attacks, adversary=adversary
-        )
+        counts = plan.gauge(ask).count("beside", protection, _BESIDE_UNITS, adversary=adversary)
         return Beside(
             who,
             f"{counts.successes} of {counts.units} units recovered (measured, not tuned for)",

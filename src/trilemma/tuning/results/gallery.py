@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.suite import pool_reads
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
@@ -131,7 +130,7 @@ def gallery_procedure(meter: Meter, verdict: Verdict, chosen: Candidate) -> Proc
     wanted = [
         each
         for each in _wanted(meter, verdict, chosen, family)
-        if _reads(plan, attack, parse_protection(each.attacked))
+        if _reads(plan, parse_protection(each.attacked))
     ]
 
     def make(ask: Ask) -> Gallery:
@@ -202,11 +201,9 @@ def _wanted(
     )
 
 
-def _reads(plan: Plan, attack: str, protection: Protection) -> bool:
-    """Whether there is anything to attack: a key may hide all, and the pool cannot read clips."""
-    if plan.adversary is Adversary.SERVER and protection.transport.server_reads == "nothing":
-        return False
-    return attack != "pool" or pool_reads(plan.scenario, protection)
+def _reads(plan: Plan, protection: Protection) -> bool:
+    """Whether there is anything to attack: a key may hide all."""
+    return plan.adversary is Adversary.CLIENT or protection.transport.server_reads != "nothing"
 
 
 def _pictures(levels: list[list[int]]) -> tuple[Picture, ...]:

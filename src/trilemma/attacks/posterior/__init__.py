@@ -1,0 +1,6 @@
+"""Beliefs over a line-up: which candidate is behind an observation, by Bayes."""
+
+from trilemma.attacks.posterior.exact import ExactPosterior
+from trilemma.attacks.posterior.gaussian import GaussianPosterior
+
+__all__ = ["ExactPosterior", "GaussianPosterior"]

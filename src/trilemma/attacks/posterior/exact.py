@@ -1,0 +1,239 @@
+"""The exact posterior: an attacker who knows everything but which candidate was used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch.func import vmap
+
+from trilemma.attacks.base import Reconstructions, Rung, View
+from trilemma.attacks.matching import explained_update
+from trilemma.attacks.posterior.candidate_updates import contributions
+from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.matching import Units
+    from trilemma.observations import Noise
+
+__all__ = ["ExactPosterior", "secret_participation"]
+
+_HELD: Final = 2**21  # numbers held at once, updates times coordinates: more fit no cache
+
+
+@dataclass(frozen=True)
+class ExactPosterior:
+    """π(j) ∝ p(G | all other records, candidate j): Bayes-optimal, by the very client update.
+
+    Gaussian noise of deviation s on the known coordinates: log π(j) = -‖G - G_j‖² / 2s² up to a
+    constant, G_j the noise-free observation with candidate j in its place; uniform noise: even
+    over the candidates within its half-width everywhere; no noise: the nearest.
+    """
+
+    @property
+    def name(self) -> str:
+        return "exact-posterior"
+
+    @property
+    def rung(self) -> Rung:
+        return "rest"
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        units = units_of(views)
+        view, like = units.view, units.weights
+        line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
+        rests = stacked([v.knowledge.rest for v in views], "the other records", self.rung)
+        slots = _slots(views, rests)
+        noises = [v.observation.noise for v in views]
+        scores = []
+        held = view.task.layout.size * (line_ups.count + view.records)
+        for start, stop in blocks(len(units), _HELD // held):
+            gaps = _Gaps(
+                units,
+                slice(start, stop),
+                rests.units(start, stop).to(like).expanded(stop - start),
+                slots[start:stop].to(like.device),
+            )
+            squared, largest = gaps.sizes(line_ups.units(start, stop).to(like))
+            rows = zip(squared, largest, noises[start:stop], strict=True)
+            scores += [_log_likelihood(*row) for row in rows]
+        return beliefs(torch.stack(scores), views, seed)
+
+
+def _slots(views: Sequence[View], rests: Batch) -> torch.Tensor:
+    """The place [U] of the sought record among all K·S of its unit."""
+    records, slots = views[0].records, [view.knowledge.slot for view in views]
+    if rests.count != records:
+        raise InvalidInput(
+            f"the rest holds {rests.count} records, but {records} are behind the observation; "
+            f"give all of them in their places."
+        )
+    if not all(0 <= slot < records for slot in slots):
+        raise InvalidInput(
+            f"the sought record's slot must be one of 0 … {records - 1}, got {slots}."
+        )
+    return torch.tensor(slots)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """What candidates leave unexplained of the observations of a block of B units.
+
+    rests: all K·S records of each unit; slots [B]. Only the update of the client whose record is
+    sought changes with the candidate, so all the others' is computed once.
+    """
+
+    units: Units
+    block: slice
+    rests: Batch
+    slots: torch.Tensor
+
+    def sizes(self, line_ups: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Squared and largest gap [B, N] of each candidate, on the known coordinates, float64."""
+        view = self.units.view
+        linear = view.local_training.algorithm == "fedsgd" and view.observation.clip is None
+        gap_of = self._linear() if linear else self._by_substitution()
+        # a substituted candidate brings its whole batch along
+        held = view.task.layout.size * len(self.slots)
+        squared, largest = [], []
+        for start, stop in blocks(line_ups.count, _HELD // held):
+            gap = gap_of(line_ups.rows(start, stop))
+            squared.append((gap * gap).sum(2, dtype=torch.float64))
+            largest.append(gap.abs().amax(2).double())
+        return torch.cat(squared, 1), torch.cat(largest, 1)
+
+    def _linear(self) -> Callable[[Batch], torch.Tensor]:
+        """Gaps [B, n, m] by one gradient a candidate: G_j = G_0 + share · (g_j - g_0)."""
+        task, training = self.units.view.task, self.units.view.local_training
+        path = [self.units.weights[self.block]]
+        unit = torch.arange(len(self.slots), device=self.slots.device)
+        kept = Batch(
+            self.rests.inputs[unit, self.slots, None],
+            self.rests.labels[unit, self.slots, None],
+            False,
+        )
+        share = self._own_weights() * self._known() / training.unit_size
+        start = self._observed() - self._known() * self._explained()
+        start = start + share * contributions(task, path, kept, training)
+
+        def gap_of(candidates: Batch) -> torch.Tensor:
+            return start - share * contributions(task, path, candidates, training)
+
+        return gap_of
+
+    def _by_substitution(self) -> Callable[[Batch], torch.Tensor]:
+        """Gaps [B, n, m] by the client's update with each candidate in the record's place."""
+        size = self.units.view.local_training.unit_size
+        unit = torch.arange(len(self.slots), device=self.slots.device)
+        place = self.slots % size
+        rows = (self.slots - place)[:, None] + torch.arange(size, device=place.device)
+        inputs = self.rests.inputs[unit[:, None], rows][:, None]
+        labels = self.rests.labels[unit[:, None], rows][:, None]
+        others = self._explained() - self._sent(inputs, labels)
+        start = self._observed() - self._known() * others
+
+        def gap_of(candidates: Batch) -> torch.Tensor:
+            each = candidates.expanded(len(unit))
+            tried = inputs.repeat(1, each.count, *[1] * (inputs.ndim - 2))
+            named = labels.repeat(1, each.count, *[1] * (labels.ndim - 2))
+            tried[unit, :, place] = each.inputs
+            named[unit, :, place] = each.labels
+            return start - self._known() * self._sent(tried, named)
+
+        return gap_of
+
+    def _observed(self) -> torch.Tensor:
+        return self.units.update[self.block, None]
+
+    def _known(self) -> torch.Tensor:
+        return self.units.known[self.block, None]
+
+    def _own_weights(self) -> torch.Tensor:
+        """The weight of the client whose record is sought, [B, 1, 1] or [B, 1, m]."""
+        weights = self.units.client_weights[self.block]
+        unit = torch.arange(len(weights), device=weights.device)
+        own = weights[unit, self.slots // self.units.view.local_training.unit_size]
+        return own.reshape(len(weights), 1, -1)
+
+    def _explained(self) -> torch.Tensor:
+        """What all clients send with the first candidate in the record's place [B, 1, m]."""
+        view, block = self.units.view, self.block
+
+        def explain(
+            weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor, shares: torch.Tensor
+        ) -> torch.Tensor:
+            return explained_update(
+                view.task, weights, x, y, view.local_training, shares, view.observation.clip
+            )
+
+        return vmap(explain)(
+            self.units.weights[block],
+            self.rests.inputs,
+            self.rests.labels,
+            self.units.client_weights[block],
+        )[:, None]
+
+    def _sent(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """What the one client sends [B, n, m] for n versions of its records [B, n, S, ...]."""
+        view = self.units.view
+        one = self.units.client_weights.new_ones(1)
+
+        def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return explained_update(
+                view.task, weights, x, y, view.local_training, one, view.observation.clip
+            )
+
+        sent: torch.Tensor = vmap(vmap(send, (None, 0, 0)))(
+            self.units.weights[self.block], inputs, labels
+        )
+        return self._own_weights() * sent
+
+
+def _log_likelihood(
+    squared: torch.Tensor, largest: torch.Tensor, noise: Noise | None
+) -> torch.Tensor:
+    """log p(G | candidate) [N] up to a constant, from its squared and largest gap [N]."""
+    if bool(torch.isnan(squared).any()):
+        return torch.full_like(squared, torch.nan)
+    if noise is None or noise.scale == 0:
+        # the limit s -> 0: all mass on the nearest
+        return _even(squared == squared.min())
+    if noise.kind == "gaussian":
+        return -squared / (2 * noise.scale**2)
+    within = largest <= noise.scale * (1 + 1e-6)
+    nearest = largest == largest.min()  # rounding may leave no candidate within
+    return _even(within if bool(within.any()) else nearest)
+
+
+def _even(possible: torch.Tensor) -> torch.Tensor:
+    """Log weights 0 for what is possible, -∞ for the rest."""
+    return torch.zeros(possible.shape, dtype=torch.float64, device=possible.device).masked_fill(
+        ~possible, -torch.inf
+    )
+
+
+def secret_participation(
+    gap: torch.Tensor, shares: torch.Tensor, *, deviation: float, rate: float
+) -> torch.Tensor:
+    """log p(G | candidate j) [N] of a round that used the record with probability q = `rate`.
+
+    (1 - q) N(G; rest, s² I) + q N(G; rest + a g_j, s² I), up to a factor that all candidates
+    share. `gap` [m] is G minus the update of all other records; `shares` [N, m] are a·g_j, what
+    each candidate would add under the fixed denominator of Poisson sampling; both on the known
+    coordinates. Independent rounds add.
+    """
+    if not (0 <= rate <= 1 and deviation > 0 and math.isfinite(deviation)):
+        raise InvalidInput(
+            f"a round with secret participation needs a rate in 0 … 1 and positive noise, got "
+            f"rate {rate} and deviation {deviation}."
+        )
+    gap, shares = gap.double(), shares.double()
+    # log N(present) - log N(absent) = (2 a g_j·gap - ‖a g_j‖²) / 2s²
+    ratio = (2 * shares @ gap - shares.square().sum(1)) / (2 * deviation**2)
+    absent = torch.full_like(ratio, math.log1p(-rate) if rate < 1 else -math.inf)
+    present = ratio + (math.log(rate) if rate > 0 else -math.inf)
+    return torch.logaddexp(absent, present)

@@ -1,0 +1,259 @@
+"""The Gaussian posterior: an attacker who owns the line-up, but not the rest of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch.nn.functional import one_hot
+
+from trilemma.attacks.base import Reconstructions, Rung, View
+from trilemma.attacks.posterior.candidate_updates import average_path, contributions
+from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
+from trilemma.attacks.posterior.inner_products import (
+    Rows,
+    Table,
+    held_out_remainder,
+    tabulate,
+)
+from trilemma.attacks.posterior.rest_law import Message, by_classes, few_counts, overall
+from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.matching import Units
+
+__all__ = ["GaussianPosterior"]
+
+Averaged = tuple[list[torch.Tensor], torch.Tensor]
+"""The models [B, m] on the path of an average client, and the mean contribution [B, m]."""
+
+_TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
+_NONE: Final = 1e-12  # of an update's square
+_ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
+_FEWEST: Final = 4  # records on which a law can be fitted
+
+
+@dataclass(frozen=True)
+class GaussianPosterior:
+    """π(j) ∝ p(G | candidate j), the rest of the batch and cohort drawn from a population.
+
+    The moments of the population's single-record updates at the unit's model give the law of the
+    rest: a covariance of low rank, and outside its span what records left out have there. The
+    population is `knowledge.population`, the public records where there is none; the sought
+    record belongs to the first client. Exact for one record; several local steps are taken along
+    the path of an average client, and clipping by the factor that batches of the population with
+    the candidate have on average.
+    """
+
+    @property
+    def name(self) -> str:
+        return "gaussian-posterior"
+
+    @property
+    def rung(self) -> Rung:
+        return "candidates"
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        units = units_of(views)
+        view, like = units.view, units.weights
+        line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
+        owned = [v.knowledge.population or v.knowledge.public for v in views]
+        people = stacked(owned, "a population or public records", self.rung)
+        if people.count < _FEWEST:
+            raise InvalidInput(
+                f"the law of the rest cannot be fitted on {people.count} records; give at least "
+                f"{_FEWEST}."
+            )
+        held = view.task.layout.size * (line_ups.count + people.count)
+        scores = [
+            _Block(
+                units,
+                slice(start, stop),
+                line_ups.units(start, stop).to(like),
+                people.units(start, stop).to(like),
+                seed,
+            ).scores()
+            for start, stop in blocks(len(units), _TOGETHER // held)
+        ]
+        return beliefs(torch.cat(scores), views, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """B units and what their attacker owns: N candidates and P records of a population each."""
+
+    units: Units
+    block: slice
+    line_ups: Batch
+    people: Batch
+    seed: int
+
+    def scores(self) -> torch.Tensor:
+        """log p(G | candidate) [B, N], up to a constant each."""
+        view, known = self.units.view, self.units.known[self.block]
+        weights = self.units.client_weights[self.block]
+        task, training = view.task, view.local_training
+        averaged = average_path(task, self.units.weights[self.block], self.people, training)
+        mean = known * averaged[1]
+        gap = self.units.update[self.block] - weights.sum(1).reshape(len(weights), -1) * mean
+        table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
+        factors = clip_factors(
+            table,
+            view.observation.clip,
+            size=training.unit_size,
+            parameters=task.layout.size,
+            seed=self.seed,
+        )
+        flat = _flat(weights, known)
+        if flat is None:
+            table, message = self._own_places(averaged, gap, table, factors)
+        else:
+            message = self._message(table, flat, factors)
+        if weights.dtype == torch.float32 and _is_rounded(table, message):
+            return self._doubled().scores()
+        rest = view.records - 1
+        alike = view.observation.clip is None or view.observation.clients == 1
+        alike = alike and flat is not None and bool((flat == flat[:, :1]).all())
+        if task.classes is None or not alike or not few_counts(rest, task.classes):
+            return overall(table, message).double()
+        member = one_hot(self.people.labels, task.classes).to(weights)
+        if self.people.shared:
+            member = member.expand(len(weights), *member.shape)
+        return by_classes(table, message, member, rest).double()
+
+    def _doubled(self) -> _Block:
+        """The same units in double precision."""
+        units = replace(
+            self.units,
+            **{
+                name: getattr(self.units, name).double()
+                for name in ("weights", "update", "known", "client_weights", "noise")
+            },
+        )
+        like = units.weights
+        return _Block(units, self.block, self.line_ups.to(like), self.people.to(like), self.seed)
+
+    def _rows(self, batch: Batch, averaged: Averaged, scale: torch.Tensor) -> Rows:
+        """Makes centred contributions, scaled by coordinate [B, m]."""
+        view = self.units.view
+        path, mean = averaged
+
+        def rows(start: int, stop: int) -> torch.Tensor:
+            some = batch.rows(start, stop)
+            made = contributions(view.task, path, some, view.local_training)
+            return made.sub_(mean[:, None]).mul_(scale[:, None])
+
+        return rows
+
+    def _table(
+        self,
+        averaged: Averaged,
+        scales: tuple[torch.Tensor, torch.Tensor],
+        anchors: torch.Tensor,
+    ) -> Table:
+        return tabulate(
+            (self._rows(self.people, averaged, scales[0]), self.people.count),
+            (self._rows(self.line_ups, averaged, scales[1]), self.line_ups.count),
+            anchors,
+            self.units.known[self.block].sum(1),
+        )
+
+    def _noise(self) -> torch.Tensor:
+        return self.units.noise[self.block].square()
+
+    def _counts(self) -> torch.Tensor:
+        """How many records [K] each client adds to the rest."""
+        view = self.units.view
+        counts = torch.full((view.observation.clients,), float(view.local_training.unit_size))
+        counts[0] -= 1
+        return counts.to(self.units.weights)
+
+    def _message(self, table: Table, weights: torch.Tensor, factors: ClipFactors) -> Message:
+        """How clients of weights [B, K] add up; anchors: the gap to the mean, and the mean."""
+        shares = weights / self.units.view.local_training.unit_size
+        own, others = weights[:, :1], weights[:, 1:].sum(1, keepdim=True)
+        squares = self._counts() * shares.square()
+        spread = squares[:, 0] * factors.own.square().mean(1)
+        spread = spread + squares[:, 1:].sum(1) * factors.others.square()
+        remainder = self._noise() + spread * held_out_remainder(table)
+        cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
+        return Message(
+            torch.stack([torch.ones_like(cut), cut], 1),
+            shares[:, :1] * factors.own,
+            spread,
+            torch.maximum(remainder, _least(table)),
+            factors.jitter,
+            torch.cat([torch.zeros_like(own), own], 1),
+            shares[:, 0],
+        )
+
+    def _own_places(
+        self, averaged: Averaged, gap: torch.Tensor, table: Table, factors: ClipFactors
+    ) -> tuple[Table, Message]:
+        """What adds up where clients sent coordinates of their own, weights [B, K, m].
+
+        The rest's covariance Σ_k n_k (w_k w_kᵀ) ∘ Σ / S² is taken as (v vᵀ) ∘ Σ and a diagonal, v
+        along the weights' leading direction, and coordinates are measured in its units.
+        """
+        weights, size = self.units.client_weights[self.block], self._counts()[-1]
+        known, mean = self.units.known[self.block], averaged[1]
+        kept = factors.others[:, None].expand(-1, weights.shape[1]).clone()
+        kept[:, 0] = factors.own.square().mean(1).sqrt()
+        rows = weights * (kept * self._counts().sqrt() / size)[..., None]
+        lead = torch.linalg.eigh(rows @ rows.transpose(1, 2)).eigenvectors[..., -1:]
+        along = (rows * lead).sum(1).abs()
+        spread = rows.square().sum(1)
+        diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
+        outside = held_out_remainder(table)[:, None]
+        diagonal = diagonal + self._noise()[:, None] + along.square() * outside
+        unit = known / torch.maximum(diagonal, _least(table)[:, None]).sqrt()
+        own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)
+        anchors = torch.stack([unit * gap, own * mean, others * mean], 1)
+        scaled = self._table(averaged, (unit * along, own / size), anchors)
+        one = torch.ones_like(factors.own)
+        message = Message(
+            torch.stack([one, 1 - factors.own, (1 - factors.others[:, None]) * one], 1),
+            factors.own,
+            one[:, 0],
+            one[:, 0],
+            factors.jitter,
+            one.new_tensor([0.0, 1.0, 0.0]).expand(len(one), -1),
+            one[:, 0],
+        )
+        return scaled, message
+
+    def _variance(self, averaged: Averaged) -> torch.Tensor:
+        """The population's variance of each coordinate [B, m]."""
+        mean = averaged[1]
+        make = self._rows(self.people, averaged, torch.ones_like(mean))
+        step = _TOGETHER // mean.numel()
+        parts = [
+            make(start, stop).square().sum(1) for start, stop in blocks(self.people.count, step)
+        ]
+        return torch.stack(parts).sum(0) / (self.people.count - 1)
+
+
+def _flat(weights: torch.Tensor, known: torch.Tensor) -> torch.Tensor | None:
+    """The clients' weights [B, K] where they are the same on all known coordinates, else None."""
+    if weights.ndim == 2:
+        return weights
+    read = known[:, None].bool()
+    high = torch.where(read, weights, -torch.inf).amax(2)
+    low = torch.where(read, weights, torch.inf).amin(2)
+    return high if bool((high == low).all()) else None
+
+
+def _is_rounded(table: Table, message: Message) -> bool:
+    """Whether the rounding of single precision may show in a score."""
+    shares = message.share * table.candidate.sqrt()
+    gaps = table.anchor[:, 0, 0].sqrt()[:, None]
+    largest = ((shares + gaps) * shares).amax(1) / message.remainder
+    return not bool((largest < _ROUNDED).all())
+
+
+def _least(table: Table) -> torch.Tensor:
+    """The remainder [B] that stands for none, where there is neither noise nor a rest."""
+    return _NONE * table.candidate.mean(1) + torch.finfo(table.candidate.dtype).tiny

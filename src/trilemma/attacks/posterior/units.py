@@ -1,0 +1,131 @@
+"""The units of one call as the posterior attacks read them: tensors, line-ups and beliefs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from trilemma.attacks.base import Reconstructions, View
+from trilemma.attacks.matching import Units
+from trilemma.beliefs.line_up import pick_mode
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.records.records import Records
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import Rung
+
+__all__ = ["Batch", "beliefs", "blocks", "stacked", "units_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Records of U units: inputs [U, n, *shape], or [n, *shape] where all units share them."""
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    shared: bool
+
+    @property
+    def count(self) -> int:
+        """n, the records of one unit."""
+        return self.inputs.shape[0 if self.shared else 1]
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Records start .. stop - 1 of every unit."""
+        if self.shared:
+            return Batch(self.inputs[start:stop], self.labels[start:stop], True)
+        return Batch(self.inputs[:, start:stop], self.labels[:, start:stop], False)
+
+    def units(self, start: int, stop: int) -> Batch:
+        """All records of units start .. stop - 1."""
+        if self.shared:
+            return self
+        return Batch(self.inputs[start:stop], self.labels[start:stop], False)
+
+    def expanded(self, units: int) -> Batch:
+        """The records with a row for each of the units, shared or not."""
+        if not self.shared:
+            return self
+        return Batch(
+            self.inputs.expand(units, *self.inputs.shape),
+            self.labels.expand(units, *self.labels.shape),
+            False,
+        )
+
+    def to(self, like: torch.Tensor) -> Batch:
+        """On the device of `like` and in its precision, class labels as they are."""
+        labels = self.labels.to(like.device)
+        return Batch(
+            self.inputs.to(like),
+            labels.to(like) if labels.is_floating_point() else labels,
+            self.shared,
+        )
+
+
+def units_of(views: Sequence[View]) -> Units:
+    """The views as tensors; in double precision only where the weights are double already."""
+    double = views[0].weights.dtype == torch.float64 if views else False
+    return Units.of(views, "double" if double else "single")
+
+
+def stacked(owned: Sequence[Records | None], what: str, rung: Rung) -> Batch:
+    """One batch of what each unit's attacker owns; `what` names it where it is missing."""
+    found = [each for each in owned if each is not None and len(each) > 0]
+    if len(found) < len(owned):
+        raise InvalidInput(
+            f"an attacker on the rung {rung!r} needs {what}, but a view has none; put it in "
+            f"the view's knowledge."
+        )
+    if all(each is found[0] for each in found):
+        return Batch(found[0].inputs, found[0].labels, True)
+    if len({each.inputs.shape for each in found}) > 1:
+        raise InvalidInput(
+            f"the views of one call must own {what} of one size; attack the others in a call of "
+            f"their own."
+        )
+    return Batch(
+        torch.stack([each.inputs for each in found]),
+        torch.stack([each.labels for each in found]),
+        False,
+    )
+
+
+def blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
+    """Ends (start, stop) of consecutive blocks of at most `size`, at least one each.
+
+    >>> list(blocks(5, 2))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    size = max(1, size)
+    for start in range(0, count, size):
+        yield start, min(start + size, count)
+
+
+def beliefs(scores: torch.Tensor, views: Sequence[View], seed: int) -> Reconstructions:
+    """Log posteriors [U, C] under a uniform prior from log likelihoods [U, C].
+
+    A unit whose likelihoods are not numbers has failed and believes every candidate alike.
+    """
+    failed = torch.isnan(scores).any(1)
+    scores = torch.where(failed[:, None], 0.0, scores)
+    log_probability = torch.log_softmax(scores, 1)
+    picks = pick_mode(log_probability, Seeded(seed).child("posterior")).tolist()
+    spec = views[0].input_spec
+    line_ups = [view.knowledge.line_up for view in views]
+    chosen = [
+        each[torch.tensor([pick])]
+        for each, pick in zip(line_ups, picks, strict=True)
+        if each is not None
+    ]
+    like = views[0].observation.update
+    return Reconstructions(
+        torch.stack([each.inputs for each in chosen]).to(like).clamp(spec.low, spec.high),
+        torch.stack([each.labels for each in chosen]).to(like.device),
+        -log_probability.amax(1).to(like),
+        failed,
+        log_probability,
+    )
