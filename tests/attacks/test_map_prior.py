@@ -191,11 +191,11 @@ def test_levels_fall_to_the_noise_and_no_further(problems: Maker) -> None:
     assert [iterations for _, iterations in stages] == [5, 6, 7]
     for (variance, _), level in zip(stages, (1e-2, 1e-4, 1e-5), strict=True):
         assert torch.allclose(variance, level * mean_square, rtol=1e-5)
-    for variance, expected in ((1e-6, [5, 6]), (1e-2, [5])):
-        noisy = problems(2, training=BATCH, variance=variance)
+    for noise, expected in ((1e-6, [5, 6]), (1e-2, [5])):
+        noisy = problems(2, training=BATCH, variance=noise)
         stages = attack._stages(Units.of(noisy.views, "single"))
         assert [iterations for _, iterations in stages] == expected
-        assert torch.allclose(stages[-1][0], torch.full((2,), variance), rtol=1e-5)
+        assert torch.allclose(stages[-1][0], torch.full((2,), noise), rtol=1e-5)
 
 
 def test_public_records_are_needed_and_shared(problems: Maker) -> None:
