@@ -6,6 +6,7 @@ For softmax with cross-entropy the gradient of the last bias is, over S records,
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.learning import Task
 
-__all__ = ["infer_labels", "last_linear"]
+__all__ = ["infer_labels", "last_linear", "tensor_slices"]
 
 _PROBES = 64  # random inputs that tell the mean prediction p at the weights
 
@@ -27,23 +28,22 @@ def last_linear(task: Task) -> tuple[slice, slice | None] | None:
 
     The layer counts only if it has one output for each class.
     """
-    starts = dict(zip(task.layout.names, _offsets(task.layout.sizes), strict=True))
+    slices = tensor_slices(task)
     found = None
     for prefix, module in task.model.named_modules():
         if not isinstance(module, torch.nn.Linear) or module.out_features != task.classes:
             continue
         weight, bias = (f"{prefix}.{part}".lstrip(".") for part in ("weight", "bias"))
-        if weight in starts:
-            at = starts[weight]
-            size = module.out_features * module.in_features
-            place = starts.get(bias)
-            bias_at = None if place is None else slice(place, place + module.out_features)
-            found = slice(at, at + size), bias_at
+        if weight in slices:
+            found = slices[weight], slices.get(bias)
     return found
 
 
-def _offsets(sizes: tuple[int, ...]) -> list[int]:
-    return [sum(sizes[:index]) for index in range(len(sizes))]
+def tensor_slices(task: Task) -> dict[str, slice]:
+    """Where each trainable tensor lies in the flat update."""
+    ends = list(accumulate(task.layout.sizes))
+    starts = [0, *ends[:-1]]
+    return dict(zip(task.layout.names, map(slice, starts, ends), strict=True))
 
 
 def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
