@@ -148,30 +148,6 @@ def test_unrolled_local_steps_beat_the_one_gradient_reading(problems: Maker) -> 
     assert naive <= unrolled - 5
 
 
-def test_labels_of_single_records_are_exact_with_and_without_bias(problems: Maker) -> None:
-    made = problems(40)
-    units = Units.of(made.views, "double")
-    labels = infer_labels(units, 0)
-    assert labels is not None
-    assert torch.equal(labels, made.labels)
-    no_bias = Task(
-        nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10, bias=False)),
-        cross_entropy,
-        10,
-    )
-    made = problems(40, task=no_bias)
-    labels = infer_labels(Units.of(made.views, "double"), 0)
-    assert labels is not None
-    assert torch.equal(labels, made.labels)
-
-
-def test_label_counts_of_batches(problems: Maker) -> None:
-    made = problems(40, training=LocalTraining(batch=4), warm_up=0)
-    labels = infer_labels(Units.of(made.views, "double"), 0)
-    assert labels is not None
-    assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
-
-
 def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
     made = problems(20, clients=2, warm_up=0)
     shares = torch.zeros(2, 2410, dtype=torch.float64)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Maker = Callable[..., "Problems"]
 BATCH = LocalTraining(batch=4)
+TWO = {"training": LocalTraining(batch=2), "clients": 2}
 
 
 def test_the_objective_is_the_negative_log_posterior(problems: Maker) -> None:
@@ -67,16 +68,26 @@ def test_the_objective_is_the_negative_log_posterior(problems: Maker) -> None:
 @pytest.mark.parametrize(
     ("setting", "least"),
     [
-        ({"training": BATCH}, 22),
-        ({"training": BATCH, "variance": 1.27e-4}, 15),
-        ({"training": BATCH, "keep": 0.08}, 20),
-        ({"training": BATCH, "clip": 0.5, "variance": 1e-5}, 15),
-        ({"training": LocalTraining("fedavg", lr=0.5, steps=3, batch=4)}, 19),
-        ({"training": LocalTraining(batch=4, record_clip=0.5), "variance": 1e-6}, 19),
-        ({"training": LocalTraining(batch=2), "clients": 2, "keep": 0.2, "own_places": True}, 19),
-        ({"training": LocalTraining(batch=2), "clients": 2, "weights_of": (0.7, 0.3)}, 19),
+        pytest.param({"training": BATCH, "variance": 1.27e-4}, 15, id="noise"),
+        pytest.param({"training": BATCH, "keep": 0.08}, 20, id="mask"),
+        *(
+            pytest.param(*case, id=name, marks=pytest.mark.slow)
+            for name, case in {
+                "bare": ({"training": BATCH}, 22),
+                "clip": ({"training": BATCH, "clip": 0.5, "variance": 1e-5}, 15),
+                "local-steps": (
+                    {"training": LocalTraining("fedavg", lr=0.5, steps=3, batch=4)},
+                    19,
+                ),
+                "record-clip": (
+                    {"training": LocalTraining(batch=4, record_clip=0.5), "variance": 1e-6},
+                    19,
+                ),
+                "own-places": ({**TWO, "keep": 0.2, "own_places": True}, 19),
+                "weighted": ({**TWO, "weights_of": (0.7, 0.3)}, 19),
+            }.items()
+        ),
     ],
-    ids=["bare", "noise", "mask", "clip", "local-steps", "record-clip", "own-places", "weighted"],
 )
 def test_digits_are_recovered(problems: Maker, setting: dict[str, object], least: int) -> None:
     made = problems(6, public=297, **setting)
@@ -85,6 +96,7 @@ def test_digits_are_recovered(problems: Maker, setting: dict[str, object], least
     assert not found.failed.any()
 
 
+@pytest.mark.slow
 def test_what_dlg_does_not_find_under_noise_and_masks(problems: Maker) -> None:
     for setting in ({"variance": 2e-4}, {"keep": 0.06}):
         made = problems(12, training=BATCH, public=297, **setting)
@@ -112,6 +124,7 @@ def relu() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [lenet, relu])
 def test_other_nets(problems: Maker, model: Callable[[], nn.Module]) -> None:
     task = Task(model(), cross_entropy, 10)

@@ -1,7 +1,8 @@
 """Labels read off the last linear layer's part of an update, before any input is known.
 
 For softmax with cross-entropy the gradient of the last bias is, over S records,
-∂L/∂b_c = mean_s p_sc - n_c / S, where n_c counts the records of class c.
+∂L/∂b_c = mean_s p_sc - n_c w_c / Σ_k n_k w_k, where n_c counts the records of class c and w_c are
+the loss's class weights, one each where it has none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from trilemma.entropy import Seeded
 
@@ -91,10 +92,25 @@ def _counts(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.
     outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
     mean = torch.softmax(outputs, -1).mean(1)
     per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
-    expected = records * (mean - units.update[:, bias] / (per_step * share))
+    parts = mean - units.update[:, bias] / (per_step * share)
+    weights = _class_weights(task, parts)
+    counts = torch.where(weights > 0, parts / weights, 0.0)
+    known = parts.clamp(min=0).sum(1, keepdim=True)
+    expected = records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
     chosen = []
     for _ in range(records):
         label = expected.argmax(1, keepdim=True)
         expected = expected.scatter_add(1, label, -torch.ones_like(expected[:, :1]))
         chosen.append(label)
     return torch.cat(chosen, 1).sort(1).values
+
+
+def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:
+    """The weights [C] of the classes in a batch's loss, their mean one.
+
+    At equal outputs every class pulls alike, but for its weight.
+    """
+    classes = like.shape[1]
+    labels = torch.arange(classes, device=like.device)
+    pull = grad(task.loss_of)(like.new_zeros(classes, classes), labels).norm(dim=1)
+    return pull / pull.mean()
