@@ -112,5 +112,5 @@ def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:
     """
     classes = like.shape[1]
     labels = torch.arange(classes, device=like.device)
-    pull = grad(task.loss_of)(like.new_zeros(classes, classes), labels).norm(dim=1)
+    pull: torch.Tensor = grad(task.loss_of)(like.new_zeros(classes, classes), labels).norm(dim=1)
     return pull / pull.mean()
