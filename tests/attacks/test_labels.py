@@ -1,4 +1,4 @@
-"""Labels read off an update: exact for single records, counts for batches."""
+"""Labels read off the last layer: single records, counts of batches, class weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -13,11 +14,12 @@ from torch.nn.functional import cross_entropy
 from trilemma.attacks import View
 from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import Units
-from trilemma.learning import LocalTraining, Task
+from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.observations import Observation
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
-
 
 Maker = Callable[..., "Problems"]
 
@@ -44,6 +46,37 @@ def test_label_counts_of_batches(problems: Maker) -> None:
     labels = infer_labels(Units.of(made.views, "double"), 0)
     assert labels is not None
     assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(torch.tensor([0.1, 4.0, 1.0])),
+        nn.CrossEntropyLoss(torch.tensor([2.0, 0.5, 7.0])),
+    ],
+    ids=["even", "rare", "frequent"],
+)
+def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
+    """Every batch of four of three classes, at a model whose predictions are known exactly."""
+    task = Task(nn.Linear(2, 3), loss, 3)
+    weights = torch.cat([torch.zeros(6), torch.tensor([0.3, -0.2, 0.1])]).double()
+    batches = torch.combinations(torch.arange(3), 4, with_replacement=True)
+    inputs = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double()
+    training, spec = LocalTraining(batch=4), InputSpec((2,), 0.0, 1.0)
+    views = [
+        View(
+            task,
+            weights,
+            Observation(client_update(task, weights, inputs, labels, training)),
+            training,
+            spec,
+        )
+        for labels in batches
+    ]
+    found = infer_labels(Units.of(views, "double"), 0)
+    assert found is not None
+    assert torch.equal(found, batches)
 
 
 def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
