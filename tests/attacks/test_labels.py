@@ -1,4 +1,4 @@
-"""Labels read off the last layer: single records, counts of batches, class weights."""
+"""Labels read off an update: exact for single records, counts for batches, class weights."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
+
 
 Maker = Callable[..., "Problems"]
 
@@ -46,6 +47,26 @@ def test_label_counts_of_batches(problems: Maker) -> None:
     labels = infer_labels(Units.of(made.views, "double"), 0)
     assert labels is not None
     assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
+
+
+def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
+    made = problems(20, clients=2, warm_up=0)
+    shares = torch.zeros(2, 2410, dtype=torch.float64)
+    shares[:, -10:] = 0.5
+    rows = [with_weights(view, shares) for view in made.views]
+    expected = infer_labels(Units.of(made.views, "double"), 0)
+    assert expected is not None
+    found = infer_labels(Units.of(rows, "double"), 0)
+    assert found is not None
+    assert torch.equal(found, expected)
+    shares[1, -1] = 0.0
+    assert infer_labels(Units.of(rows, "double"), 0) is None
+
+
+def with_weights(view: View, shares: torch.Tensor) -> View:
+    return dataclasses.replace(
+        view, observation=dataclasses.replace(view.observation, weights=shares)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,23 +98,3 @@ def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
     found = infer_labels(Units.of(views, "double"), 0)
     assert found is not None
     assert torch.equal(found, batches)
-
-
-def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
-    made = problems(20, clients=2, warm_up=0)
-    shares = torch.zeros(2, 2410, dtype=torch.float64)
-    shares[:, -10:] = 0.5
-    rows = [with_weights(view, shares) for view in made.views]
-    expected = infer_labels(Units.of(made.views, "double"), 0)
-    assert expected is not None
-    found = infer_labels(Units.of(rows, "double"), 0)
-    assert found is not None
-    assert torch.equal(found, expected)
-    shares[1, -1] = 0.0
-    assert infer_labels(Units.of(rows, "double"), 0) is None
-
-
-def with_weights(view: View, shares: torch.Tensor) -> View:
-    return dataclasses.replace(
-        view, observation=dataclasses.replace(view.observation, weights=shares)
-    )

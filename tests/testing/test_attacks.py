@@ -10,14 +10,15 @@ import torch
 from trilemma.attacks import ATTACKS, View, get
 from trilemma.testing import check_attack
 
+HURRIED: dict[str, dict[str, object]] = {
+    "inverting-gradients": {"iterations": 150},
+    "map": {"message_levels": ((1e-2, 40), (1e-4, 80))},
+}
+
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_every_attack_keeps_the_contract(name: str) -> None:
-    hurried: dict[str, dict[str, object]] = {
-        "inverting-gradients": {"iterations": 150},
-        "map": {"message_levels": ((1e-2, 40), (1e-4, 80))},
-    }
-    check_attack(get(name, **hurried.get(name, {})))
+    check_attack(get(name, **HURRIED.get(name, {})))
 
 
 def test_a_cheat_fails_the_contract() -> None:
