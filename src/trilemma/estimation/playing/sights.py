@@ -122,19 +122,20 @@ class Observer:
                 for game, draw in zip(games, draws, strict=True)
             ]
             updates = self._updates(weights, made)
-            means = []
-            for place, (game, batches) in enumerate(zip(games, made, strict=True)):
-                mean, secret = None, self.participation == "secret"
-                if batches.slot is not None or (secret and batches.own is not None):
-                    view = self._view(game, weights[place], batches, updates[place], round)
+            secret = self.participation == "secret"
+            seen = [e.slot is not None or (secret and e.own is not None) for e in made]
+            means = self._noisy_means(updates, made, noise)
+            if means is None:
+                means, redone = torch.empty_like(weights), [True] * len(games)
+            else:
+                redone = seen  # the means of what the views show, by the views' own draws
+            for place, game in enumerate(games):
+                if seen[place]:
+                    view = self._view(game, weights[place], made[place], updates[place], round)
                     views[place].append(view)
-                else:
-                    mean = self._noisy_mean(updates[place], batches, noise[place])
-                if mean is None:
-                    mean = self._mean(updates[place], game, batches, round)
-                means.append(mean)
-            step = server_step(first, round, rounds, decay=decay)
-            weights = weights - step * torch.stack(means)
+                if redone[place]:
+                    means[place] = self._mean(updates[place], game, made[place], round)
+            weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
@@ -200,24 +201,27 @@ class Observer:
             total += share * sent.values
         return total
 
-    def _noisy_mean(
-        self, updates: torch.Tensor, batches: Batches, draw: torch.Generator
+    def _noisy_means(
+        self, updates: torch.Tensor, made: Sequence[Batches], draws: Sequence[torch.Generator]
     ) -> torch.Tensor | None:
-        """The same mean where the clients' parts need no telling apart: noise alone, or nothing.
+        """The same means [U, m] where the clients' parts need no telling apart: noise or nothing.
 
         The sum of independent Gaussians is drawn as one.
         """
         variance = _added_variance(self.protection)
         if variance is None:
             return None
-        counts = self._counts[batches.clients]
-        shares = torch.from_numpy(counts / counts.sum()).to(updates)
-        mean = (shares[:, None] * updates).sum(0)
+        counts = np.stack([self._counts[each.clients] for each in made])
+        shares = torch.from_numpy(counts / counts.sum(1, keepdims=True)).to(updates)
+        means = torch.einsum("uk,ukm->um", shares, updates)
         if variance:
-            scale = (variance * float((shares**2).sum())) ** 0.5
-            noise = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=mean.device)
-            mean = mean + scale * noise
-        return mean
+            scales = (variance * (shares**2).sum(1)).sqrt().tolist()
+            for mean, draw, scale in zip(means, draws, scales, strict=True):
+                noise = torch.randn(
+                    mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
+                )
+                mean.add_(noise, alpha=scale)
+        return means
 
     def _view(
         self,
@@ -305,4 +309,5 @@ def _added_variance(protection: Protection) -> float | None:
 
 def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
     """Rows [K, B] with zeros added up to `width`."""
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short))) if short else rows

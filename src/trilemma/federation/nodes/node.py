@@ -164,12 +164,11 @@ class Node:
         round = stage.round(lane, self.terms.threshold_of(len(stage.cohort)))
         if seat is None:
             seat = stage.seat(self.number)
-        state = self._memory.get(self._key(stage, lane))
-        if isinstance(state, bytes):
-            return ProtectedClient.restore(
-                protection, state, seat, round, size, secret=self._secret()
-            )
-        return ProtectedClient.start(protection, seat, round, size, secret=self._secret())
+        kept = self._memory.get(self._key(stage, lane))
+        state = kept if isinstance(kept, bytes) else None
+        return ProtectedClient.start(
+            protection, seat, round, size, secret=self._secret(), state=state
+        )
 
     def _secret(self) -> Any:
         """What the transport asks of its owner: the clients' common key, or an identity."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
@@ -77,7 +76,7 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
             parts = [read_attack(payload)["after"][attack] for payload in ask(tasks)]
             for step in steps:
                 won = sum(sum(part[str(step)]) for part in parts)
-                point = RoundsPoint(rung, participation, step, _leakage(plan, won, _GAMES))
+                point = RoundsPoint(rung, participation, step, plan.leakage(won, _GAMES))
                 made.append(point)
         return tuple(made)
 
@@ -89,11 +88,6 @@ def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], 
     alone = len(noise) == 1 and isinstance(noise[0], Randomization) and noise[0].clip is None
     poisson = plan.scenario.local_training.participation == "secret"
     return (("rest", "secret"),) if alone and poisson else ()
-
-
-def _leakage(plan: Plan, won: int, games: int) -> Any:
-    sure, kappa = plan.request.confidence, plan.claim.kappa
-    return client_leakage(won, games, confidence=sure, kappa=kappa)
 
 
 def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
