@@ -1,0 +1,154 @@
+"""Lies played against unmodified clients: what opens, and what is refused by which reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.protections.transports.secret_sharing.lying import (
+    Liar,
+    plan,
+    replace_client,
+    split_lists,
+    true_mean,
+)
+from tests.protections.transports.secret_sharing.playing import SHARING
+
+from trilemma.crypto.masking import KeyPair, RoundContext, seal, unseal
+from trilemma.crypto.shamir import SHARE_BYTES, split
+from trilemma.entropy import System
+from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.wire import pack
+
+BOTH = pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "unpinned"])
+
+
+def check_opened(liar: Liar, clients: set[int]) -> None:
+    """These clients' sum is among those that came out, each to within rounding."""
+    sums = liar.openings()
+    assert frozenset(clients) in sums
+    for group, mean in sums.items():
+        np.testing.assert_allclose(mean, true_mean(group), atol=SHARING.step_size())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("n", "t", "helpers", "by", "opened"),
+    [
+        (5, 3, 0, "boxes", 1),
+        (10, 6, 0, "boxes", 1),
+        (20, 12, 0, "boxes", 1),
+        (10, 7, 2, "boxes", 1),
+        (10, 6, 0, "keys", 1),
+        (20, 12, 0, "keys", 1),
+        (10, 7, 0, "survivors", 6),
+        (10, 7, 3, "survivors", 2),
+    ],
+)
+def test_split_lists_open_less_than_the_threshold(
+    n: int, t: int, helpers: int, by: str, opened: int, pinned: bool
+) -> None:
+    made = plan(n, t, helpers, by=by)
+    assert made is not None
+    liar = Liar(n, t, helpers=helpers, pinned=pinned)
+    split_lists(liar, made, by)
+    assert not liar.refusals
+    check_opened(liar, set(range(opened)))
+
+
+@BOTH
+def test_a_second_unmask_opens_clients_one_by_one_if_a_session_is_rolled_back(
+    pinned: bool,
+) -> None:
+    liar = Liar(6, 5, pinned=pinned)
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    states = {c: each.export() for c, each in liar.clients.items()}
+    liar.list_survivors(lambda _: liar.everyone)
+    assert set(liar.openings()) == {liar.everyone}, "as the protocol has it"
+    liar.list_survivors(lambda _: liar.everyone - {3})
+    assert all("answers no more" in each for each in liar.refusals.values())
+    for client, state in states.items():
+        replace_client(liar, client, state)
+    liar.list_survivors(lambda _: liar.everyone - {3})
+    assert set(liar.openings()) == {frozenset({3}), liar.everyone - {3}}
+
+
+def honest_until(stage: str, liar: Liar) -> Liar:
+    everyone = liar.everyone
+    for name, act in (
+        ("advertise", liar.advertise),
+        ("share", lambda: liar.show_keys(lambda _: everyone)),
+        ("masked", lambda: liar.send_boxes(lambda c: everyone - {c})),
+        ("unmask", lambda: liar.list_survivors(lambda _: everyone)),
+    ):
+        if name == stage:
+            break
+        act()
+    return liar
+
+
+@pytest.mark.parametrize("stage", ["share", "masked", "unmask"])
+def test_replays_are_refused(stage: str) -> None:
+    """Every message of another round and of this round's earlier steps, to each client."""
+    older = honest_until("done", Liar(3, 3, number=1)).messages
+    seen = honest_until(stage, Liar(3, 3)).messages
+    for index in range(len(older) + len(seen)):
+        liar = honest_until(stage, Liar(3, 3))
+        liar.ask(0, (older + liar.messages)[index])
+        assert set(liar.refusals) == {0}
+        assert any(why in liar.refusals[0] for why in ("replayed", "not a message"))
+        assert not liar.openings()
+
+
+def substituted(liar: Liar, how: str) -> None:
+    """Show client 0 keys of the server's own in the name of everyone else."""
+    liar.advertise()
+    stranger = Identity.generate(System())
+    for peer in sorted(liar.everyone - {0}):
+        mask_key, message_key = KeyPair.generate(System()), KeyPair.generate(System())
+        liar.known[mask_key.public] = mask_key
+        keys = mask_key.public + message_key.public
+        if how == "its own signature":
+            keys += stranger.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
+        elif how == "the client's signature":
+            keys += liar.adverts[peer][2 * 32 :]
+        liar.adverts[peer] = keys
+    liar.tell("KEY", {0: pack(liar.adverts)})
+
+
+@pytest.mark.parametrize("how", ["no signature", "its own signature", "the client's signature"])
+def test_substituted_keys_are_refused_where_identities_are_pinned(how: str) -> None:
+    liar = Liar(4, 3)
+    substituted(liar, how)
+    assert "are not signed by it" in liar.refusals[0]
+    assert not liar.boxes
+
+
+def test_substituted_keys_open_an_update_where_nothing_is_pinned() -> None:
+    """The server plays everyone else: it reads the victim's shares, and knows all its masks."""
+    liar = Liar(3, 2, pinned=False)
+    context = RoundContext(liar.info.run, liar.info.number)
+    liar.advertise()
+    victim, fakes = liar.adverts[0][32:], {}
+    for peer in (1, 2):
+        mask_key, fakes[peer] = KeyPair.generate(System()), KeyPair.generate(System())
+        liar.known[mask_key.public] = mask_key
+        liar.adverts[peer] = mask_key.public + fakes[peer].public
+    liar.tell("KEY", {0: pack(liar.adverts)})
+    boxes = {}
+    for peer, box in liar.boxes[0].items():
+        both = unseal(fakes[peer], victim, box, context=context, sender=0, receiver=peer)
+        liar.keep("seed", 0, peer, both[:SHARE_BYTES])
+        own = split(bytes(32), 2, 3, System())[0].reveal()
+        boxes[peer] = seal(
+            fakes[peer],
+            victim,
+            own + own,
+            context=context,
+            sender=peer,
+            receiver=0,
+            entropy=System(),
+        )
+    liar.tell("BOX", {0: pack(boxes)})
+    check_opened(liar, {0})
