@@ -253,13 +253,18 @@ def unseal(
         ) from None
 
 
-def check_threshold(threshold: int, clients: int) -> None:
-    """Raises unless n/2 < t <= n: two disjoint survivor lists would yield both kinds of share."""
-    if not clients / 2 < threshold <= clients:
+def check_threshold(threshold: int, clients: int, *, pinned: bool = False) -> None:
+    """Raises unless n/2 < t <= n, or 2n/3 < t where identities are pinned against a liar.
+
+    Half: two disjoint survivor lists would yield both kinds of share. Two thirds: lists that t
+    clients signed are the same for all even where a third of the clients sign any.
+    """
+    least, share = (clients * 2 // 3 + 1, "two thirds") if pinned else (clients // 2 + 1, "half")
+    if not least <= threshold <= clients:
+        who = f"{clients} clients{', as their identities are pinned,' if pinned else ''}"
         raise InvalidInput(
-            f"threshold must lie above half of the {clients} clients and not above all of them, "
-            f"got {threshold}; use {clients * 2 // 3 + 1} or another in "
-            f"{clients // 2 + 1} .. {clients}."
+            f"threshold must lie above {share} of the {who} and not above all of them, got "
+            f"{threshold}; use {clients * 2 // 3 + 1} or another in {least} .. {clients}."
         )
 
 

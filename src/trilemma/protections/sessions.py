@@ -107,6 +107,11 @@ class ProtectedClient(Sealed):
         """The session's state, for `restore`; as secret as what it holds."""
         return self._session.export()
 
+    @property
+    def promised(self) -> Mapping[int, str]:
+        """The kind of share that it is to reveal of each peer, once that is settled; no secret."""
+        return self._session.promised
+
     def _payload(self, update: torch.Tensor, weight: int) -> Payload:
         if tuple(update.shape) != (self.size,):
             raise InvalidInput(

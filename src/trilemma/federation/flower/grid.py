@@ -67,7 +67,8 @@ class ProtectedGrid(Grid):
     error that names why, and the strategy goes on to the next. Use one for a run.
 
     Under secure aggregation the next round's keys and shares ride on this one's messages: two
-    exchanges a round while the cohort stays, four when it changes.
+    exchanges a round while the cohort stays, four when it changes; one more where identities are
+    pinned.
     """
 
     def __init__(
@@ -141,6 +142,8 @@ class ProtectedGrid(Grid):
         contents = {each.metadata.dst_node_id: {**each.content, name: model} for each in batch}
         following = self._exchange(current, following, batch[0], timeout, contents)
         while current.waiting:
+            if following is not None and following.prepared:
+                self._following[kind], following = following, None
             following = self._exchange(current, following, batch[0], timeout)
         if following is not None:
             self._following[kind] = following

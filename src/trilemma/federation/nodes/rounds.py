@@ -55,13 +55,14 @@ class ServerRound:
         seats = {seat for inboxes in self.waiting.values() for seat in inboxes}
         return tuple(self.stage.cohort[seat] for seat in sorted(seats))
 
+    @property
+    def prepared(self) -> bool:
+        """Whether keys and shares are made, so that updates come next."""
+        return self.steps >= self.terms.preparations
+
     def is_ready(self, cohort: tuple[int, ...], size: int) -> bool:
-        """Whether keys and shares are made, by exactly these nodes, for a model of this size."""
-        return (
-            self.steps == self.terms.preparations
-            and self.stage.size == size
-            and self.nodes == cohort
-        )
+        """Whether exactly these nodes have made keys and shares for a model of this size."""
+        return self.prepared and self.stage.size == size and self.nodes == cohort
 
     def message(self, node: int) -> Stage | None:
         """What the node gets next, if anything."""

@@ -106,6 +106,11 @@ class ClientSession(Sealed, ABC):
     def export(self) -> bytes:
         """The session's state, for `Transport.restore`; as secret as what it holds."""
 
+    @property
+    def promised(self) -> Mapping[int, str]:
+        """The kind of share that it is to reveal of each peer, once that is settled; no secret."""
+        return {}
+
 
 class ServerSession(ABC):
     """The server's side of one round; refuses to keep anything that is `Sealed`.

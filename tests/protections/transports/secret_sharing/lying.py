@@ -19,31 +19,32 @@ from trilemma.crypto.shamir import SHARE_BYTES, Share, combine
 from trilemma.entropy import System
 from trilemma.errors import TrilemmaError
 from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
 from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, unpack, write_message
 
 Sums = dict[frozenset[int], Any]
 KEY_BYTES = 32
 
 
-def identified(clients: Iterable[int]) -> dict[int, Identity]:
-    """Identities that have pinned each other."""
-    made = {client: Identity.generate(System()) for client in clients}
-    public = {client: each.public for client, each in made.items()}
-    return {client: each.pin(public) for client, each in made.items()}
-
-
 class Liar:
     """One round of `n` clients, the last of which may be helpers that tell the server all."""
 
     def __init__(
-        self, n: int, threshold: int, *, pinned: bool = True, helpers: int = 0, number: int = 0
+        self,
+        n: int,
+        threshold: int,
+        *,
+        pinned: bool = True,
+        helpers: int = 0,
+        number: int = 0,
+        identities: Mapping[int, Identity] | None = None,
     ) -> None:
         self.info = a_round(n, threshold, number)
         self.everyone = frozenset(self.info.participants)
         self.helpers = frozenset(range(n - helpers, n))
-        self.identities: Mapping[int, Identity | None] = (
-            identified(self.everyone) if pinned else dict.fromkeys(self.everyone)
-        )
+        self.identities: Mapping[int, Identity | None] = dict.fromkeys(self.everyone)
+        if pinned:
+            self.identities = identities or Identity.pinned(self.everyone, System())
         self.clients: dict[int, Any] = {
             c: SHARING.client(c, self.info, self.identities[c], System()) for c in self.everyone
         }
@@ -54,7 +55,8 @@ class Liar:
         self.boxes: dict[int, dict[int, bytes]] = {}
         self.vectors: dict[int, Any] = {}
         self.views: dict[int, dict[int, bytes]] = {}  # the keys that each client masked with
-        self.lists: dict[int, frozenset[int]] = {}
+        self.lists: dict[int, Lists] = {}  # that each client has signed
+        self.signatures: dict[int, bytes] = {}
         self.shares: dict[tuple[str, int], dict[int, Share]] = {}
         self.known: dict[bytes, KeyPair] = {}  # mask keys of the server's own
         self.messages: list[bytes] = []
@@ -75,6 +77,7 @@ class Liar:
             b"ADV\0": self._advertised,
             b"SHR\0": self._shared,
             b"MSK\0": self._masked,
+            b"SIG\0": self._signed,
             b"UNM\0": self._unmasked,
         }
         note[reply[4:8]](client, message[HEADER_BYTES:], reply[HEADER_BYTES:])
@@ -100,8 +103,16 @@ class Liar:
         self.tell("BOX", bodies)
 
     def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
-        listed = {c: np.array(sorted(to(c)), "<u8").tobytes() for c in sorted(self.vectors)}
+        """The lists, and all signatures that they give, which helpers put under any lists."""
+        listed = {c: write_list(tuple(sorted(to(c)))) for c in sorted(self.vectors)}
         self.tell("SUR", listed)
+        self.tell("ALL", {c: pack(self.signatures_for(c)) for c in sorted(self.lists)})
+
+    def signatures_for(self, client: int) -> dict[int, bytes]:
+        statement = self.lists[client].statement()
+        helping = {c: self.identities[c] for c in self.helpers}
+        forged = {c: each.sign(statement) for c, each in helping.items() if each is not None}
+        return self.signatures | forged
 
     # What it hears
 
@@ -121,8 +132,16 @@ class Liar:
                 self.keep("seed", peer, client, both[:SHARE_BYTES])
                 self.keep("key", peer, client, both[SHARE_BYTES:])
 
+    def _signed(self, client: int, told: bytes, body: bytes) -> None:
+        peers = unpack(unpack(self.clients[client].export())[6])
+        listed = tuple(np.frombuffer(told, "<u8").tolist())
+        self.lists[client] = Lists(self.digest, peers, tuple(sorted(peers)), listed)
+        self.signatures[client] = body
+
     def _unmasked(self, client: int, told: bytes, body: bytes) -> None:
         alive = set(np.frombuffer(told, "<u8").tolist())
+        if client in self.lists:
+            alive = set(self.lists[client].survivors)
         for peer, share in unpack(body).items():
             self.keep("seed" if peer in alive else "key", peer, client, share)
 
@@ -133,7 +152,7 @@ class Liar:
 
     def openings(self) -> Sums:
         """The least sums of honest updates that can be computed, as weighted means [m]."""
-        seeds, keys = self._secrets()
+        seeds, keys = self.secrets()
         unknown: dict[int, set[object]] = {}
         for client, view in self.views.items():
             own = self.adverts[client][:KEY_BYTES]
@@ -149,7 +168,7 @@ class Liar:
                 sums[group] = self._sum(group, seeds, keys)
         return sums
 
-    def _secrets(self) -> tuple[dict[int, Seed], dict[bytes, KeyPair]]:
+    def secrets(self) -> tuple[dict[int, Seed], dict[bytes, KeyPair]]:
         seeds, keys, t = {}, dict(self.known), self.info.threshold
         for (kind, peer), held in self.shares.items():
             if len(held) >= t:
@@ -224,6 +243,10 @@ class Plan:
     view: frozenset[int]
     excluded: Mapping[int, frozenset[int]]
 
+    def is_lie(self, n: int) -> bool:
+        """Helpers that are all the others open the last one's update by no lie at all."""
+        return len(self.view) < n or any(self.excluded.values())
+
 
 def plan(n: int, t: int, helpers: int = 0, *, by: str = "boxes") -> Plan | None:
     """The plan for the least sum below the threshold, or None where no lists open one.
@@ -281,3 +304,63 @@ def split_lists(liar: Liar, made: Plan, by: str) -> None:
     liar.show_keys(keys)
     liar.send_boxes(boxes)
     liar.list_survivors(alive)
+
+
+# Whatever lists the clients sign: two camps, as large as can be
+
+
+def two_camps(liar: Liar) -> frozenset[int]:
+    """One half is told that all survived, the other that n - t of the first half did not.
+
+    Returns those of whom both kinds of share are asked for.
+    """
+    honest = sorted(liar.everyone - liar.helpers)
+    first = frozenset(honest[: (len(honest) + 1) // 2])
+    n, t = len(liar.everyone), liar.info.threshold
+    torn = frozenset(sorted(first)[: n - t])
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: liar.everyone - (frozenset() if c in first else torn))
+    return torn
+
+
+def few_boxes(liar: Liar) -> None:
+    """The victim gets the boxes of t - 1 peers (one fewer if that were all), others every box."""
+    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
+    liar.list_survivors(lambda c: liar.everyone)
+
+
+def few_keys(liar: Liar) -> None:
+    """The victim is shown t keys (or one fewer), its own among them, all others every key."""
+    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
+    liar.advertise()
+    liar.show_keys(lambda c: few if c == 0 else liar.everyone)
+    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
+    liar.list_survivors(lambda c: few if c == 0 else liar.everyone)
+
+
+def nobody_advertised(liar: Liar) -> None:
+    """Two halves that are each told that the other never advertised."""
+    n = len(liar.everyone)
+    halves = frozenset(range(n // 2)), frozenset(range(n // 2, n))
+
+    def own(client: int) -> frozenset[int]:
+        return next(each for each in halves if client in each)
+
+    liar.advertise()
+    liar.show_keys(own)
+    liar.send_boxes(lambda c: own(c) - {c})
+    liar.list_survivors(own)
+
+
+def few_survivors(liar: Liar) -> None:
+    """All are told the same list, which is one short of the threshold."""
+    few = frozenset(range(liar.info.threshold - 1))
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: few)
