@@ -103,10 +103,13 @@ class Liar:
         self.tell("BOX", bodies)
 
     def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
-        """The lists, and all signatures that they give, which helpers put under any lists."""
+        """The lists, and then all signatures that were given for them."""
+        self.ask_to_sign(to)
+        self.tell("ALL", {c: pack(self.signatures_for(c)) for c in sorted(self.lists)})
+
+    def ask_to_sign(self, to: Callable[[int], Iterable[int]]) -> None:
         listed = {c: write_list(tuple(sorted(to(c)))) for c in sorted(self.vectors)}
         self.tell("SUR", listed)
-        self.tell("ALL", {c: pack(self.signatures_for(c)) for c in sorted(self.lists)})
 
     def signatures_for(self, client: int) -> dict[int, bytes]:
         statement = self.lists[client].statement()
