@@ -55,14 +55,17 @@ class ProtectedClient(Sealed):
         *,
         secret: Any = None,
         entropy: Seeded | System | None = None,
+        least: int = 1,
     ) -> ProtectedClient:
         """A client's session for updates of `size` coordinates.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
-        and masks of the transport come from the system whatever it is.
+        and masks of the transport come from the system whatever it is. `least` are the fewest
+        clients that this one lets itself be summed with.
         """
         label = protection.label(round, size)
         session = protection.transport.client(client, round, secret, System(), label)
+        session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
     @classmethod
@@ -76,10 +79,12 @@ class ProtectedClient(Sealed):
         *,
         secret: Any = None,
         entropy: Seeded | System | None = None,
+        least: int = 1,
     ) -> ProtectedClient:
         """The session that `export` wrote, in another process."""
         label = protection.label(round, size)
         session = protection.transport.restore(state, round, secret, System(), label)
+        session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
     @property

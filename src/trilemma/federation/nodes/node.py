@@ -176,11 +176,19 @@ class Node:
         if seat is None:
             seat = stage.seat(self.number)
         state = self._memory.get(self._key(stage, lane))
+        own: dict[str, Any] = {"secret": self._secret(), "least": self._least()}
         if isinstance(state, bytes):
-            return ProtectedClient.restore(
-                protection, state, seat, round, size, secret=self._secret()
-            )
-        return ProtectedClient.start(protection, seat, round, size, secret=self._secret())
+            return ProtectedClient.restore(protection, state, seat, round, size, **own)
+        return ProtectedClient.start(protection, seat, round, size, **own)
+
+    def _least(self) -> int:
+        """The fewest whose sum is released: the node's own setting, or the app's.
+
+        A deployment's `min_cohort` counts who is asked; its threshold says how many may be left.
+        """
+        if self.terms.deployment is not None and f"{_PREFIX}-min-cohort" not in self.config:
+            return 1
+        return self.terms.min_cohort
 
     def _secret(self) -> Any:
         """What the transport asks of its owner: the clients' common key, or an identity."""

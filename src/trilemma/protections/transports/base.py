@@ -91,7 +91,12 @@ class ClientSession(Sealed, ABC):
 
     A step may answer once: a step that failed or was answered is never repeated. `export` gives
     the state as bytes, which hold its secrets; store them before the reply goes out.
+
+    `least` is the client's own: the fewest clients that it lets itself be summed with, where the
+    protocol tells it how many are left.
     """
+
+    least: int = 1
 
     @property
     @abstractmethod

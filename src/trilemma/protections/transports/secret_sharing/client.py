@@ -15,7 +15,7 @@ from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, pairwise_
 from trilemma.crypto.masking import mask as add_masks
 from trilemma.crypto.sealed import require_system
 from trilemma.crypto.shamir import SHARE_BYTES, Share, split
-from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports.base import ClientSession, Payload, require_payload
 from trilemma.protections.transports.fixed_point import check_range
@@ -231,6 +231,11 @@ class SharingClient(ClientSession):
                 f"the list of survivors {survivors!r:.80} names a client twice; it is forged."
             )
         self._check_list(dict.fromkeys(survivors, b""), tuple(self._shares))
+        if len(survivors) < self.least:
+            raise TooFewClients(
+                f"the sum of {len(survivors)} clients would be released, and client "
+                f"{self.client} is summed with {self.least} at least; nothing is revealed."
+            )
         return survivors
 
     def _lists(self) -> Lists:
