@@ -55,10 +55,15 @@ _MAX_BYTES: Final = (1 << 36) - 32  # of one stream, in GCM's counter mode
 
 @dataclass(frozen=True)
 class RoundContext:
-    """The run and the round that keys are bound to: HKDF info = (purpose, run, round, u, v)."""
+    """The run and the round that keys are bound to: HKDF info = (purpose, run, round, u, v).
+
+    `shown` is a digest of what the server showed the client besides, such as a model: masks of two
+    clients that were shown different things do not cancel.
+    """
 
     run: str
     number: int
+    shown: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.run:
@@ -76,7 +81,8 @@ class RoundContext:
             if not 0 <= party < 1 << 64:
                 raise InvalidInput(f"a client's number must lie in 0 .. 2^64 - 1, got {party}.")
         numbers = [number.to_bytes(8, "big") for number in (self.number, *parties)]
-        parts = [b"trilemma secure aggregation", purpose.encode(), self.run.encode(), *numbers]
+        names = b"trilemma secure aggregation", purpose.encode(), self.run.encode(), self.shown
+        parts = [*names, *numbers]
         return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,16 +94,23 @@ class ProtectedClient(Sealed):
         return self._session.wants_update
 
     def step(
-        self, inbox: bytes = b"", update: torch.Tensor | None = None, weight: int = 1
+        self,
+        inbox: bytes = b"",
+        update: torch.Tensor | None = None,
+        weight: int = 1,
+        shown: bytes = b"",
     ) -> bytes | Released:
-        """The reply to the server's message, or the mean where the clients alone may read it."""
+        """The reply to the server's message, or the mean where the clients alone may read it.
+
+        `shown` is a digest of what the update was made from, as the server showed it.
+        """
         payload = None
         if self.wants_update:
             if update is None:
                 raise InvalidInput(
                     f"client {self.client} is to send its update now; pass it with its weight."
                 )
-            payload = self._payload(update, weight)
+            payload = replace(self._payload(update, weight), shown=shown)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
             return _expand(self.protection, outcome, self.round, self.size)

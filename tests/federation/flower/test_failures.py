@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg
 from tests.federation.flower.harness import (
     MODEL,
@@ -22,6 +23,7 @@ from tests.federation.flower.harness import (
     mean_of,
     toy_app,
     train_only,
+    with_pins,
 )
 
 from trilemma.federation.flower import ProtectedGrid, Terms
@@ -106,3 +108,54 @@ def test_a_minimum_cohort_counts_those_whose_sum_is_released(
     assert result.train_metrics_clientapp[1]["survivors"] == survivors
     sentence = "the sum of 3 clients would be released"
     assert (sentence in failures(caplog)) == (survivors == 0)
+
+
+@pytest.mark.parametrize("what", ["model", "config"])
+def test_a_server_that_shows_one_node_something_else_gets_no_sum_from_pinned_nodes(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the others could be made to send zeros, and the sum be one node's update."""
+
+    def lie(number: int, message: Message) -> Message:
+        if number == 2 and message.metadata.dst_node_id == NODES[0]:
+            other = RecordDict(dict(message.content))
+            if what == "model":
+                steep = {name: Array(np.asarray(2 * values)) for name, values in MODEL.items()}
+                other["arrays"] = ArrayRecord(steep)
+            else:
+                other["config"] = ConfigRecord({"server-round": 1, "lr": 7.0})
+            message.content = other
+        return message
+
+    direct = with_pins(DirectGrid(toy_app(SHARING), on_message=lie), tmp_path)
+    result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
+    summed = [each["survivors"] for each in result.train_metrics_clientapp.values()]
+    assert summed == [0, 4], "the second round is honest again"
+    assert f"node {NODES[0]} refuses: 1 clients signed" in failures(caplog)
+    assert "shown others different lists, or another model" in failures(caplog)
+
+
+@pytest.mark.parametrize("exchange", [0, 2, 3, 4])
+def test_pinned_nodes_survive_a_dropout(exchange: int, tmp_path: Path) -> None:
+    def lose(number: int, message: Message) -> Message | None:
+        return None if number >= exchange and message.metadata.dst_node_id == NODES[1] else message
+
+    direct = with_pins(DirectGrid(toy_app(SHARING), on_message=lose), tmp_path)
+    result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
+    counted = NODES if exchange > 2 else [node for node in NODES if node != NODES[1]]
+    expected = mean_of(counted, "weight")
+    np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
+
+
+def test_a_pinned_node_that_shares_nothing_fails_its_round_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose(number: int, message: Message) -> Message | None:
+        return None if number == 1 and message.metadata.dst_node_id == NODES[1] else message
+
+    direct = with_pins(DirectGrid(toy_app(SHARING), on_message=lose), tmp_path)
+    result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
+    assert "advertised keys and sent no shares" in failures(caplog)
+    np.testing.assert_allclose(
+        result.arrays["weight"].numpy(), mean_of(NODES, "weight"), atol=1e-4
+    )

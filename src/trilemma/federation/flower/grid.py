@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import FedAvg, FedProx, Strategy
 
 from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
+    content_digest,
     model_tensors,
     only_arrays,
     read_stages,
@@ -131,7 +132,8 @@ class ProtectedGrid(Grid):
         cohort = tuple(sorted(contents))
         size = model_tensors(model)[0].size if kind == "train" else 0
         try:
-            done = self._rounds.play(self._grid.run.run_id, kind, cohort, size, deliver)
+            shown = content_digest(RecordDict(contents[cohort[0]]))
+            done = self._rounds.play(self._grid.run.run_id, kind, cohort, size, deliver, shown)
         except TrilemmaError as error:
             reason = self._rounds.failure(error, len(cohort))
             _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)

@@ -109,7 +109,7 @@ class Node:
 
     def sessions(self, stage: Stage) -> dict[str, ProtectedClient]:
         """The session of each lane that the stage has a message for: new, or as it was left."""
-        if not any(self._key(stage, lane) in self._memory for lane in stage.blobs):
+        if not all(self._key(stage, lane) in self._memory for lane in stage.blobs):
             self._begin(stage)
         made = {}
         for lane in self.terms.lanes(stage.kind, stage.size):

@@ -136,9 +136,18 @@ class ServerRounds:
         return self.terms.refusal([*self.events, self.terms.event(clients)])
 
     def play(
-        self, run: int, kind: Kind, cohort: tuple[int, ...], size: int, deliver: Deliver
+        self,
+        run: int,
+        kind: Kind,
+        cohort: tuple[int, ...],
+        size: int,
+        deliver: Deliver,
+        shown: bytes = b"",
     ) -> ServerRound:
-        """One round to its end; what raises here fails that round, and the next may go on."""
+        """One round to its end; what raises here fails that round, and the next may go on.
+
+        `shown` is the digest of the app's own message, the same for all.
+        """
         self.refused.clear()
         self.terms.require_cohort(len(cohort))
         current = self._following.pop(kind, None)
@@ -146,6 +155,8 @@ class ServerRounds:
             current = self._begin(run, kind, cohort, size)
             while not current.prepared:
                 self._exchange(current, None, deliver, asks=False)
+        for server in current.servers.values():
+            server.session.shown = shown
         self._numbers[kind] += 1
         following = None
         if kind == "train":

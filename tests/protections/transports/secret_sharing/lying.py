@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,13 +60,16 @@ class Liar:
         self.shares: dict[tuple[str, int], dict[int, Share]] = {}
         self.known: dict[bytes, KeyPair] = {}  # mask keys of the server's own
         self.messages: list[bytes] = []
+        self.models: dict[int, bytes] = {}  # what each client is shown
 
     # What it tells, each time to each client apart
 
     def ask(self, client: int, message: bytes) -> None:
         """Step a client, and note its answer or the reason for its refusal."""
         session = self.clients[client]
-        given = payload(client) if session.wants_update else None
+        given = None
+        if session.wants_update:
+            given = replace(payload(client), shown=self.models.get(client, b""))
         try:
             reply = session.step(message, given)
         except TrilemmaError as error:
@@ -138,7 +141,8 @@ class Liar:
     def _signed(self, client: int, told: bytes, body: bytes) -> None:
         peers = unpack(unpack(self.clients[client].export())[6])
         listed = tuple(np.frombuffer(told, "<u8").tolist())
-        self.lists[client] = Lists(self.digest, peers, tuple(sorted(peers)), listed)
+        shown = self.models.get(client, b"")
+        self.lists[client] = Lists(self.digest, shown, peers, tuple(sorted(peers)), listed)
         self.signatures[client] = body
 
     def _unmasked(self, client: int, told: bytes, body: bytes) -> None:
@@ -159,8 +163,9 @@ class Liar:
         unknown: dict[int, set[object]] = {}
         for client, view in self.views.items():
             own = self.adverts[client][:KEY_BYTES]
+            model = self.models.get(client, b"")
             masks = {frozenset((own, each)) for each in view.values()}
-            unknown[client] = {each for each in masks if not each & set(keys)}
+            unknown[client] = {(each, model) for each in masks if not each & set(keys)}
             if client not in seeds:
                 unknown[client].add(client)
         count = Counter(each for masks in unknown.values() for each in masks)
@@ -186,10 +191,11 @@ class Liar:
     def _sum(
         self, group: frozenset[int], seeds: Mapping[int, Seed], keys: Mapping[bytes, KeyPair]
     ) -> Any:
-        context = RoundContext(self.info.run, self.info.number)
         add: list[Seed] = []
         subtract = [seeds[client] for client in group]
         for client in group:
+            shown = self.models.get(client, b"") if self.identities[client] else b""
+            context = RoundContext(self.info.run, self.info.number, shown)
             own = self.adverts[client][:KEY_BYTES]
             for peer, public in self.views[client].items():
                 info = context.info("mask", min(client, peer), max(client, peer))
@@ -358,6 +364,15 @@ def nobody_advertised(liar: Liar) -> None:
     liar.show_keys(own)
     liar.send_boxes(lambda c: own(c) - {c})
     liar.list_survivors(own)
+
+
+def two_models(liar: Liar) -> None:
+    """The victim is shown another model than the others, whose updates would be known to be 0."""
+    liar.models = dict.fromkeys(liar.everyone - {0}, b"flat") | {0: b"steep"}
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: liar.everyone)
 
 
 def few_survivors(liar: Liar) -> None:

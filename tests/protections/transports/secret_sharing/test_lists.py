@@ -11,7 +11,7 @@ from trilemma.errors import ProtocolViolation
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
 
-LISTS = Lists(b"d" * 16, {c: bytes([c]) * 96 for c in range(4)}, (0, 1, 2, 3), (0, 1, 2))
+LISTS = Lists(b"d" * 16, b"model", {c: bytes([c]) * 96 for c in range(4)}, (0, 1, 2, 3), (0, 1, 2))
 WHO = Identity.pinned(range(4), System())
 PINS = {client: each.public for client, each in WHO.items()}
 
@@ -19,6 +19,7 @@ PINS = {client: each.public for client, each in WHO.items()}
 def test_every_part_is_signed() -> None:
     others = [
         replace(LISTS, digest=b"e" * 16),
+        replace(LISTS, shown=b"another"),
         replace(LISTS, advertised={**LISTS.advertised, 3: bytes(96)}),
         replace(LISTS, advertised={c: LISTS.advertised[c] for c in range(3)}),
         replace(LISTS, sharers=(0, 1, 2)),

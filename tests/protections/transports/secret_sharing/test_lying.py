@@ -18,6 +18,7 @@ from tests.protections.transports.secret_sharing.lying import (
     split_lists,
     true_mean,
     two_camps,
+    two_models,
 )
 from tests.protections.transports.secret_sharing.playing import SHARING
 
@@ -96,10 +97,12 @@ def play_every_lie(n: int, t: int) -> None:
         (few_keys, "must share" if t < n else "fewer than its threshold"),
         (nobody_advertised, "fewer than its threshold"),
         (few_survivors, "fewer than its threshold"),
+        (two_models, "another model"),
     ):
         liar = Liar(n, t)
         lie(liar)
         check_refused(liar, why)
+        assert not liar.openings()
     for how in ("no signature", "its own signature", "the client's signature"):
         liar = Liar(n, t)
         substituted(liar, how)

@@ -7,6 +7,7 @@ unmasks only against the signatures of enough others on the same lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -56,6 +57,7 @@ class SharingClient(ClientSession):
         "_peers",
         "_seed",
         "_shares",
+        "_shown",
         "_survivors",
         "client",
         "context",
@@ -85,6 +87,7 @@ class SharingClient(ClientSession):
         self._peers: dict[int, bytes] = {}  # U1: mask key, message key and pinned key of each
         self._shares: dict[int, bytes] = {}  # U2: share of the seed, then of the mask key
         self._survivors: tuple[int, ...] = ()  # U3
+        self._shown = b""  # what the update was made from
 
     @classmethod
     def start(
@@ -217,7 +220,11 @@ class SharingClient(ClientSession):
                 raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
             self._shares[peer] = shares
         keys = {peer: self._peers[peer][:KEY_BYTES] for peer in boxes}
-        add, subtract = pairwise_seeds(self._mask_key, self.client, keys, self.context)
+        context = self.context
+        if self._identity is not None:
+            self._shown = payload.shown
+            context = replace(context, shown=self._shown)
+        add, subtract = pairwise_seeds(self._mask_key, self.client, keys, context)
         check_range(payload.values, self.ring.fixed, self.client)
         values = self.ring.encode(payload.values, payload.weight)
         masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
@@ -239,7 +246,8 @@ class SharingClient(ClientSession):
         return survivors
 
     def _lists(self) -> Lists:
-        return Lists(self.digest, self._peers, tuple(sorted(self._shares)), self._survivors)
+        sharers = tuple(sorted(self._shares))
+        return Lists(self.digest, self._shown, self._peers, sharers, self._survivors)
 
     def _confirm(self, inbox: bytes, identity: Identity) -> bytes:
         self._survivors = self._read_survivors(inbox)
@@ -286,6 +294,7 @@ class SharingClient(ClientSession):
             pack(self._peers),
             pack(self._shares),
             write_list(self._survivors),
+            self._shown,
         )
         return pack(dict(enumerate(fields)))
 
@@ -301,7 +310,7 @@ class SharingClient(ClientSession):
     ) -> SharingClient:
         """The session that `export` wrote; refused in another round."""
         fields = unpack(state)
-        if len(fields) != 9:
+        if len(fields) != 10:
             raise InvalidInput(
                 f"the stored state has {len(fields)} parts, and is not one of a secure "
                 f"aggregation client; start a new session."
@@ -316,6 +325,7 @@ class SharingClient(ClientSession):
             )
         session._peers, session._shares = unpack(fields[6]), unpack(fields[7])
         session._survivors = tuple(read_array(fields[8], np.dtype("u8")).tolist())
+        session._shown = fields[9]
         if identity is None and any(len(each) > 2 * KEY_BYTES for each in session._peers.values()):
             raise ProtocolViolation(
                 "the stored state belongs to a session with pinned identities; name them again."

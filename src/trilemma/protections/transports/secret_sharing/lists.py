@@ -17,7 +17,7 @@ __all__ = ["Lists", "write_list"]
 
 @dataclass(frozen=True)
 class Lists:
-    """The round's digest, who advertised which keys, who shared, and who survived.
+    """The round's digest, that of what updates are made from, who advertised, shared, survived.
 
     A client signs one statement a round. Where fewer than 2t - n clients sign two, no two
     statements can get t signatures each: t + t <= n + c needs c >= 2t - n. So all who reveal
@@ -25,6 +25,7 @@ class Lists:
     """
 
     digest: bytes
+    shown: bytes
     advertised: Mapping[int, bytes]
     sharers: tuple[int, ...]
     survivors: tuple[int, ...]
@@ -32,8 +33,8 @@ class Lists:
     def statement(self) -> bytes:
         """What a client signs."""
         keys = hashlib.sha256(pack(self.advertised)).digest()
-        lists = pack({0: write_list(self.sharers), 1: write_list(self.survivors)})
-        return b"trilemma lists" + self.digest + keys + lists
+        lists = {0: write_list(self.sharers), 1: write_list(self.survivors), 2: self.shown}
+        return b"trilemma lists" + self.digest + keys + pack(lists)
 
     def require_agreement(
         self,
@@ -53,7 +54,7 @@ class Lists:
             raise ProtocolViolation(
                 f"{len(agree)} clients signed the lists that client {client} was shown, fewer "
                 f"than the threshold of {threshold}; the server may have shown others different "
-                "lists, so nothing is revealed."
+                "lists, or another model, so nothing is revealed."
             )
 
 

@@ -153,7 +153,8 @@ class SharingServer(ServerSession):
         for client, revealed in shares.items():
             if set(revealed) != set(self.sharers):
                 raise ProtocolViolation(f"client {client} did not reveal one share of each peer.")
-        context = RoundContext(self.round.run, self.round.number)
+        shown = self.shown if self.pinned else b""
+        context = RoundContext(self.round.run, self.round.number, shown)
         add: list[Seed] = []
         subtract: list[Seed] = []
         for peer in self.sharers:
