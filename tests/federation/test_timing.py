@@ -61,7 +61,7 @@ def test_cryptography_costs_bits_and_seconds(transport: Any) -> None:
     assert costs.protected.bits > costs.unprotected.bits
     assert costs.protected.client_seconds > costs.unprotected.client_seconds > 0
     assert costs.protected.train == costs.unprotected.train > 0
-    assert costs.unprotected.reveal == 0.0 < costs.protected.reveal
+    assert costs.unprotected.finish == 0.0 < costs.protected.finish
 
 
 def test_no_protection_is_its_own_baseline() -> None:

@@ -42,7 +42,7 @@ class Spent:
     train: float
     protect: float
     combine: float
-    reveal: float
+    finish: float
 
     @property
     def bits(self) -> float:
@@ -52,7 +52,7 @@ class Spent:
     @property
     def client_seconds(self) -> float:
         """Seconds of one client: training, protecting its update, opening the sum."""
-        return self.train + self.protect + self.reveal
+        return self.train + self.protect + self.finish
 
     @property
     def server_seconds(self) -> float:
@@ -176,5 +176,5 @@ def _spent(result: RoundResult, clients: Sequence[int], train: float) -> Spent:
         train,
         seconds.protect,
         seconds.combine,
-        seconds.reveal,
+        seconds.finish,
     )

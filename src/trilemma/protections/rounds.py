@@ -62,7 +62,7 @@ def run_round(
         )
         for client in round.participants
     }
-    protect, reveal = (work_seconds(device) - start) / len(clients), 0.0
+    protect, finish = (work_seconds(device) - start) / len(clients), 0.0
     start = work_seconds(device)
     public = None if secret is None else protection.transport.public(secret)
     server = ProtectedServer.start(protection, round, size, public=public)
@@ -87,7 +87,7 @@ def run_round(
             else:
                 replies[client] = reply
         took = (work_seconds(device) - start) / max(1, len(inboxes))
-        protect, reveal = (protect + took, reveal) if before else (protect, reveal + took)
+        protect, finish = (protect + took, finish) if before else (protect, finish + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
         start = work_seconds(device)
         if released is None:
@@ -112,7 +112,7 @@ def run_round(
         tuple(counts[client] for client in released.clients),
         OwnUpdate(curious, own, counts[curious]),
     )
-    return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
+    return RoundResult(mean, transcript, Seconds(protect, combine, finish))
 
 
 def checked(

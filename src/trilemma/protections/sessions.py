@@ -56,35 +56,20 @@ class ProtectedClient(Sealed):
         *,
         secret: Any = None,
         entropy: Seeded | System | None = None,
+        state: bytes | None = None,
         least: int = 1,
     ) -> ProtectedClient:
-        """A client's session for updates of `size` coordinates.
+        """A client's session for updates of `size` coordinates, or the one whose `state` this is.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
-        and masks of the transport come from the system whatever it is. `least` are the fewest
-        clients that this one lets itself be summed with.
+        and masks of the transport come from the system whatever it is. `state` is what `export`
+        wrote, in another process; `least` are the fewest clients that this one is summed with.
         """
-        label = protection.label(round, size)
-        session = protection.transport.client(client, round, secret, System(), label)
-        session.least = least
-        return cls(protection, round, size, client, session, entropy or System())
-
-    @classmethod
-    def restore(
-        cls,
-        protection: Protection,
-        state: bytes,
-        client: int,
-        round: RoundInfo,
-        size: int,
-        *,
-        secret: Any = None,
-        entropy: Seeded | System | None = None,
-        least: int = 1,
-    ) -> ProtectedClient:
-        """The session that `export` wrote, in another process."""
-        label = protection.label(round, size)
-        session = protection.transport.restore(state, round, secret, System(), label)
+        transport, label = protection.transport, protection.label(round, size)
+        if state is None:
+            session = transport.client(client, round, secret, System(), label)
+        else:
+            session = transport.restore(state, round, secret, System(), label)
         session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
@@ -139,7 +124,7 @@ class ProtectedClient(Sealed):
         made = self.protection.apply(update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
-        public = self.protection.recipe(self.round, self.size, self.client)
+        public = self.protection.making(self.round, self.size, self.client)
         if public.known is not None:
             return Payload(values[public.positions], weight)
         if made.known is None:
@@ -178,7 +163,7 @@ class ProtectedServer:
         total, weight = np.zeros(self.size), 0
         due = np.zeros(self.size, np.bool_)
         for client in self.round.participants:
-            public = self.protection.recipe(self.round, self.size, client).positions
+            public = self.protection.making(self.round, self.size, client).positions
             due[slice(None) if public is None else public] = True
             if client not in payloads:
                 continue
@@ -205,7 +190,7 @@ class ProtectedServer:
 def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
     """The mean of the sent values, put back into its places [m], which all clients share."""
     mean = torch.from_numpy(np.ascontiguousarray(aggregate.mean, dtype=np.float64))
-    known = protection.recipe(round, size, aggregate.clients[0]).known
+    known = protection.making(round, size, aggregate.clients[0]).known
     expected = size if known is None else int(known.sum())
     if mean.numel() != expected:
         raise InvalidInput(

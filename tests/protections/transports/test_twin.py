@@ -49,4 +49,4 @@ def test_the_twin_cannot_leave_its_process() -> None:
     with pytest.raises(InvalidInput, match="one process"):
         ProtectedClient.start(TWIN, 0, round, 2).export()
     with pytest.raises(InvalidInput, match="one process"):
-        ProtectedClient.restore(TWIN, b"", 0, round, 2)
+        ProtectedClient.start(TWIN, 0, round, 2, state=b"")

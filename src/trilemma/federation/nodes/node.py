@@ -175,11 +175,16 @@ class Node:
         round = stage.round(lane, self.terms.threshold_of(len(stage.cohort)))
         if seat is None:
             seat = stage.seat(self.number)
-        state = self._memory.get(self._key(stage, lane))
-        own: dict[str, Any] = {"secret": self._secret(), "least": self._least()}
-        if isinstance(state, bytes):
-            return ProtectedClient.restore(protection, state, seat, round, size, **own)
-        return ProtectedClient.start(protection, seat, round, size, **own)
+        kept = self._memory.get(self._key(stage, lane))
+        return ProtectedClient.start(
+            protection,
+            seat,
+            round,
+            size,
+            secret=self._secret(),
+            state=kept if isinstance(kept, bytes) else None,
+            least=self._least(),
+        )
 
     def _least(self) -> int:
         """The fewest whose sum is released: the node's own setting, or the app's.

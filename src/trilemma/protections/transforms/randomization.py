@@ -17,7 +17,7 @@ from trilemma.protections.laws.randomization import RandomizationLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.texts import described
-from trilemma.protections.transforms.base import Partial, Recipe
+from trilemma.protections.transforms.base import Making, Partial
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -58,10 +58,6 @@ class Randomization(Tunable):
         if self.clip is not None:
             clip = positive("clip (norm of a whole update)", self.clip)
             object.__setattr__(self, "clip", clip)
-
-    @classmethod
-    def at(cls, value: float) -> Randomization:
-        return cls(value)
 
     @classmethod
     def warm(cls, start: Start) -> float:
@@ -105,9 +101,9 @@ class Randomization(Tunable):
                 noisy = noisy.masked_fill(~update.known, 0.0)
         return Partial(noisy, update.known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
-        noisy = recipe.with_noise("gaussian", self.scale)
-        return replace(noisy, clip=self.clip or recipe.clip)
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+        noisy = making.with_noise("gaussian", self.scale)
+        return replace(noisy, clip=self.clip or making.clip)
 
     def describe(self) -> str:
         return described(self, self.name)

@@ -27,7 +27,7 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    TestedStrength,
+    Tested,
 )
 from trilemma.tuning.calibrating.search import Search
 
@@ -56,25 +56,25 @@ def calibrate(
     strength 0 as a possible result; no test is begun that could take more than `max_units` in all.
     Units are numbered from `first_unit`.
 
-    >>> def attack(x: float, count: int, stage: str, first_unit: int) -> int:
-    ...     return count if x < 0.2 else 0  # all fall below 10**0.2 times the warm start
+    >>> def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
+    ...     return count if strength < 0.2 else 0  # all fall below 10**0.2 times the warm start
     >>> result = calibrate(attack, 0.286)
-    >>> result.outcome.value, round(result.x, 3), result.units
-    ('certified', 0.225, 68)
+    >>> result.outcome.value, round(result.strength, 3), result.units
+    ('passed', 0.225, 68)
     """
     _check(p_max, alpha, domain)
     most = math.inf if max_units is None else max_units
     search = Search(attack_units, p_max, alpha, most, first_unit)
     if control is None:
         seen = search.attack(UNPROTECTED, _CONTROL_UNITS, "control")
-        search.points.append(TestedStrength(UNPROTECTED, _CONTROL_UNITS, seen, "control"))
+        search.points.append(Tested("", UNPROTECTED, _CONTROL_UNITS, seen, stage="control"))
         control = Control(seen, _CONTROL_UNITS)
     if control.successes < _WORKING_RATE * control.units:
         return search.attack_failed(control)
     search.believe(domain, control, unprotected)
     search.explore()
-    best = search.certify()
-    return search.certified(best) if best is not None else search.not_certified()
+    best = search.walks()
+    return search.passed(best) if best is not None else search.not_passed()
 
 
 def crossing(
@@ -82,8 +82,8 @@ def crossing(
 ) -> float:
     """An estimate of the x at which the success rate is p_max, from so many units; no test.
 
-    >>> def attack(x: float, count: int, stage: str, first_unit: int) -> int:
-    ...     return count if x < 0.2 else 0
+    >>> def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
+    ...     return count if strength < 0.2 else 0
     >>> 0 < crossing(attack, 0.286, domain=(-2.0, 2.0), units=48) < 0.4
     True
     """

@@ -8,33 +8,12 @@ from typing import Literal
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
+from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.results.certificate import Certificate
 
-__all__ = ["Basis", "Candidate", "Point", "Tested"]
+__all__ = ["Basis", "Candidate"]
 
 Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
-
-
-@dataclass(frozen=True)
-class Point:
-    """Games played at one parameter value (None: without it); `passed` None: only explored."""
-
-    parameter: float | None
-    units: int
-    recovered: int
-    stage: str
-    passed: bool | None
-
-
-@dataclass(frozen=True)
-class Tested:
-    """One attack's own test at a strength of the family."""
-
-    attack: str
-    parameter: float | None
-    units: int
-    recovered: int
-    passed: bool
 
 
 @dataclass(frozen=True)
@@ -58,7 +37,7 @@ class Candidate:
     rounds: int = 1
     protection: str | None = None
     symbol: str | None = None
-    parameter: float | None = None
+    strength: float | None = None
     leakage: Estimate | None = None
     success: Estimate | None = None
     worst_client: Estimate | None = None
@@ -66,7 +45,7 @@ class Candidate:
     units: int = 0
     tests: tuple[Tested, ...] = ()
     failed_units: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[Tested, ...] = ()
     non_monotone: bool = False
     smallest_leakage: float | None = None
     certificate: Certificate | None = None

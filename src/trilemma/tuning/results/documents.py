@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
 from trilemma.work.files import parse_json, write_json
 
-__all__ = ["Document"]
+__all__ = ["Document", "Kept"]
 
 Kind = TypeVar("Kind")
 
@@ -84,3 +84,23 @@ class Document(Generic[Kind]):
         """The JSON Schema of the file."""
         schema = self._adapter.json_schema(mode="serialization")
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class Kept:
+    """A result that is kept in a file, as its `document` says."""
+
+    document: ClassVar[Document[Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain values, the version first."""
+        return self.document.plain(self)
+
+    def save(self, path: Path | str) -> None:
+        """Write the result; the file is complete, or not there."""
+        self.document.write(self, path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The result in a file."""
+        found: Self = cls.document.read(path)
+        return found

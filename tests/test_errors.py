@@ -1,0 +1,37 @@
+"""Errors name the value, and a name does not speak to the terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trilemma.errors import InvalidInput, TrilemmaError, UnknownName, printable
+
+
+def test_an_unknown_name_is_near_a_known_one_or_lists_them() -> None:
+    near = str(UnknownName("attack", "dgl", ["dlg", "idlg"]))
+    assert near == "unknown attack 'dgl' (did you mean 'dlg'?); known: dlg, idlg."
+    assert "did you mean" not in str(UnknownName("attack", "zzz", ["dlg"]))
+    assert isinstance(UnknownName("attack", "x", []), InvalidInput)
+
+
+def test_an_over_long_name_is_cut() -> None:
+    assert len(str(UnknownName("attack", "x" * 100_000, ["dlg"]))) < 200
+
+
+@pytest.mark.parametrize("kind", [InvalidInput, UnknownName])
+def test_what_a_user_can_mend_has_one_base(kind: type[Exception]) -> None:
+    assert issubclass(kind, TrilemmaError)
+    assert issubclass(kind, ValueError)
+
+
+@given(st.text())
+def test_what_is_printed_can_be_printed(text: str) -> None:
+    assert printable(text).isprintable()
+    assert printable(printable(text)) == printable(text)
+
+
+def test_letters_of_any_language_stay() -> None:
+    assert printable("η_u·ε_u ≤ 0.3, 日本") == "η_u·ε_u ≤ 0.3, 日本"
+    assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"

@@ -1,0 +1,39 @@
+"""One door for module:object: found, called by its path, refused in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from trilemma.errors import InvalidInput
+from trilemma.naming import load_object
+
+
+def test_an_object_and_a_part_of_it() -> None:
+    assert load_object("path", "pathlib:Path") is Path
+    assert load_object("method", "pathlib:Path.cwd")() == Path.cwd()
+
+
+def test_a_module_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_alone.py").write_text("answer = 42")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert load_object("answer", "mine_alone:answer") == 42
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no_such_module:x", "'no_such_module' cannot be imported .ModuleNotFoundError"),
+        ("math:nothing", "math has no object 'nothing'"),
+        ("math:", "math has no object ''"),
+        ("math:floor.x.y", "has no object 'floor.x.y'"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(name: str, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as error:
+        load_object("attack", name)
+    assert str(error.value).startswith(f"attack {name!r}")
