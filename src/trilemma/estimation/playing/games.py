@@ -129,7 +129,8 @@ class Arena:
         keys[~game.free] = np.inf
         if training.sampling == "poisson":
             return self._poisson(game, draw, keys, holds=holds)
-        places = np.argsort(keys, axis=1)[:, :size]
+        last = min(size, keys.shape[1]) - 1
+        places = np.argpartition(keys, last, axis=1)[:, :size]
         rows, slot = places + self.starts[:, None], None
         present = np.take_along_axis(game.free, places, axis=1)
         if holds:

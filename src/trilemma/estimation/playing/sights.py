@@ -116,17 +116,19 @@ class Observer:
                 for game, draw in zip(games, draws, strict=True)
             ]
             updates = self._updates(weights, made)
-            means = []
-            for place, (game, batches) in enumerate(zip(games, made, strict=True)):
-                mean = None
-                if batches.slot is None and self.participation == "known":
-                    mean = self._noisy_mean(updates[place], noise[place])
-                else:
-                    view = self._view(game, weights[place], batches, updates[place], round)
+            seen = [each.slot is not None or self.participation == "secret" for each in made]
+            means = self._noisy_means(updates, noise)
+            if means is None:
+                means, redone = torch.empty_like(weights), [True] * len(games)
+            else:
+                redone = seen  # the means of what the views show, by the views' own draws
+            for place, game in enumerate(games):
+                if seen[place]:
+                    view = self._view(game, weights[place], made[place], updates[place], round)
                     views[place].append(view)
-                means.append(self._mean(updates[place], game, round) if mean is None else mean)
-            step = server_step(first, round, rounds, decay=decay)
-            weights = weights - step * torch.stack(means)
+                if redone[place]:
+                    means[place] = self._mean(updates[place], game, round)
+            weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
@@ -195,8 +197,10 @@ class Observer:
             total += share * sent.values
         return total
 
-    def _noisy_mean(self, updates: torch.Tensor, draw: torch.Generator) -> torch.Tensor | None:
-        """The same mean where the clients' parts need no telling apart: noise alone, or nothing.
+    def _noisy_means(
+        self, updates: torch.Tensor, draws: Sequence[torch.Generator]
+    ) -> torch.Tensor | None:
+        """The same means [U, m] where the clients' parts need no telling apart: noise or nothing.
 
         The sum of independent Gaussians is drawn as one.
         """
@@ -204,12 +208,15 @@ class Observer:
         if variance is None:
             return None
         shares = torch.from_numpy(self._counts / self._counts.sum()).to(updates)
-        mean = (shares[:, None] * updates).sum(0)
-        if variance:
-            scale = (variance * float((shares**2).sum())) ** 0.5
-            noise = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=mean.device)
-            mean = mean + scale * noise
-        return mean
+        means = torch.einsum("k,ukm->um", shares, updates)
+        scale = (variance * float((shares**2).sum())) ** 0.5
+        if scale:
+            for mean, draw in zip(means, draws, strict=True):
+                noise = torch.randn(
+                    mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
+                )
+                mean.add_(noise, alpha=scale)
+        return means
 
     def _view(
         self,
@@ -288,4 +295,5 @@ def _added_variance(protection: Protection) -> float | None:
 
 def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
     """Rows [K, B] with zeros added up to `width`."""
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short))) if short else rows

@@ -17,7 +17,7 @@ from trilemma.tuning.results.documents import Document, Kept
 __all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "Label", "Picture"]
 
 GALLERY: Final = "gallery.json"
-RECORDS: Final = 8
+RECORDS: Final = 4
 Label = Literal["unprotected", "verdict"]
 Picture = tuple[Annotated[int, Field(ge=0, le=255)], ...]
 
