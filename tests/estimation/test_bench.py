@@ -13,12 +13,15 @@ from trilemma.estimation.bench import Bench
 from trilemma.estimation.tasks import (
     AttackTask,
     BeliefTask,
+    CostTask,
     Diverged,
     TrainTask,
     read_attack,
+    read_costs,
     read_training,
 )
 from trilemma.observations import Adversary
+from trilemma.scenarios import load_scenario
 
 SERVER, CLIENT = Adversary
 GAMES = AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 6)
@@ -64,3 +67,19 @@ def test_a_protection_that_cannot_be_trained_is_told() -> None:
 def test_a_line_up_that_no_data_can_fill_is_refused() -> None:
     with pytest.raises(InvalidInput, match="ask for fewer"):
         Bench(small, 500, 1, 2, 0)()(GAMES)
+
+
+def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
+    made = load_scenario("digits", clients=5, batch=2, cohort=2)
+    work = Bench(made, None, 1, 2, 0)()
+    history = read_training(work(TrainTask("none", 0, 30)))
+    assert {len(each.clients) for each in history.rounds} == {2}
+    assert {k for each in history.rounds for k in each.clients} == set(range(5))
+    sharing = CostTask("secret-sharing:max_weight=2000", 6)
+    everyone = Bench(load_scenario("digits", clients=5, batch=2), None, 1, 2, 0)()
+    few, all_five = (read_costs(each(sharing)).protected.bits for each in (work, everyone))
+    assert few < all_five, "keys and shares go to the cohort alone"
+    task = AttackTask("x", "secret-sharing", ("exact-posterior",), Adversary.SERVER, 60, 0, 8)
+    found = read_attack(work(task))
+    assert sum(found["rounds"]) < 60 * 8 * 2 / 300
+    assert sum(found["correct"]["exact-posterior"]) >= sum(n > 0 for n in found["rounds"])

@@ -35,6 +35,7 @@ class Federated(BaseModel):
     )
     data: str | None = Field(default=None, description="Folder of the image files.")
     clients: int | None = Field(default=None, description="K, the number of clients.")
+    cohort: int | None = Field(default=None, description="Clients of a round [all].")
     batch: int | None = Field(default=None, description="S, records of one update.")
     alpha: float | None = Field(
         default=None, description="Split by a Dirichlet law with this alpha; default even."
@@ -46,6 +47,7 @@ class Federated(BaseModel):
         options = {
             "folder": self.data,
             "clients": self.clients,
+            "cohort": self.cohort,
             "batch": self.batch,
             "alpha": self.alpha,
             "device": self.device,

@@ -159,13 +159,18 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
 def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
-        found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
+        found = round_costs(
+            *(scenario, protection),
+            rounds=task.rounds,
+            clients_per_round=scenario.cohort,
+            **_rounds_of(recipe),
+        )
     except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection():
             raise
         return {"diverged": str(error)}
     if recipe is not None:  # clipping single records takes longer than their mean
-        plain = round_costs(own, Protection(), rounds=task.rounds)
+        plain = round_costs(own, Protection(), rounds=task.rounds, clients_per_round=own.cohort)
         found = RoundCosts(plain.without, found.within)
     return found.as_json()
 
@@ -185,6 +190,7 @@ def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
             rounds=task.rounds,
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
+            clients_per_round=scenario.cohort,
             server_lr=scenario.server_lr,
             server_decay=scenario.server_decay,
             evaluate_every=task.rounds,

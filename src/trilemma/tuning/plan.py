@@ -156,13 +156,13 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
 
 def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:
     """What is attacked, and therefore what may be deployed."""
-    clients, training = len(scenario.records), scenario.local_training
-    usual = min(clients, 2 * clients // 3 + 1)
+    cohort, training = scenario.per_round, scenario.local_training
+    usual = min(cohort, 2 * cohort // 3 + 1)
     return Deployment(
         training,
         scenario.task.layout.size,
-        clients=clients,
-        cohort=clients,
+        clients=len(scenario.records),
+        cohort=cohort,
         threshold=usual if request.threshold is None else request.threshold,
         weighting="records",
         rounds=rounds,

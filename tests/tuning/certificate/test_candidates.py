@@ -201,7 +201,7 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.claim.participation == "known"
     assert verdict.headline.startswith("Nobody, whatever they know, picks the right one of 100")
     assert "leaks more than 0.3. This is proved." in verdict.headline
-    assert any("no momentum or error feedback" in each for each in verdict.limits)
+    assert any("momentum, error feedback" in each for each in verdict.limits)
     assert verdict.beside
     assert {each.knows for each in verdict.rounds} == {"anyone", "rest"}
     assert [each.knows for each in verdict.ladder] == ["anyone"] * 3

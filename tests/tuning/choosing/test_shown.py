@@ -39,6 +39,21 @@ def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
         assert values[0] < values[-1]
 
 
+def test_poisson_sampling_has_a_curve_of_who_is_not_told_the_rounds(plan: Plan) -> None:
+    poisson = plan.scenario.with_local_training(sampling="poisson")
+    made, ask = replace(plan, scenario=poisson), asking(Bench(poisson, None, 1, 2, 0))
+    found = shown_procedures(made, NOISE)["rounds"](ask)
+    ends = {(e.knows, e.participation): e.leakage.value for e in found if e.rounds == 8}
+    assert list(ends) == [("candidates", "known"), ("rest", "known"), ("rest", "secret")]
+    assert ends["rest", "secret"] <= ends["rest", "known"]
+    clipped = replace(NOISE, protection="randomization:variance=0.001,clip=1")
+    for fixed, chosen in ((plan, NOISE), (made, clipped)):
+        done: list[Task] = []
+        simulated = asking(Simulated(small, None, 1, 2, 0), done)
+        shown_procedures(fixed, chosen)["rounds"](simulated)
+        assert {each.participation for each in done if isinstance(each, AttackTask)} == {"known"}
+
+
 def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
     ask = asking(Simulated(small, None, 1, 2, 0))
     alone = replace(plan, claim=replace(plan.claim, rounds=1))

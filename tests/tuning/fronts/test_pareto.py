@@ -171,3 +171,8 @@ def test_a_shared_study_holds_one_scenario_and_one_kind_of_settings(tmp_path: Pa
     pareto(small, storage=storage, units=4, budget=0.5, **asked)  # a front has no budget
     names = optuna.get_all_study_names(storage)
     assert len(names) == 6
+
+
+def test_no_front_is_measured_for_anyone() -> None:
+    with pytest.raises(InvalidInput, match=r"measured.*tune with knows='anyone'"):
+        pareto(small(), knows="anyone")

@@ -54,6 +54,11 @@ def pareto(
     study where scenario, settings and code are the same.
     """
     asked = Request.of(request, settings)
+    if asked.knows == "anyone":
+        raise InvalidInput(
+            "a front is measured, and nothing that is measured holds for anyone; climb to the "
+            "rung 'rest' at most, or tune with knows='anyone'."
+        )
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)
     for name, value in (("evaluations", evaluations), ("units", units)):
