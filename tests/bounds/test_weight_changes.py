@@ -12,7 +12,6 @@ from trilemma.bounds.weight_changes import (
     client_level,
     noise_ratio_for,
     record_level,
-    success_of_changes,
 )
 from trilemma.errors import InvalidInput
 
@@ -38,15 +37,6 @@ def test_each_level_in_closed_form() -> None:
     record = record_level(3.0, 150, q=0.1, steps=4, records_of_person=2)
     assert (record.q, record.noise_multiplier) == pytest.approx((1 - 0.9**8, 1.5))
     assert record.records_of_person == 1
-
-
-def test_the_smaller_is_certified() -> None:
-    for ratio, steps in ((1.03, 1), (8.0, 60)):
-        both = [
-            success_bound(client_level(ratio, 150), 100),
-            success_bound(record_level(ratio, 150, q=Q, steps=steps), 100),
-        ]
-        assert success_of_changes(ratio, 150, 100, q=Q, steps=steps) == min(both)
 
 
 def test_steps_are_checked() -> None:

@@ -27,7 +27,7 @@ def parsed(words: list[str], command: str = "tune", *models: Any) -> tuple[Any, 
     context = COMMANDS.commands[command].make_context(command, list(words))
     file = context.params["settings"]
     kinds = models or (Federated, Request)
-    return read_settings(None if file is None else Path(file), context.params, *kinds)
+    return read_settings(None if file is None else Path(file), context.params, *kinds)[:-1]
 
 
 def flags(command: str) -> set[str]:

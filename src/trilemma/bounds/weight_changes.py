@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 
-from trilemma.bounds.certificate import noise_multiplier_for, success_bound
+from trilemma.bounds.certificate import noise_multiplier_for
 from trilemma.bounds.training import Participation, Training
 from trilemma.errors import InvalidInput
 
-__all__ = ["client_level", "noise_ratio_for", "record_level", "success_of_changes"]
+__all__ = ["client_level", "noise_ratio_for", "record_level"]
 
 
 def client_level(noise_ratio: float, rounds: int) -> Training:
@@ -45,29 +45,6 @@ def record_level(
     """
     rate = _round_rate(q, steps, records_of_person)
     return Training(rounds, rate, noise_ratio / 2, participation)
-
-
-def success_of_changes(
-    noise_ratio: float,
-    rounds: int,
-    candidates: float,
-    *,
-    q: float,
-    steps: int,
-    participation: Participation = "secret",
-    records_of_person: int = 1,
-) -> float:
-    """The smaller of both levels' success bounds; both hold."""
-    record = record_level(
-        noise_ratio,
-        rounds,
-        q=q,
-        steps=steps,
-        participation=participation,
-        records_of_person=records_of_person,
-    )
-    client = client_level(noise_ratio, rounds)
-    return min(success_bound(client, candidates), success_bound(record, candidates))
 
 
 def noise_ratio_for(

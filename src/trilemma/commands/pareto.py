@@ -12,10 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
-    Running,
     SettingsArgument,
     command_line,
-    from_flags,
     read_settings,
     with_flags,
 )
@@ -53,8 +51,9 @@ def pareto(
 
     Example: trilemma pareto --scenario digits --evaluations 32 --workers 2 --out runs/front
     """
-    federated, request, searched = read_settings(settings, flags, Federated, Request, Searched)
-    (running,) = from_flags(flags, Running)
+    federated, request, searched, running = read_settings(
+        settings, flags, Federated, Request, Searched
+    )
     # What decides a point: not how many there are, nor where the study is, nor the workers.
     described = {
         "command": "pareto",

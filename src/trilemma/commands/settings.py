@@ -126,7 +126,7 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 def read_settings(
     path: Path | None, flags: Mapping[str, Any], *models: type[BaseModel]
 ) -> tuple[Any, ...]:
-    """One value of each model: the file's settings, overridden by the flags that were given."""
+    """One value of each model: the file's settings, overridden by flags; then the `Running`."""
     chosen = path
     if path is None and DEFAULT_FILE.exists():
         chosen = DEFAULT_FILE
@@ -136,10 +136,9 @@ def read_settings(
         if name not in known:
             raise UnknownName(f"setting in {chosen}", name, sorted(known))
     given = {name: flags[name] for name in known if flags.get(name) is not None}
-    return tuple(
-        _made(model, {**found, **given}, given, "the settings" if chosen is None else str(chosen))
-        for model in models
-    )
+    where = "the settings" if chosen is None else str(chosen)
+    made = (_made(model, {**found, **given}, given, where) for model in models)
+    return (*made, *from_flags(flags, Running))
 
 
 def from_flags(flags: Mapping[str, Any], *models: type[BaseModel]) -> tuple[Any, ...]:

@@ -11,10 +11,8 @@ import typer
 from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
-    Running,
     SettingsArgument,
     command_line,
-    from_flags,
     read_settings,
     with_flags,
 )
@@ -33,8 +31,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
 
     Example: trilemma tune --scenario digits --budget 0.3 --workers 2 --out runs/first
     """
-    federated, request = read_settings(settings, flags, Federated, Request)
-    (running,) = from_flags(flags, Running)
+    federated, request, running = read_settings(settings, flags, Federated, Request)
     described: dict[str, Any] = {
         "command": "tune",
         **federated.model_dump(mode="json"),

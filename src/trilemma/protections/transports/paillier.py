@@ -17,6 +17,7 @@ from trilemma.entropy import System
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients, WeakKey
 from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.paillier import PaillierLaw
+from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import (
     Aggregate,
     Brings,
@@ -28,14 +29,6 @@ from trilemma.protections.transports.base import (
 )
 from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
 from trilemma.protections.transports.twin import FixedPointTwin
-from trilemma.protections.transports.wire import (
-    SERVER,
-    open_message,
-    pack,
-    read_array,
-    unpack,
-    write_message,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,15 +198,15 @@ class _PaillierClient(ClientSession):
         self.length = payload.values.size
         words = self.transport.packing(self._key.public).pack(payload.values, payload.weight)
         vector = self._key.encrypt(words, self.entropy)
-        return write_message("ENC", self.digest, self.client, vector.to_bytes())
+        return wire.write_message("ENC", self.digest, self.client, vector.to_bytes())
 
     def _open(self, inbox: bytes) -> bytes | Aggregate:
-        parts = unpack(open_message("SUM", self.digest, SERVER, inbox))
+        parts = wire.unpack(wire.open_message("SUM", self.digest, wire.SERVER, inbox))
         if set(parts) != {0, 1}:
             raise ProtocolViolation(
                 f"the server's sum has parts {sorted(parts)} and needs 0 and 1; it was altered."
             )
-        clients = tuple(int(each) for each in read_array(parts[0], np.dtype("u8")))
+        clients = tuple(int(each) for each in wire.read_array(parts[0], np.dtype("u8")))
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:
             raise ProtocolViolation(
@@ -226,7 +219,7 @@ class _PaillierClient(ClientSession):
         if self.transport.mode == "blind":
             return Aggregate(summed.mean, clients, summed.weight)
         head = _OPENED.pack(summed.weight, summed.step)
-        return write_message(
+        return wire.write_message(
             "OPN", self.digest, self.client, head + summed.units.astype("<i8").tobytes()
         )
 
@@ -280,12 +273,12 @@ class _PaillierServer(ServerSession):
         self.openers = list(self.clients)
         total = self.key.rerandomise(self.key.add(self._received(replies)), System())
         listed = np.array(self.clients, "<u8").tobytes()
-        body = pack({0: listed, 1: total.to_bytes()})
-        self.summed = write_message("SUM", self.digest, SERVER, body)
+        body = wire.pack({0: listed, 1: total.to_bytes()})
+        self.summed = wire.write_message("SUM", self.digest, wire.SERVER, body)
 
     def _received(self, replies: Mapping[int, bytes]) -> Iterator[Ciphertexts]:
         for client in self.clients:
-            body = open_message("ENC", self.digest, client, replies[client])
+            body = wire.open_message("ENC", self.digest, client, replies[client])
             vector = self.key.receive(bytes(body))
             if vector.summands != 1:
                 raise ProtocolViolation(
@@ -294,13 +287,13 @@ class _PaillierServer(ServerSession):
             yield vector
 
     def _opened(self, message: bytes) -> Aggregate:
-        body = open_message("OPN", self.digest, self.openers[0], message)
+        body = wire.open_message("OPN", self.digest, self.openers[0], message)
         if len(body) < _OPENED.size:
             raise ProtocolViolation(
                 f"an opened sum of {len(body)} bytes is cut short; run the round again."
             )
         weight, step = _OPENED.unpack_from(body)
-        units = read_array(body[_OPENED.size :], np.dtype("i8"))
+        units = wire.read_array(body[_OPENED.size :], np.dtype("i8"))
         if not len(self.clients) <= weight <= self.transport.max_weight:
             raise ProtocolViolation(f"an opened sum has an impossible weight of {weight}.")
         return Aggregate(units * np.float64(step / weight), self.clients, weight)

@@ -50,11 +50,7 @@ class Control:
     units: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.successes <= self.units or self.units < 1:
-            raise InvalidInput(
-                f"a control needs 0 <= successes <= units and at least one unit, "
-                f"got {self.successes} of {self.units}."
-            )
+        _check(self.successes, self.units)
 
 
 @dataclass(frozen=True)
@@ -77,11 +73,12 @@ class Tested:
     level: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.recovered <= self.units or self.units < 1:
-            raise InvalidInput(
-                f"a strength needs 0 <= recovered <= units and at least one game, "
-                f"got {self.recovered} of {self.units}."
-            )
+        _check(self.recovered, self.units)
+
+
+def _check(won: int, games: int) -> None:
+    if not 0 <= won <= games or games < 1:
+        raise InvalidInput(f"of at least one game none to all are won, got {won} of {games}.")
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,11 @@ from trilemma.crypto.sealed import require_system
 from trilemma.crypto.shamir import SHARE_BYTES, Share, split
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import ClientSession, Payload, require_payload
 from trilemma.protections.transports.fixed_point import check_range
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
-from trilemma.protections.transports.wire import (
-    SERVER,
-    array_bytes,
-    open_message,
-    pack,
-    read_array,
-    unpack,
-    write_message,
-)
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
@@ -138,7 +130,7 @@ class SharingClient(ClientSession):
         keys = self._mask_key.public + self._message_key.public
         if self._identity is not None:
             keys += self._identity.sign(self._statement(self.client, keys))
-        return write_message("ADV", self.digest, self.client, keys)
+        return wire.write_message("ADV", self.digest, self.client, keys)
 
     def _statement(self, client: int, keys: bytes) -> bytes:
         """What a client signs: its keys, bound to this round and to itself."""
@@ -164,7 +156,7 @@ class SharingClient(ClientSession):
         return keys
 
     def _share(self, inbox: bytes) -> bytes:
-        shown = unpack(open_message("KEY", self.digest, SERVER, inbox))
+        shown = wire.unpack(wire.open_message("KEY", self.digest, wire.SERVER, inbox))
         self._check_list(shown, self.round.participants)
         if any(len(each) < 2 * KEY_BYTES for each in shown.values()):
             raise ProtocolViolation("a client's advertised keys do not have 64 bytes; leave.")
@@ -192,10 +184,10 @@ class SharingClient(ClientSession):
                 entropy=self._entropy,
             )
         self._peers = peers
-        return write_message("SHR", self.digest, self.client, pack(sealed))
+        return wire.write_message("SHR", self.digest, self.client, wire.pack(sealed))
 
     def _masked(self, inbox: bytes, payload: Payload) -> bytes:
-        boxes = unpack(open_message("BOX", self.digest, SERVER, inbox))
+        boxes = wire.unpack(wire.open_message("BOX", self.digest, wire.SERVER, inbox))
         if self.client in boxes:
             raise ProtocolViolation(f"the server sent client {self.client} a share of its own.")
         self._check_list({**boxes, self.client: b""}, tuple(self._peers))
@@ -228,10 +220,11 @@ class SharingClient(ClientSession):
         check_range(payload.values, self.ring.fixed, self.client)
         values = self.ring.encode(payload.values, payload.weight)
         masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
-        return write_message("MSK", self.digest, self.client, array_bytes(masked))
+        return wire.write_message("MSK", self.digest, self.client, wire.array_bytes(masked))
 
     def _read_survivors(self, inbox: bytes) -> tuple[int, ...]:
-        listed = read_array(open_message("SUR", self.digest, SERVER, inbox), np.dtype("u8"))
+        body = wire.open_message("SUR", self.digest, wire.SERVER, inbox)
+        listed = wire.read_array(body, np.dtype("u8"))
         survivors = tuple(sorted(int(each) for each in listed))
         if len(set(survivors)) < len(survivors):
             raise ProtocolViolation(
@@ -252,13 +245,13 @@ class SharingClient(ClientSession):
     def _confirm(self, inbox: bytes, identity: Identity) -> bytes:
         self._survivors = self._read_survivors(inbox)
         signature = identity.sign(self._lists().statement())
-        return write_message("SIG", self.digest, self.client, signature)
+        return wire.write_message("SIG", self.digest, self.client, signature)
 
     def _unmask(self, inbox: bytes) -> bytes:
         if self._identity is None:
             self._survivors = self._read_survivors(inbox)
         else:
-            signatures = unpack(open_message("ALL", self.digest, SERVER, inbox))
+            signatures = wire.unpack(wire.open_message("ALL", self.digest, wire.SERVER, inbox))
             pins = {peer: keys[2 * KEY_BYTES :] for peer, keys in self._peers.items()}
             self._lists().require_agreement(self.client, signatures, pins, self.round.threshold)
         kinds = self.promised
@@ -267,7 +260,7 @@ class SharingClient(ClientSession):
             for peer, shares in self._shares.items()
         }
         self._shares = {}  # nothing is left that a second request could ask for
-        return write_message("UNM", self.digest, self.client, pack(reply))
+        return wire.write_message("UNM", self.digest, self.client, wire.pack(reply))
 
     def _check_list(self, listed: dict[int, bytes], allowed: tuple[int, ...]) -> None:
         """Raises unless the server's list holds this client, known clients only, and enough."""
@@ -291,12 +284,12 @@ class SharingClient(ClientSession):
             self._mask_key.reveal(),
             self._message_key.reveal(),
             self._seed.reveal(),
-            pack(self._peers),
-            pack(self._shares),
+            wire.pack(self._peers),
+            wire.pack(self._shares),
             write_list(self._survivors),
             self._shown,
         )
-        return pack(dict(enumerate(fields)))
+        return wire.pack(dict(enumerate(fields)))
 
     @classmethod
     def restore(
@@ -309,7 +302,7 @@ class SharingClient(ClientSession):
         identity: Identity | None,
     ) -> SharingClient:
         """The session that `export` wrote; refused in another round."""
-        fields = unpack(state)
+        fields = wire.unpack(state)
         if len(fields) != 10:
             raise InvalidInput(
                 f"the stored state has {len(fields)} parts, and is not one of a secure "
@@ -323,8 +316,8 @@ class SharingClient(ClientSession):
                 "the stored state belongs to another round or protection; its masks must not be "
                 "used twice, so start a new session."
             )
-        session._peers, session._shares = unpack(fields[6]), unpack(fields[7])
-        session._survivors = tuple(read_array(fields[8], np.dtype("u8")).tolist())
+        session._peers, session._shares = wire.unpack(fields[6]), wire.unpack(fields[7])
+        session._survivors = tuple(wire.read_array(fields[8], np.dtype("u8")).tolist())
         session._shown = fields[9]
         if identity is None and any(len(each) > 2 * KEY_BYTES for each in session._peers.values()):
             raise ProtocolViolation(

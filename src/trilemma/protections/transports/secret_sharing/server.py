@@ -19,17 +19,10 @@ from trilemma.crypto.masking import (
 from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import Aggregate, ServerSession
 from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.protections.transports.secret_sharing.lists import write_list
-from trilemma.protections.transports.wire import (
-    SERVER,
-    open_message,
-    pack,
-    read_array,
-    unpack,
-    write_message,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,7 +77,7 @@ class SharingServer(ServerSession):
             )
         self.round.require_enough(len(replies))
         bodies = {
-            client: open_message(kind, self.digest, client, replies[client])
+            client: wire.open_message(kind, self.digest, client, replies[client])
             for client in sorted(replies)
         }
         outcome = answer(bodies)
@@ -106,10 +99,10 @@ class SharingServer(ServerSession):
                 "all, or of none."
             )
         check_threshold(self.round.threshold, len(self.round.participants), pinned=self.pinned)
-        return self._to_all("KEY", pack(self.keys), self.keys)
+        return self._to_all("KEY", wire.pack(self.keys), self.keys)
 
     def _shared(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
-        boxes = {client: unpack(body) for client, body in bodies.items()}
+        boxes = {client: wire.unpack(body) for client, body in bodies.items()}
         for client, sealed in boxes.items():
             if set(sealed) != set(self.keys) - {client}:
                 raise ProtocolViolation(f"client {client} did not send one share to each peer.")
@@ -120,18 +113,18 @@ class SharingServer(ServerSession):
             )
         self.sharers = tuple(boxes)
         return {
-            receiver: write_message(
+            receiver: wire.write_message(
                 "BOX",
                 self.digest,
-                SERVER,
-                pack({s: box[receiver] for s, box in boxes.items() if s != receiver}),
+                wire.SERVER,
+                wire.pack({s: box[receiver] for s, box in boxes.items() if s != receiver}),
             )
             for receiver in self.sharers
         }
 
     def _summed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         for client, body in bodies.items():
-            vector = read_array(body, self.ring.dtype)
+            vector = wire.read_array(body, self.ring.dtype)
             if not self.survivors:
                 self.total = vector.astype(self.ring.dtype)
             elif vector.size != self.total.size:
@@ -146,10 +139,10 @@ class SharingServer(ServerSession):
 
     def _confirmed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         signatures = {client: bytes(body) for client, body in bodies.items()}
-        return self._to_all("ALL", pack(signatures), signatures)
+        return self._to_all("ALL", wire.pack(signatures), signatures)
 
     def _unmasked(self, bodies: dict[int, memoryview]) -> Aggregate:
-        shares = {client: unpack(body) for client, body in bodies.items()}
+        shares = {client: wire.unpack(body) for client, body in bodies.items()}
         for client, revealed in shares.items():
             if set(revealed) != set(self.sharers):
                 raise ProtocolViolation(f"client {client} did not reveal one share of each peer.")
@@ -176,5 +169,5 @@ class SharingServer(ServerSession):
         return Aggregate(summed.mean, self.survivors, summed.weight)
 
     def _to_all(self, kind: str, body: bytes, clients: Iterable[int]) -> Mapping[int, bytes]:
-        message = write_message(kind, self.digest, SERVER, body)
+        message = wire.write_message(kind, self.digest, wire.SERVER, body)
         return dict.fromkeys(clients, message)
