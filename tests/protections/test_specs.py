@@ -276,7 +276,7 @@ def test_a_transform_of_someone_elses_is_named_and_comes_back(
         (f"{FOREIGN}:Shift:by=-1", "by .* got -1"),
         (f"{FOREIGN}:Missing", "has no object 'Missing'"),
         (f"{FOREIGN}:Shift.apply", "is no Transform or Transport"),
-        ("trilemma.protections.transforms.tunable:Tunable", "lacks apply, at, explain, reach"),
+        ("trilemma.protections.transforms.tunable:Tunable", "lacks apply, explain, reach, warm"),
         ("os:system:command=true", "is no Transform or Transport"),
         ("no_such_module:Shift:by=1", "cannot be imported"),
         ("randomisation:Shift:by=1", "cannot be imported"),

@@ -163,15 +163,15 @@ def test_the_app_runs_in_the_simulation(name: str, keys: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_killed_node_is_survived_in_a_deployment(tmp_path: Path) -> None:
-    """Three SuperNodes over TLS; one is killed after it has shared its keys, before it answers."""
+    """Four SuperNodes with pinned identities over TLS; one is killed after it has shared."""
     environment = quiet(tmp_path) | {
         "WORK": str(tmp_path),
-        "NODES": "3",
-        "THRESHOLD": "2",
+        "NODES": "4",
+        "THRESHOLD": "3",
         "ROUNDS": "1",
         "EVALUATE": "false",
         "LIMIT": "480",
-        "PORT": str(free_ports(4)),
+        "PORT": str(free_ports(5)),
     }
     script = subprocess.Popen(
         ["bash", str(ROOT / "examples/flower-deployment.sh"), PROTECTIONS["secret sharing"]],
@@ -193,6 +193,7 @@ def test_a_killed_node_is_survived_in_a_deployment(tmp_path: Path) -> None:
         script.wait(timeout=60)
     logs = read(tmp_path / "run.log") + read(tmp_path / "superlink.log")
     assert "round 1: train {'train_loss':" in logs
+    assert "'cohort': 4.0, 'survivors': 3.0" in logs
     assert "dropped out" in logs
     assert log.read_text().count("Sent successfully") == 2, "it never sent its update"
 

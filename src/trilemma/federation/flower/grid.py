@@ -194,7 +194,7 @@ class ProtectedGrid(Grid):
     def _reply(
         self, kind: Kind, current: ServerRound, original: Message, model: ArrayRecord
     ) -> Message:
-        metrics: dict[str, int | float] = {**self._rounds.told(current, len(current.stage.cohort))}
+        metrics: dict[str, int | float] = {}
         weight = 1  # of a sum that nobody here can read
         if (means := current.released.get("metrics")) is not None:
             transport, reach = self.terms.protection.transport, self.terms.metric_range
@@ -212,7 +212,8 @@ class ProtectedGrid(Grid):
                 metrics["dp-epsilon-round"] = epsilon_of(
                     self._rounds.events[-1:], self.terms.delta
                 )
-        metrics[self.terms.weighted_by] = weight
+        metrics |= {self.terms.weighted_by: weight}
+        metrics |= self._rounds.told(current, len(current.stage.cohort))
         records["metrics"] = MetricRecord(dict(metrics))
         return Message(RecordDict(dict(records)), reply_to=original)
 
