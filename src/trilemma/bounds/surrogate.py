@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
+from trilemma.quantities import finite
 
 __all__ = [
     "Constants",
@@ -114,12 +115,13 @@ class Constants:
 
 def check_budget(budget: float) -> float:
     """A privacy budget, a normalised leakage strictly between 0 and 1."""
-    if not 0 < budget < 1:
+    number = finite("budget (largest tolerated leakage)", budget)
+    if not 0 < number < 1:
         raise InvalidInput(
             f"budget (largest tolerated leakage, normalised) must lie strictly between 0 and 1, "
-            f"got {budget}."
+            f"got {number}."
         )
-    return budget
+    return number
 
 
 def log_c2(xi: float) -> float:

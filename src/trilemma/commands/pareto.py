@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trilemma.commands.measuring import (
     FreshOption,
@@ -20,7 +20,7 @@ from trilemma.commands.measuring import (
 )
 from trilemma.commands.settings import Federated, command_line, read_settings, with_flags
 from trilemma.commands.tune import SettingsArgument
-from trilemma.tuning.request import Request
+from trilemma.tuning.request import Request, Settings
 
 __all__ = ["pareto"]
 
@@ -32,10 +32,8 @@ _NOT_ASKED: Final = (
 )  # fmt: skip
 
 
-class Searched(BaseModel):
+class Searched(Settings):
     """How the front is searched."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     evaluations: int = Field(
         32, description="Points to measure in all; a larger number goes on later."

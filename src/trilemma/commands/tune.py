@@ -19,6 +19,7 @@ from trilemma.commands.measuring import (
     run_folder,
 )
 from trilemma.commands.settings import Federated, command_line, read_settings, with_flags
+from trilemma.errors import printable
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def tune(
         from trilemma.reporting.words.verdict import show_verdict
 
         show_verdict(verdict)
-        print(f"\nverdict: {folder / 'verdict.json'}\nreport: {page}")
+        print(f"\nverdict: {printable(folder / 'verdict.json')}\nreport: {printable(page)}")
     if verdict.protection is None:
         raise typer.Exit(1)
 

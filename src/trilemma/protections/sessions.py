@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ProtectedClient", "ProtectedServer"]
+
+_CHECK_BYTES: Final = 16
 
 
 class ProtectedClient(Sealed):
@@ -77,9 +80,15 @@ class ProtectedClient(Sealed):
         secret: Any = None,
         entropy: Seeded | System | None = None,
     ) -> ProtectedClient:
-        """The session that `export` wrote, in another process."""
+        """The session that `export` wrote, in another process; damage is told, not used."""
+        body = state[:-_CHECK_BYTES]
+        if state[-_CHECK_BYTES:] != _check(body):
+            raise ProtocolViolation(
+                f"the stored state of client {client} in round {round.number} is damaged; start a "
+                "new session."
+            )
         label = protection.label(round, size)
-        session = protection.transport.restore(state, round, secret, System(), label)
+        session = protection.transport.restore(body, round, secret, System(), label)
         return cls(protection, round, size, client, session, entropy or System())
 
     @property
@@ -105,7 +114,8 @@ class ProtectedClient(Sealed):
 
     def export(self) -> bytes:
         """The session's state, for `restore`; as secret as what it holds."""
-        return self._session.export()
+        state = self._session.export()
+        return state + _check(state)
 
     def _payload(self, update: torch.Tensor, weight: int) -> Payload:
         if tuple(update.shape) != (self.size,):
@@ -182,6 +192,11 @@ class ProtectedServer:
             raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
         known = None if due.all() else torch.from_numpy(due)
         return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
+
+
+def _check(state: bytes) -> bytes:
+    """A checksum of a state, of this length whatever the state."""
+    return hashlib.sha256(b"trilemma state" + state).digest()[:_CHECK_BYTES]
 
 
 def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from trilemma.estimation.leakage import Estimate
+from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["RESOLUTION", "Evaluated"]
 
@@ -23,12 +24,12 @@ class Evaluated:
     """
 
     mechanism: str
-    strength: float | None
+    strength: Share | None
     symbol: str | None = None
     parameter: float | None = None
     protection: str | None = None
     basis: Literal["measured", "cryptographic"] = "measured"
-    leakage: Estimate | None = None
+    leakage: Shares | None = None
     units: int = 0
     recovered: int = 0
     utility_loss: Estimate | None = None

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
-from trilemma.tuning.results.documents import Document
+from trilemma.tuning.results.documents import Document, Share, Shares
 from trilemma.tuning.results.points import Evaluated
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
@@ -42,7 +41,11 @@ SCHEMA_VERSION: Final = 3
 
 
 def _protection(value: Any) -> Protection:
-    return value if isinstance(value, Protection) else parse_protection(value)
+    if isinstance(value, Protection):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("a protection is a text")
+    return parse_protection(value)
 
 
 Deployed = Annotated[
@@ -71,7 +74,7 @@ class Beside:
 
     who: str
     statement: str
-    leakage: Estimate | None = None
+    leakage: Shares | None = None
     units: int = 0
     recovered: int = 0
 
@@ -90,7 +93,7 @@ class Rung:
     tested: bool
     rounds: int
     strength: float | None
-    leakage: Estimate | None
+    leakage: Shares | None
     metric: float | None
     efficiency_reduction: float | None
     note: str = ""
@@ -103,7 +106,7 @@ class RoundsPoint:
     knows: Knows
     participation: Participation
     rounds: int
-    leakage: Estimate
+    leakage: Shares
     certified: bool = False
 
 
@@ -115,8 +118,8 @@ class PaperLeakage:
     """
 
     attack: str
-    mean: float
-    largest: float
+    mean: Share
+    largest: Share
     games: int
     draws: int
 
@@ -169,10 +172,10 @@ class Verdict:
     basis: Basis
     statement: str
     advice: str
-    leakage: Estimate | None
+    leakage: Shares | None
     request: Request
     claim: Claim
-    largest_success_rate: float
+    largest_success_rate: Share
     attacks: tuple[AttackUsed, ...]
     deployment: Deployment
     federation: Federation
