@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.fuzzing.hostile import noise, spoilt_json
 from benchmarks.fuzzing.judging import require
 from tests.reporting import examples
+
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.verdicts import from_verdict
 from trilemma.learning import LocalTraining

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_bytes
 from benchmarks.fuzzing.judging import require, require_sentence
+
 from trilemma.errors import TrilemmaError
 from trilemma.work.journal import JOURNAL, Run
 from trilemma.work.listing import RunListed, list_runs
@@ -82,7 +83,9 @@ def _write(folder: Path) -> None:
 def _damage(draw: Random, folder: Path) -> None:
     journal, kind = folder / JOURNAL, draw.random()
     if kind < 0.4:
-        value = draw.choice((number(draw), name(draw), None, 5e-324, 2**63 - 1, b"\xff\0", "[" * 9999))
+        value = draw.choice(
+            (number(draw), name(draw), None, 5e-324, 2**63 - 1, b"\xff\0", "[" * 9999)
+        )
         if isinstance(value, str):
             value = draw.choice((value.encode("utf-8", "surrogatepass"), value))
         with closing(sqlite3.connect(journal)) as store, store:

@@ -101,7 +101,7 @@ def _outcome(door: Door, draw: Random, folder: Path) -> tuple[str, str]:
 def _hunted() -> Iterator[None]:
     """Warnings are errors, and an alarm ends what hangs."""
 
-    def ring(number: int, frame: object) -> None:
+    def ring(*_: object) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, ring)

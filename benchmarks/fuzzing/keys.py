@@ -8,6 +8,8 @@ from pathlib import Path
 from random import Random
 
 import gmpy2
+from benchmarks.fuzzing.hostile import number, spoilt_bytes, spoilt_json, spoilt_text
+from benchmarks.fuzzing.judging import Wrong, require
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -17,8 +19,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from benchmarks.fuzzing.hostile import number, spoilt_bytes, spoilt_json, spoilt_text
-from benchmarks.fuzzing.judging import Wrong, require
 from trilemma.crypto.keyfiles import load_private, load_public, save_private, save_public
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import System
@@ -113,7 +113,7 @@ def _pem(draw: Random, folder: Path) -> None:
     require(len(found.public) == 32 and len(found.reveal()) == 32, "no Ed25519 key")
 
 
-def _identity(draw: Random, folder: Path) -> None:
+def _identity(draw: Random, _: Path) -> None:
     """Raw keys and signatures of peers."""
     alice, bob = (Identity.generate(System()) for _ in range(2))
     public = spoilt_bytes(draw, alice.public) if draw.random() < 0.6 else alice.public

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 import typer
-from pydantic import BaseModel
-
 from benchmarks.fuzzing.hostile import JSONS, name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require
+from pydantic import BaseModel
+
 from trilemma.cli import app
 from trilemma.commands.pareto import Searched
 from trilemma.commands.settings import Federated, command_line, read_settings
@@ -23,7 +23,7 @@ from trilemma.learning import LocalTraining
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.request import Request
 
-__all__ = ["budgets", "again", "check_request", "settings"]
+__all__ = ["again", "budgets", "check_request", "settings"]
 
 COMMANDS: Any = typer.main.get_command(app)
 GOOD = {
@@ -40,6 +40,12 @@ GOOD = {
     "scenario": ('"digits"', '"my module:make"'), "data": ('"a folder"',), "clients": ("3", "1"),
     "batch": ("1", "4"), "alpha": ("0.5", "100"), "device": ('"cpu"',),
 }  # fmt: skip
+PROBLEM = ("budget", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost")
+LOCAL = ("lr", "steps", "batch", "records", "record_clip", "algorithm", "sampling")
+TERMS = (
+    *("metric_range", "threshold", "min_cohort", "weighting", "delta", "budget", "metrics"),
+    *("leakage_budget", "candidates", "learning_rate"),
+)
 SEARCHED = {"evaluations": ("32", "1"), "units": ("48",), "sampler": ('"grid"', '"motpe"')}
 
 
@@ -81,19 +87,17 @@ def check_request(request: Request) -> None:
     for key, low in least.items():
         value = getattr(request, key)
         require(value is None or low <= value < 2**63, f"{key} = {value!r:.60}")
-    for names in (request.families, request.attacks):
-        for each in names or ():
-            require(bool(each) and each == each.strip(), f"a name of {each!r:.60}")
+    for text in (*(request.families or ()), *(request.attacks or ())):
+        require(bool(text) and text == text.strip(), f"a name of {text!r:.60}")
 
 
-def budgets(draw: Random, folder: Path) -> None:
+def budgets(draw: Random, _: Path) -> None:
     """Values that Python code makes by keyword, of whatever type."""
     kind = draw.randrange(5)
     if kind == 0:
         check_request(Request(**_keywords(draw, tuple(Request.model_fields))))
     elif kind == 1:
-        fields = ("budget", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost")
-        made = Problem(**_keywords(draw, fields))
+        made = Problem(**_keywords(draw, PROBLEM))
         require(0 < made.budget < 1, f"a budget of {made.budget}")
     elif kind == 2:
         good: dict[str, Any] = {"parameters": 10, "clients": 3, "cohort": 3, "threshold": 2}
@@ -102,14 +106,11 @@ def budgets(draw: Random, folder: Path) -> None:
         require(1 <= fixed.threshold <= fixed.cohort <= fixed.clients, f"{fixed}")
         require(0 < fixed.sampling_rate <= 1 <= fixed.rounds, f"{fixed}")
     elif kind == 3:
-        fields = ("lr", "steps", "batch", "records", "record_clip", "algorithm", "sampling")
-        local = LocalTraining(**_keywords(draw, fields))
+        local = LocalTraining(**_keywords(draw, LOCAL))
         require(0 < local.lr < math.inf and local.steps >= 1 and local.unit_size >= 1, f"{local}")
     else:
         spec = "randomization:variance=1.0,clip=1.0+secret-sharing"
-        fields = ("metric_range", "threshold", "min_cohort", "weighting", "delta", "budget")
-        fields = (*fields, "leakage_budget", "candidates", "learning_rate", "metrics")
-        terms = Terms.of(spec, **_keywords(draw, fields))
+        terms = Terms.of(spec, **_keywords(draw, TERMS))
         require(0 < terms.delta < 1, f"a delta of {terms.delta}")
         require(terms.threshold is None or terms.threshold >= 1, f"{terms.threshold}")
         asked = _keywords(draw, ("noise_multiplier", "rounds", "q", "level"))
@@ -161,8 +162,24 @@ def _hostile(draw: Random) -> str:
     depth = draw.choice((3, 40, 400, 20_000))
     return draw.choice(
         (
-            *("true", "false", "1979-05-27", "07:32:00", "[]", "{}", '""', "[1, 'a']", "'''a\nb'''"),
-            *("[" * depth + "]" * depth, "{a=" * depth + "1" + "}" * depth, "+inf", "-nan", "+nan"),
+            *(
+                "true",
+                "false",
+                "1979-05-27",
+                "07:32:00",
+                "[]",
+                "{}",
+                '""',
+                "[1, 'a']",
+                "'''a\nb'''",
+            ),
+            *(
+                "[" * depth + "]" * depth,
+                "{a=" * depth + "1" + "}" * depth,
+                "+inf",
+                "-nan",
+                "+nan",
+            ),
             *("0x" + "f" * 40, "0x" + "f" * 9000, "1e5", "-0.0", '"\\u001b[31mred"', '["a,b"]'),
             *('[" dlg "]', '[""]', "[nan, 1.0]", "[1e999]", '["1", "2"]', "[true]"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from random import Random
 
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import Wrong, require
+
 from trilemma.attacks import get
 from trilemma.beliefs.recovery import Criterion
 from trilemma.naming import load_object
@@ -30,14 +32,28 @@ GOOD = (
     "trilemma.protections.transports.secret_sharing.transport:SecretSharing:ring_bits=64",
 )
 OBJECTS = (
-    *("math:floor", "math:nothing", "math:floor.__name__", "math:nothing.__class__", "math:", ":x"),
-    *("json:decoder.JSONDecoder", "no_such_module:x", ".relative:x", "..:x", "a b:c", "os:environ"),
+    *(
+        "math:floor",
+        "math:nothing",
+        "math:floor.__name__",
+        "math:nothing.__class__",
+        "math:",
+        ":x",
+    ),
+    *(
+        "json:decoder.JSONDecoder",
+        "no_such_module:x",
+        ".relative:x",
+        "..:x",
+        "a b:c",
+        "os:environ",
+    ),
     *("trilemma.attacks.dlg:DLG", "trilemma.protections.transforms.top_k:TopK", "math", "a:b:c"),
     "trilemma.protections.transforms.randomization:Randomization",
 )
 
 
-def specs(draw: Random, folder: Path) -> None:
+def specs(draw: Random, _: Path) -> None:
     """What is parsed is in its domain, and says what it is: its text gives it again."""
     made = parse_protection(_spec(draw))
     text = made.describe()
@@ -46,14 +62,14 @@ def specs(draw: Random, folder: Path) -> None:
     _check(made)
 
 
-def names(draw: Random, folder: Path) -> None:
+def names(draw: Random, _: Path) -> None:
     """module:object for anyone, attacks and mechanisms by name, criteria, budgets of noise."""
     kind = draw.randrange(4)
     text = draw.choice(OBJECTS) if draw.random() < 0.5 else spoilt_text(draw, draw.choice(OBJECTS))
     if kind == 0:
         found = load_object("thing", text)
-        module, _, path = text.partition(":")
-        expected = __import__("importlib").import_module(module)
+        module, path = text.split(":", 1)
+        expected: object = importlib.import_module(module)
         for part in path.split("."):
             expected = getattr(expected, part)
         require(found is expected or found == expected, f"another object than {text!r}")

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-
 from benchmarks.fuzzing.hostile import JSONS, name, spoilt_bytes
 from benchmarks.fuzzing.judging import require
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
 from trilemma.crypto.ciphertexts import Ciphertexts
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.crypto.shamir import Share, combine, split
@@ -43,7 +43,7 @@ WEIGHTS = (1, 2, 4)
 FREE = ("PLN", "MSK", "ENC", "OPN", "SUM")
 
 
-def messages(draw: Random, folder: Path) -> None:
+def messages(draw: Random, _: Path) -> None:
     """A message that is accepted is the one that was sent, or differs where it is free to."""
     doors: tuple[Callable[[Random], None], ...] = (
         *(_round, _round, _round, _stages, _stages, _update, _vector, _table, _share),
@@ -191,7 +191,9 @@ def _vector(draw: Random) -> None:
 
 
 def _table(draw: Random) -> None:
-    body = pack({each: draw.randbytes(draw.choice((0, 3, 20))) for each in draw.sample(range(9), 4)})
+    body = pack(
+        {each: draw.randbytes(draw.choice((0, 3, 20))) for each in draw.sample(range(9), 4)}
+    )
     found = unpack(spoilt_bytes(draw, body) if draw.random() < 0.9 else body)
     require(unpack(pack(found)) == found, "another table from its own bytes")
 
@@ -250,7 +252,13 @@ def _model(draw: Random) -> None:
     elif kind < 0.7:
         made = Array(made.dtype, made.shape, name(draw), made.data)
     elif kind < 0.8:
-        odd: Any = (np.array(["a"]), np.array([1j]), np.array([True]), np.zeros((0, 3)), np.array(2.0))
+        odd: Any = (
+            np.array(["a"]),
+            np.array([1j]),
+            np.array([True]),
+            np.zeros((0, 3)),
+            np.array(2.0),
+        )
         made = Array(draw.choice(odd))
     arrays["weight"] = made
     layout, flat = model_tensors(ArrayRecord(arrays))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Layout", "Profile", "same_size"]
+
+_MOST: Final = 1 << 63  # coordinates
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,10 @@ class Profile:
                 f"parameters (m, the size of the model) must be an integer, "
                 f"got {self.parameters!r}."
             )
-        if self.parameters < 1:
+        if not 1 <= self.parameters < _MOST:
             raise InvalidInput(
-                f"parameters (m, the size of the model) must be at least 1, got {self.parameters}."
+                f"parameters (m, the size of the model) must lie in 1 .. 2^63 - 1, got "
+                f"{float(min(self.parameters, 10**300)):g}."
             )
         if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
             raise InvalidInput(

@@ -148,7 +148,9 @@ class Request(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise InvalidInput(f"{name} is {shown(first['input'])}: {first['msg'].lower()}.") from None
+            raise InvalidInput(
+                f"{name} is {shown(first['input'])}: {first['msg'].lower()}."
+            ) from None
         self._check()
 
     def _check(self) -> None:

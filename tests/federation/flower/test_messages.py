@@ -28,7 +28,9 @@ STAGES = st.builds(
     kind=st.sampled_from(["train", "evaluate"]),
     session=st.text("0123456789abcdef", min_size=32, max_size=32),
     number=st.integers(0, 2**31),
-    cohort=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5).map(tuple),
+    cohort=st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=5).map(
+        lambda nodes: tuple(sorted(nodes))
+    ),
     size=st.integers(0, 2**40),
     terms=st.text(max_size=20),
     version=st.integers(0, 100),

@@ -217,8 +217,8 @@ class _PaillierClient(ClientSession):
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:
             raise ProtocolViolation(
-                f"the server names clients {clients!r:.80} for a sum of {vector.summands} updates; it "
-                "is forged, so nothing is opened."
+                f"the server names clients {clients!r:.80} for a sum of {vector.summands} "
+                "updates; it is forged, so nothing is opened."
             )
         self.round.require_enough(len(set(clients)))
         packing = self.transport.packing(self._key.public)

@@ -107,9 +107,9 @@ class Document(Generic[Kind]):
                 f"{path} is not a {self.name}: {place or 'its content'} is wrong "
                 f"({first['msg'].lower()}); {self.remedy}."
             ) from None
-        for place, fault in _faults(value, ()):
+        for where, fault in _faults(value, ()):
             raise InvalidInput(
-                f"{path} is not a {self.name}: {'.'.join(place)} {fault}; {self.remedy}."
+                f"{path} is not a {self.name}: {'.'.join(where)} {fault}; {self.remedy}."
             )
         return value
 
