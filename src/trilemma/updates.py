@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Profile", "same_size"]
 
-_MOST: Final = 1 << 63  # coordinates
+_BITS: Final = 63  # of the number of coordinates
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,14 @@ class Profile:
                 f"parameters (m, the size of the model) must be an integer, "
                 f"got {self.parameters!r}."
             )
-        if not 1 <= self.parameters < _MOST:
+        if self.parameters < 1:
             raise InvalidInput(
-                f"parameters (m, the size of the model) must lie in 1 .. 2^63 - 1, got "
-                f"{float(min(self.parameters, 10**300)):g}."
+                f"parameters (m, the size of the model) must be at least 1, got {self.parameters}."
+            )
+        if int(self.parameters).bit_length() > _BITS:
+            raise InvalidInput(
+                f"parameters (m, the size of the model) must have at most {_BITS} bits, got "
+                f"{int(self.parameters).bit_length()}."
             )
         if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
             raise InvalidInput(

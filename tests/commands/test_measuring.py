@@ -12,6 +12,7 @@ import torch
 
 from trilemma.attacks import DLG, Reconstructions, View
 from trilemma.cli import main
+from trilemma.commands.measuring import run_folder
 from trilemma.work.log import RunLog
 
 OWN = "tests.commands.own_scenario"
@@ -163,3 +164,9 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(
     assert log[2].endswith("estimate resumed with 2 chunks")
     assert log[3] == "attack on control updates finished on 3 chunks"
     assert log[4:] == ["finished"]
+
+
+def test_a_run_folder_has_a_name_that_the_system_takes(tmp_path: Path) -> None:
+    folder = tmp_path / run_folder("tune", "x" * 5000 + ":make", {"seed": 0})
+    folder.mkdir(parents=True)
+    assert run_folder("tune", "a/b:c", {}).parts == ("runs", "tune-a-b-c-44136fa3")

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -46,6 +46,8 @@ __all__ = [
     "resumable",
     "run_folder",
 ]
+
+_LONGEST: Final = 80  # characters of a scenario in a folder's name, which the system bounds
 
 ScenarioOption = Annotated[
     str,
@@ -179,4 +181,5 @@ def prepare(
 def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:
     """Named after the settings: the same command resumes, another one starts its own run."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    return Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
+    name = spec.replace(":", "-").replace("/", "-")[:_LONGEST]
+    return Path("runs") / f"{command}-{name}-{digest}"

@@ -13,8 +13,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.quantities import shown
-from trilemma.tuning.request import Settings
+from trilemma.tuning.request import Settings, told
 
 __all__ = ["DEFAULT_FILE", "Federated", "command_line", "read_settings", "with_flags"]
 
@@ -126,12 +125,9 @@ def _made(
     try:
         return model(**own)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
+        name, fault = told(error)
         source = "the flag" if name in given else f"the setting in {where}"
-        raise InvalidInput(
-            f"{name} ({source}) is {shown(first['input'])}: {first['msg'].lower()}."
-        ) from None
+        raise InvalidInput(f"{name} ({source}) {fault}") from None
 
 
 def command_line(command: str, *values: BaseModel) -> str:

@@ -22,7 +22,7 @@ from trilemma.observations import Adversary
 from trilemma.quantities import positive, shown
 from trilemma.tuning.problem import Problem
 
-__all__ = ["KNOWLEDGE", "Knows", "Request", "Settings"]
+__all__ = ["KNOWLEDGE", "Knows", "Request", "Settings", "told"]
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
@@ -65,6 +65,13 @@ Weights = Annotated[
 ]
 
 
+def told(error: ValidationError) -> tuple[str, str]:
+    """The first setting that is wrong, and a sentence's end on it: what it is, what is needed."""
+    first = error.errors()[0]
+    needed = first["msg"].lower().removeprefix("value error, ")
+    return str(first["loc"][0]), f"is {shown(first['input'])}: {needed}."
+
+
 class Settings(BaseModel):
     """Values that a user gives: numbers are numbers, and texts can be shown on a terminal."""
 
@@ -76,7 +83,9 @@ class Settings(BaseModel):
         """A "0.9" in a file is no number, nor is True; a weight's flag is a text."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         numbers = {float, int} & {annotation, *get_args(annotation)}
-        if numbers and isinstance(value, str | bool) and annotation != float | tuple[float, ...]:
+        several = value if isinstance(value, list | tuple) else (value,)
+        text = isinstance(value, str) and annotation != float | tuple[float, ...]
+        if numbers and (text or any(isinstance(each, bool) for each in several)):
             raise ValueError("a number is needed")
         if annotation is bool and not isinstance(value, bool):
             raise ValueError("true or false is needed")
@@ -84,7 +93,7 @@ class Settings(BaseModel):
             raise ValueError(f"a number of at most {_BITS} bits is needed")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a finite number is needed")
-        for each in value if isinstance(value, list | tuple) else (value,):
+        for each in several:
             if isinstance(each, str) and not each.isprintable():
                 raise ValueError("a printable text is needed")
         return value
@@ -146,11 +155,8 @@ class Request(Settings):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            raise InvalidInput(
-                f"{name} is {shown(first['input'])}: {first['msg'].lower()}."
-            ) from None
+            name, fault = told(error)
+            raise InvalidInput(f"{name} {fault}") from None
         self._check()
 
     def _check(self) -> None:

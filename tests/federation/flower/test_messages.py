@@ -91,3 +91,32 @@ def test_a_message_holds_one_model_of_floating_point() -> None:
         only_arrays(RecordDict({"metrics": MetricRecord()}))
     with pytest.raises(InvalidInput, match="no floating-point array"):
         model_tensors(ArrayRecord({"count": Array(np.array(3))}))
+
+
+@pytest.mark.parametrize("run", ["", " 7", "1_0", "٣", "-1", "9" * 5000, 7, 7.5, True])
+def test_a_run_is_written_in_digits(run: str | float) -> None:
+    records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
+    header = records["trilemma.0"]
+    assert isinstance(header, ConfigRecord)
+    header["run"] = run
+    with pytest.raises(ProtocolViolation, match=r"cut short or altered|not one of this protocol"):
+        read_stages(RecordDict(dict(records)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            b"",
+            b"nonsense",
+            b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((",
+            Array(np.array(["a"])).data,
+        ),
+        Array(np.zeros(3)).data.replace(b"(3,)", b"(10000000000000000000000000000,)"),
+        Array(np.zeros(3)).data[:-1],
+    ],
+)
+def test_arrays_that_cannot_be_read_are_one_sentence(data: bytes) -> None:
+    record = ArrayRecord({"weight": Array("float32", (3,), "numpy.ndarray", data)})
+    with pytest.raises(ProtocolViolation, match=r"arrays \['weight'\] cannot be read"):
+        model_tensors(record)

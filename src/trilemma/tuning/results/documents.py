@@ -130,7 +130,7 @@ def _faults(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
         if not value.low - slack <= value.value <= value.high + slack:
             yield place, f"is {value.value} outside of its interval {value.low} .. {value.high}"
     for won, games in _OF_ALL:
-        if getattr(value, won, 0) > getattr(value, games, math.inf):
+        if getattr(value, won, -math.inf) > getattr(value, games, math.inf):
             yield place, f"has {getattr(value, won)} successes in {getattr(value, games)} games"
     for name, each in _parts(value):
         yield from _faults(each, (*place, name))
