@@ -282,12 +282,12 @@ def spent(spec: str, size: int) -> Seconds:
         ).seconds
         for number in range(1 if size > 10**6 or crypto else 3)
     ]
-    return min(found, key=lambda each: each.protect + each.combine + each.reveal)
+    return min(found, key=lambda each: each.protect + each.combine + each.finish)
 
 
 def protections() -> list[str]:
     lines = [
-        "| protection | parameters | train | protect | combine | reveal | times the round |",
+        "| protection | parameters | train | protect | combine | finish | times the round |",
         "|---|---|---|---|---|---|---|",
     ]
     for size in SIZES:
@@ -297,11 +297,11 @@ def protections() -> list[str]:
             if spec.startswith("paillier") and size > PAILLIER_LIMIT:
                 continue
             took = spent(spec, size)
-            whole = local + took.protect + took.combine + took.reveal
+            whole = local + took.protect + took.combine + took.finish
             base = whole if spec == "none" else base
             lines.append(
                 f"| {spec} | {size:.0e} | {local:.4f} | {took.protect:.4f} | "
-                f"{took.combine:.4f} | {took.reveal:.4f} | {whole / base:.2f} |"
+                f"{took.combine:.4f} | {took.finish:.4f} | {whole / base:.2f} |"
             )
             print(lines[-1], flush=True)
     return lines

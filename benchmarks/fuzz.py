@@ -30,15 +30,15 @@ from benchmarks.fuzzing.wire import messages  # noqa: E402
 
 SEED = 11
 DOORS: dict[str, tuple[Door, int]] = {
-    "command lines": (commands, 14_000),
-    "settings": (settings, 16_000),
-    "specs": (specs, 18_000),
-    "verdicts": (verdicts, 12_000),
-    "journals": (journals, 6_000),
+    "command lines": (commands, 10_000),
+    "settings": (settings, 20_000),
+    "specs": (specs, 24_000),
+    "verdicts": (verdicts, 8_000),
+    "journals": (journals, 5_000),
     "keys": (keys, 8_000),
-    "wire messages": (messages, 14_000),
-    "names": (names, 6_000),
-    "budgets": (budgets, 6_000),
+    "wire messages": (messages, 15_000),
+    "names": (names, 5_000),
+    "budgets": (budgets, 5_000),
 }
 PAGE = ROOT / "docs" / "benchmarks" / "fuzz.md"
 INTRODUCTION = """\

@@ -1,4 +1,4 @@
-"""Attack units to a certified strength: `calibrate` against a Bonferroni grid and optuna's TPE."""
+"""Games to a tested strength: `calibrate` against a Bonferroni grid and optuna's TPE."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRID = np.linspace(*SPAN, 20)
 WORKS = Control(24, 24)  # all three share the control, so it is not counted
 TRIALS = 20  # of optuna, of which 10 are its random start
 COLUMNS = ("curve", "p_max", "units")
-ATTEMPTS = 4  # at certifying what optuna found, at alpha / 4 each
+ATTEMPTS = 4  # at testing what optuna found, at alpha / 4 each
 INTRODUCTION = """\
 Attackers are simulated, so the truth is known: success falls from .9 to .1 within .15 (steep), .45
 (moderate) or 1.5 decades (flat) of the parameter; a step from .95 to .005; a plateau at .02; a
@@ -50,7 +50,7 @@ class Record:
     over_protection: float | None
     over_protection_90: float | None
     violations: int
-    not_certified: int
+    not_passed: int
     runs: int
 
     @property
@@ -85,7 +85,7 @@ def measure(
 
 def ours(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
     result = calibrate(attacker.units(generator), attacker.p_max, alpha=ALPHA, control=WORKS)
-    return result.x, result.units
+    return result.strength, result.units
 
 
 def fixed_test(attacker: SimulatedAttacker, level: float) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def cheapest_grid_as_close(curve: str, p_max: float, target: float, runs: int) -
     return math.inf
 
 
-def searched(certify: bool) -> Method:
+def searched(test: bool) -> Method:
     """TPE for the weakest strength whose share of recovered units is within p_max."""
 
     def search(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
@@ -138,12 +138,12 @@ def searched(certify: bool) -> Method:
         study.optimize(objective, n_trials=TRIALS)
         units = TRIALS * per_trial
         feasible = sorted(t.params["x"] for t in study.trials if t.user_attrs["feasible"])
-        if not certify:
+        if not test:
             return (feasible[0] if feasible else None), units
         size, allowed = fixed_test(attacker, ALPHA / ATTEMPTS)
         for x in feasible[:ATTEMPTS]:
             units += size
-            if int(np.sum(attack(x, size, "certify", 0))) <= allowed:
+            if int(np.sum(attack(x, size, "test", 0))) <= allowed:
                 return x, units
         return None, units
 
@@ -183,7 +183,7 @@ def own_rows(own: Own, runs: int, speed: float) -> Iterator[list[str]]:
             f"{r.units:.0f}",
             f"{r.units / speed:.0f}",
             price(r),
-            share(r.not_certified, runs),
+            share(r.not_passed, runs),
             share(r.violations, runs),
             f"{r.violation_low:.4f}",
         ]
@@ -197,7 +197,7 @@ def far_rows(runs: int) -> Iterator[list[str]]:
             f"{p_max}",
             f"{r.units:.0f}",
             price(r),
-            share(r.not_certified, runs),
+            share(r.not_passed, runs),
             share(r.violations, runs),
         ]
 
@@ -219,15 +219,15 @@ def grid_rows(own: Own, runs: int) -> Iterator[list[str]]:
 
 def search_rows(own: Own, runs: int) -> Iterator[list[str]]:
     for curve, p_max in product(CURVES, P_MAX):
-        mine, r = own[curve, p_max], measure(searched(certify=True), curve, p_max, runs)
-        loose = measure(searched(certify=False), curve, p_max, runs)
+        mine, r = own[curve, p_max], measure(searched(test=True), curve, p_max, runs)
+        loose = measure(searched(test=False), curve, p_max, runs)
         yield [
             curve,
             f"{p_max}",
             f"{r.units:.0f}",
             f"{r.units / mine.units:.1f}",
             price(r),
-            share(r.not_certified, runs),
+            share(r.not_passed, runs),
             share(r.violations, runs),
             share(loose.violations, runs),
         ]
@@ -252,7 +252,7 @@ def main() -> None:
             "units",
             "seconds",
             "over-protection",
-            "not certified",
+            "not passed",
             "violations",
             "limit",
         ],
@@ -260,7 +260,7 @@ def main() -> None:
     )
     lines += table(
         f"With a warm start that is off by up to a factor of 10 either way ({far} runs a row):",
-        [*COLUMNS, "over-protection", "not certified", "violations"],
+        [*COLUMNS, "over-protection", "not passed", "violations"],
         far_rows(far),
     )
     lines += ["## Against a grid of 20 strengths with Bonferroni's correction", ""]
@@ -276,21 +276,21 @@ def main() -> None:
     lines += table(
         f"{few} runs a row, {TRIALS} trials of max(24, 1/p_max) units; then the {ATTEMPTS} "
         f"weakest strengths seen within p_max are tested in turn at α/{ATTEMPTS} with fresh "
-        f"units. *Uncertified*: the violation rate of the best trial taken as it stands.",
+        f"units. *Untested*: the violation rate of the best trial taken as it stands.",
         [
             "curve",
             "p_max",
             "units",
             "times ours",
             "over-protection",
-            "not certified",
+            "not passed",
             "violations",
-            "uncertified",
+            "untested",
         ],
         search_rows(own, few),
     )
     head = [
-        "# Units to a certified strength",
+        "# Games to a tested strength",
         "",
         f"`python benchmarks/tuning.py --runs {runs} --search-runs {few}`",
         "",

@@ -1,4 +1,4 @@
-"""Errors: whatever they quote, their text is one printable line of bounded length."""
+"""Errors name the value, and a name does not speak to the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput, TrilemmaError, UnknownName, printable, sentence
+
+
+def test_an_unknown_name_is_near_a_known_one_or_lists_them() -> None:
+    near = str(UnknownName("attack", "dgl", ["dlg", "idlg"]))
+    assert near == "unknown attack 'dgl' (did you mean 'dlg'?); known: dlg, idlg."
+    assert "did you mean" not in str(UnknownName("attack", "zzz", ["dlg"]))
+    assert isinstance(UnknownName("attack", "x", []), InvalidInput)
+
+
+def test_an_over_long_name_is_cut() -> None:
+    assert len(str(UnknownName("attack", "x" * 100_000, ["dlg"]))) < 200
+
+
+@pytest.mark.parametrize("kind", [InvalidInput, UnknownName])
+def test_what_a_user_can_mend_has_one_base(kind: type[Exception]) -> None:
+    assert issubclass(kind, TrilemmaError)
+    assert issubclass(kind, ValueError)
+
+
+@given(st.text())
+def test_what_is_printed_can_be_printed(text: str) -> None:
+    assert printable(text).isprintable()
+    assert printable(printable(text)) == printable(text)
+
+
+def test_letters_of_any_language_stay() -> None:
+    assert printable("η_u·ε_u ≤ 0.3, 日本") == "η_u·ε_u ≤ 0.3, 日本"
+    assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"
 
 
 @given(st.text() | st.text(min_size=900, max_size=2000))
@@ -29,9 +57,3 @@ def test_of_a_long_one_its_begin_and_its_end_are_kept() -> None:
     text = sentence("the name " + "x" * 5000 + " is too long; use a shorter one.")
     assert text.startswith("the name xxx")
     assert text.endswith("xxx is too long; use a shorter one.")
-
-
-@pytest.mark.parametrize("text", ["\x1b[2J", "\x9b", "\udcff", "\u202e", "\u2028", "a\r\n"])
-def test_nothing_speaks_to_the_terminal(text: str) -> None:
-    assert printable(text).isprintable()
-    assert printable(printable(text)) == printable(text)

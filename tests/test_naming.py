@@ -1,8 +1,8 @@
-"""module:object: the very object, or one sentence."""
+"""One door for module:object: found, called by its path, refused in one sentence."""
 
 from __future__ import annotations
 
-import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,32 @@ from trilemma.errors import InvalidInput
 from trilemma.naming import load_object
 
 
-def test_the_object_is_found_also_in_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_and_a_part_of_it() -> None:
+    assert load_object("path", "pathlib:Path") is Path
+    assert load_object("method", "pathlib:Path.cwd")() == Path.cwd()
+
+
+def test_a_module_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_alone.py").write_text("answer = 42")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "somebodys_module.py").write_text("class Inner:\n    value = 7\n")
-    assert load_object("thing", "somebodys_module:Inner.value") == 7
-    assert load_object("thing", "math:floor") is math.floor
+    before = list(sys.path)
+    assert load_object("answer", "mine_alone:answer") == 42
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no_such_module:x", "'no_such_module' cannot be imported .ModuleNotFoundError"),
+        ("math:nothing", "math has no object 'nothing'"),
+        ("math:", "math has no object ''"),
+        ("math:floor.x.y", "has no object 'floor.x.y'"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(name: str, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as error:
+        load_object("attack", name)
+    assert str(error.value).startswith(f"attack {name!r}")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +46,7 @@ def test_the_object_is_found_also_in_the_current_folder(
         *("no_such_module:x", ":x", "..:x", "a b:c", "\x1b[31m:x", "x" * 9000, "math\0:floor"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(name: str) -> None:
+def test_whatever_is_named_is_told_in_one_line(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^thing .*") as error:
         load_object("thing", name)
     assert str(error.value).isprintable()

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 from scipy.special import rel_entr
 
-from trilemma import bounds
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
-from trilemma.bounds import Constants
+from trilemma.bounds import surrogate as bounds
 from trilemma.bounds.certificate import leakage_supremum, noise_multiplier_for, success_bound
+from trilemma.bounds.surrogate import Constants
 from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law
@@ -495,19 +495,23 @@ def test_e12_rho_runs_the_other_way_and_compression_saves_bits() -> None:
         # Cost in sent coordinates, protected less unprotected: a gain, where the lemma's bound
         # only says that it is at most C5·TV > 0.
         sent = rng.binomial(m, current[1], 2_000).mean()
-        assert sent - m < 0 < compression.efficiency_bound(strength, Profile(m), float(m))
+        assert (
+            sent - m
+            < 0
+            < compression.efficiency_bound(strength, Profile(m), float(m), "corrected", 1)
+        )
 
 
 def test_e13_printed_cost_of_secret_sharing() -> None:
     sharing, m = law("secret-sharing"), 100
     small = sharing.inverse(0.5, Profile(m, delta=0.25))
     r = 0.25 * 2 ** (1 / m)
-    assert sharing.efficiency_bound(small, Profile(m, delta=0.25), 1.0, "printed") == (
+    assert sharing.efficiency_bound(small, Profile(m, delta=0.25), 1.0, "printed", 1) == (
         pytest.approx(m * math.log(r))
     )
     assert m * math.log(r) < 0  # a cost bound below zero
     large = sharing.inverse(0.5, Profile(m, delta=250.0))  # the same update in other units
-    assert sharing.efficiency_bound(large, Profile(m, delta=250.0), 1.0, "printed") > 0
+    assert sharing.efficiency_bound(large, Profile(m, delta=250.0), 1.0, "printed", 1) > 0
     # A sum over clients, where the efficiency reduction is a mean.
     one, ten = (
         sharing.efficiency_bound(large, Profile(m, delta=250.0), 1.0, "printed", clients)
@@ -516,9 +520,9 @@ def test_e13_printed_cost_of_secret_sharing() -> None:
     assert ten == pytest.approx(10 * one)
     # The general lemma applies as it does to the others: C5·TV, whatever the units.
     for strength, delta in ((small, 0.25), (large, 250.0)):
-        assert sharing.efficiency_bound(strength, Profile(m, delta=delta), 3.0) == (
-            pytest.approx(1.5)
-        )
+        assert sharing.efficiency_bound(
+            strength, Profile(m, delta=delta), 3.0, "corrected", 1
+        ) == (pytest.approx(1.5))
 
 
 def test_e14_the_utility_bound_is_vacuous_for_real_models() -> None:

@@ -91,9 +91,9 @@ def _round(draw: Random) -> None:
         for each in range(CLIENTS)
     ]
     inbox: Any = dict.fromkeys(range(CLIENTS), b"")
-    target, changed = draw.randrange(8), ""
+    target, changed = draw.randrange(10), ""
     released: Released | None = None
-    for step in range(4):
+    for step in range(6):
         replies: dict[int, bytes] = {}
         for client, message in inbox.items():
             if target == 2 * step + 1 and client == 0 and message:
@@ -154,9 +154,8 @@ def _state(draw: Random) -> None:
     if draw.random() < 0.5 and not client.wants_update:
         client.step(b"")
     state = client.export()
-    found = ProtectedClient.restore(
-        protection, spoilt_bytes(draw, state), 0, about, SIZE, secret=secrets[0]
-    )
+    spoilt = spoilt_bytes(draw, state)
+    found = ProtectedClient.start(protection, 0, about, SIZE, secret=secrets[0], state=spoilt)
     require(len(found.export()) > 0, "a session without a state")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
-    from trilemma.bounds import Constants
+    from trilemma.bounds.surrogate import Constants
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.observations import Adversary, Observation
@@ -68,7 +68,7 @@ _HOME: Final = {
     "Adversary": "observations",
     "BoundedMask": "protections.transforms.bounded",
     "Compression": "protections.transforms.compression",
-    "Constants": "bounds",
+    "Constants": "bounds.surrogate",
     "Layout": "updates",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",

@@ -13,11 +13,12 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import View
+from trilemma.attacks import Knowledge, View
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
 from trilemma.records.range import InputSpec
+from trilemma.records.records import Records
 
 torch.set_num_threads(1)
 
@@ -65,16 +66,23 @@ def make_problems(
     clients: int = 1,
     clip: float | None = None,
     dtype: torch.dtype = torch.float64,
+    weights_of: tuple[float, ...] | None = None,
+    public: int = 0,
     warm_up: int = 20,
     seed: int = 0,
 ) -> Problems:
-    """Fresh (model, data, draw) units: U(-.5, .5) weights after `warm_up` SGD steps."""
+    """Fresh (model, data, draw) units: U(-.5, .5) weights after `warm_up` SGD steps.
+
+    The first `public` digits are the attacker's, and never behind an update.
+    """
     task = task or mlp()
     training = training or LocalTraining()
     data, labels = digits()
     data = data.reshape(-1, *shape).to(dtype)
     spec = InputSpec(shape, 0.0, 1.0)
     size = training.unit_size
+    knowledge = Knowledge(public=Records(data[:public], labels[:public]) if public else None)
+    data, labels = data[public:], labels[public:]
     views, xs, ys = [], [], []
     for unit in range(count):
         source = Seeded(seed).torch_generator("problem", unit)
@@ -86,7 +94,8 @@ def make_problems(
             weights = weights - 0.1 * step
         rows = torch.randperm(len(data), generator=source)[: clients * size]
         total = torch.zeros_like(weights)
-        shares = torch.full((clients, len(total)), 1 / clients, dtype=dtype)
+        shares = torch.tensor(weights_of or [1 / clients] * clients, dtype=dtype)
+        shares = shares[:, None].expand(clients, len(total))
         if own_places and keep is not None:
             shares = shares * (torch.rand(shares.shape, generator=source) < keep)
         for client in range(clients):
@@ -105,9 +114,9 @@ def make_problems(
         elif keep is not None:
             known = torch.rand(len(total), generator=source) < keep
             total = torch.where(known, total, 0.0)
-        sent = shares if own_places else None
+        sent = shares if own_places else weights_of
         observation = Observation(total, known, noise, sent, clip, clients)
-        views.append(View(task, weights, observation, training, spec))
+        views.append(View(task, weights, observation, training, spec, knowledge))
         xs.append(data[rows])
         ys.append(labels[rows])
     return Problems(views, torch.stack(xs), torch.stack(ys))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trilemma.beliefs.intervals import Interval
-from trilemma.bounds import (
+from trilemma.bounds.surrogate import (
     Constants,
     Regime,
     chernoff_failure,

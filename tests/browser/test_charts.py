@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report)
     chart = watched.page.locator('[data-panel="2"][data-kind="leakage"] .chart')
-    points = [each for each in examples.verdict().curves if each.mechanism == "compression"]
+    points = [each for each in examples.verdict().curves if each.family == "compression"]
     chart.scroll_into_view_if_needed()
     dots = chart.locator(".point")
     assert dots.count() == len(points)
@@ -29,7 +29,7 @@ def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> N
         leakage = points[place].leakage
         assert leakage is not None
         told = watched.text("#tip")
-        assert f"share kept {number(points[place].parameter)}" in told
+        assert f"share kept {number(points[place].strength)}" in told
         assert f"leakage {number(leakage.value)} [{number(leakage.low)}" in told
         assert f"right in {points[place].recovered} of {points[place].units} games" in told
     watched.close()

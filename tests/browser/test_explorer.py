@@ -56,7 +56,7 @@ def agree(watched: Watched, explorer: Explorer) -> set[int]:
             assert watched.text(f"#{name}-value") == number(getattr(want, name))
         assert f"right picks in {hundred(expected.allowed)} games" in watched.text("#allowed")
         rows = watched.page.locator("#options tbody tr th").all_inner_texts()
-        names = [explorer.points[each.place].mechanism for each in expected.options]
+        names = [explorer.points[each.place].family for each in expected.options]
         assert rows == [family(name) for name in names]
     return best
 

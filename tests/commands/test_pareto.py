@@ -88,7 +88,7 @@ def test_real_points(
     code, _, err = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
     assert code == 0, err
     bare, *_ = Front.load(tmp_path / "run" / "pareto.json").points
-    assert (bare.mechanism, bare.recovered, bare.units) == ("none", 4, 4)
+    assert (bare.family, bare.recovered, bare.units) == ("none", 4, 4)
     assert (bare.seconds or 0) > 0
 
 

@@ -53,17 +53,6 @@ def test_report_says_where_there_is_no_browser(
     assert "open the file yourself" in capsys.readouterr().out
 
 
-def test_figures_prints_the_files(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = run / "plots"
-    words = ("figures", str(run), "--out", str(there), "--format", "svg")
-    assert cli(*words, monkeypatch=monkeypatch) == 0
-    files = capsys.readouterr().out.splitlines()
-    assert files == [str(there / f"{n}.svg") for n in FIGURES]
-    assert all(Path(each).exists() for each in files)
-
-
 @pytest.mark.parametrize("command", ["report", "figures"])
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"schema_version": 99}'])
 def test_bad_input_is_one_sentence_and_exit_code_2(

@@ -220,7 +220,7 @@ def test_what_changes_no_number_does_not_stop_a_run(
     edited = MODULE.replace("SCALE = 1.0", "# An odd name.\nSCALE = 1.0  # and a remark")
     assert trilemma((*COMMANDS[command], "--workers", "2"), edited, monkeypatch) == 0
     assert (tmp_path / "run" / f"{command}.json").read_bytes() == found
-    assert "units/s" not in capsys.readouterr().err.split("run folder")[1]
+    assert "updates/s" not in capsys.readouterr().err.split("run folder")[1]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilemma.cli import app
-from trilemma.commands.pareto import _NOT_ASKED, Searched
+from trilemma.commands.pareto import Searched
 from trilemma.commands.settings import Federated, command_line, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
-from trilemma.tuning.request import KNOWLEDGE, Request
+from trilemma.tuning.request import KNOWLEDGE, NOT_OF_A_FRONT, Request
 
 COMMANDS: Any = typer.main.get_command(app)
 BESIDES = {"settings", "workers", "out", "fresh", "as_json", "storage", "help"}
@@ -37,7 +37,7 @@ def flags(command: str) -> set[str]:
 def test_every_flag_is_a_setting_and_every_setting_a_flag() -> None:
     both = {*Federated.model_fields, *Request.model_fields}
     assert flags("tune") == both
-    assert flags("pareto") == {*both, *Searched.model_fields} - {*_NOT_ASKED}
+    assert flags("pareto") == {*both, *Searched.model_fields} - {*NOT_OF_A_FRONT}
 
 
 def test_the_help_of_a_flag_is_that_of_its_setting() -> None:

@@ -16,7 +16,6 @@ from tests.tuning.simulating import simulate
 
 from trilemma.tuning.results.gallery import Gallery
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.listing import list_runs
 from trilemma.work.log import RunLog
 
 ATTACKS = ("--attacks", "gaussian-posterior,analytic")
@@ -38,6 +37,12 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     code, out, err = run("tune", *QUICK, "--out", str(folder), simulated=True)
     assert code == 0, err
     return folder, out
+
+
+@pytest.fixture
+def folder(tuned: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of the finished run."""
+    return Path(shutil.copytree(tuned[0], tmp_path / "run"))
 
 
 def test_the_text_says_what_a_person_needs(tuned: tuple[Path, str]) -> None:
@@ -85,20 +90,6 @@ def test_json_is_the_file(
     assert committed(folder) == before, "nothing is measured again"
 
 
-def test_runs_are_listed(
-    tuned: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (listed,) = list_runs(tuned[0].parent)
-    assert (listed.command, listed.in_use, listed.results) == (
-        "tune",
-        False,
-        ("gallery.json", "verdict.json"),
-    )
-    code, out, _ = here(monkeypatch, capsys, "runs", str(tuned[0].parent))
-    assert code == 0
-    assert "finished" in out
-
-
 def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
     events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
     assert "tune started" in events[0]
@@ -109,12 +100,10 @@ def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
 
 def test_curves_may_be_had_later(
     tuned: tuple[Path, str],
-    tmp_path: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(tuned[0], folder)
     words = ["tune", *QUICK, "--out", str(folder), "--strengths"]
     code, _, err = here(monkeypatch, capsys, *words, "3")
     assert code == 0, err
@@ -139,13 +128,8 @@ def test_another_run_is_not_mixed_in(
 
 
 def test_fresh_starts_over(
-    tuned: tuple[Path, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(tuned[0], folder)
     words = ["tune", *QUICK, "--out", str(folder), "--families", "secret-sharing", "--fresh"]
     code, _, err = here(monkeypatch, capsys, *words)
     assert code == 0, err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.beliefs.recovery import Criterion
 from trilemma.estimation import identity
-from trilemma.estimation.identity import data_hash, scenario_identity
+from trilemma.estimation.identity import data_hash, own_code, parts_of, scenario_identity
 from trilemma.estimation.scenario import Scenario
+from trilemma.protections.specs import parse_protection
 from trilemma.records.records import Records
 
 KEY = bytes(32)
@@ -61,6 +62,7 @@ CHANGES: dict[str, tuple[Callable[[Scenario], Scenario], set[str]]] = {
     "rate": (lambda s: s.with_local_training(lr=0.2), {"local training"}),
     "batch": (lambda s: s.with_local_training(batch=2), {"local training"}),
     "server": (lambda s: replace(s, server_lr=1.0), {"server_lr"}),
+    "decay": (lambda s: replace(s, server_decay=True), {"server_decay"}),
     "criterion": (lambda s: replace(s, criterion=Criterion("psnr", 25.0)), {"criterion"}),
     "initialise": (lambda s: replace(s, initialise=ones), {"initialise"}),
     "records": (other_records, {"data"}),
@@ -126,3 +128,20 @@ def test_without_the_key_nothing_tells_data_again() -> None:
     assert data_hash(scenario, KEY) == data_hash(small(), KEY)
     changed = differing(scenario_identity(scenario, KEY), scenario_identity(small(), b"k" * 32))
     assert changed == {"data", "model", "loss", "initialise"}
+
+
+def test_every_part_of_a_scenario_is_compared() -> None:
+    """A field that is new must be told apart, or be named here as one that decides nothing."""
+    given = {each.name for each in fields(Scenario) if each.init}
+    beside = {"name"}
+    records = {"clients", "test", "public"}  # told as "data"
+    compared = {name.replace(" ", "_") for name in scenario_identity(small(), KEY)}
+    assert given - beside - records <= compared
+
+
+def test_a_protection_counts_by_the_code_that_is_not_ours() -> None:
+    own = parse_protection("tests.tuning.own_parts:Laplace:b=0.1+secret-sharing")
+    assert list(parts_of(own)) == ["tests.tuning.own_parts:Laplace"]
+    (told,) = own_code(parts_of(own)).values()
+    assert told.startswith("Laplace ")
+    assert parts_of(parse_protection("randomization:variance=0.1")) == {}

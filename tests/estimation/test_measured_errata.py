@@ -7,7 +7,7 @@ import torch
 
 from trilemma.attacks import View, get
 from trilemma.beliefs.recovery import Criterion
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
 from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recovering.constants import choose_criterion, constants_of
 from trilemma.estimation.recovering.recoveries import measure

@@ -1,7 +1,9 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.commands.own_scenario import small
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import TensorDataset
@@ -160,3 +162,13 @@ def test_the_range_is_that_of_the_clients_alone() -> None:
     """Public and test records may be wider; what is attacked is a client's."""
     wide = with_values(9.0)
     assert make(test=wide, public=wide).input_spec == make().input_spec
+
+
+def test_a_cohort_is_some_of_the_clients() -> None:
+    made = small(4)
+    assert (made.per_round, replace(made, cohort=3).per_round) == (4, 3)
+    for cohort in (0, 5):
+        with pytest.raises(
+            InvalidInput, match=rf"lie in 1 .. 4, the number of clients, got {cohort}"
+        ):
+            replace(made, cohort=cohort)

@@ -179,30 +179,6 @@ def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
     assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
 
 
-@pytest.mark.usefixtures("together")
-def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 3 records x (5·4 + 4·3) multiply-adds x 2
-    for limit, reason in (
-        (191, "a step of 0 Mflop keeps a CPU busy with one client"),
-        (192, None),
-    ):
-        monkeypatch.setattr(cohorts, "_BUSY_FLOPS", limit)
-        assert train(federation(FEDAVG), rounds=1).one_by_one == reason
-
-
-@pytest.mark.usefixtures("together")
-def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(federation(FEDAVG), rounds=3, seed=2)
-    monkeypatch.setattr(cohorts, "_WIDEST", 2 * 39)
-    assert torch.allclose(whole.weights, train(federation(FEDAVG), rounds=3, seed=2).weights)
-
-
-def test_few_clients_train_one_by_one_and_many_together() -> None:
-    few = train(federation(FEDAVG), rounds=1)
-    assert few.one_by_one == "fewer than 6 clients are quicker so on a CPU"
-    assert train(federation(FEDAVG, sizes=(8,) * 6), rounds=1).one_by_one is None
-
-
 def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:
     scenario = federation(FEDSGD)
     noisy = Protection((Randomization(1e-4),))
@@ -295,20 +271,6 @@ def test_bad_input_is_one_clear_sentence(settings: dict[str, Any], sentence: str
         train(federation(), **settings)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
-
-
-def test_unlike_inputs_are_refused() -> None:
-    class Mixed:
-        task, test_records, local_training, device = (
-            federation().task,
-            federation().test_records,
-            FEDSGD,
-            "cpu",
-        )
-        records = (federation().records[0], Records(torch.rand(9, 2), torch.zeros(9).long()))
-
-    with pytest.raises(InvalidInput, match=r"inputs have shapes \[\(2,\), \(5,\)\]"):
-        train(Mixed(), rounds=1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -11,7 +11,7 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe, Transform
+from trilemma.protections.transforms.base import Making, Partial, Transform
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -59,10 +59,10 @@ class Shift(Tunable):
             update.values.mul_(2)
         return Partial(update.values + self.by * noise, update.known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
         if self.told == "nothing":
-            return recipe
-        return recipe.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
+            return making
+        return making.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
 
     def describe(self) -> str:
         others = {"no text": "shift", "another text": "none"}
@@ -86,5 +86,5 @@ class Rounding(Transform):
     ) -> Partial:
         return Partial((self.to * update.values).round() / self.to, update.known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
-        return recipe
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+        return making

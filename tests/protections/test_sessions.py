@@ -123,8 +123,8 @@ def test_a_damaged_state_is_told_and_not_used(text: str, key: PrivateKey) -> Non
     protection, info = parse_protection(text), a_round()
     secret = key if "paillier" in text else None
     state = ProtectedClient.start(protection, 1, info, SIZE, secret=secret).export()
-    ProtectedClient.restore(protection, state, 1, info, SIZE, secret=secret)
+    ProtectedClient.start(protection, 1, info, SIZE, secret=secret, state=state)
     flipped = [state[:n] + bytes([state[n] ^ 4]) + state[n + 1 :] for n in range(len(state))]
     for damaged in (b"", b"x", state[:-1], state + b"x", state[16:], *flipped):
         with pytest.raises(ProtocolViolation, match=r"state of client 1 in round .* is damaged"):
-            ProtectedClient.restore(protection, damaged, 1, info, SIZE, secret=secret)
+            ProtectedClient.start(protection, 1, info, SIZE, secret=secret, state=damaged)

@@ -16,14 +16,15 @@ from trilemma.federation.deployment import Deployment
 from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.choosing.advice import headline
 from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
 from trilemma.tuning.request import KNOWLEDGE, Knows, Request
-from trilemma.tuning.results.candidates import Candidate, Point, Tested
+from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import Column, Gallery
-from trilemma.tuning.results.points import RESOLUTION, Evaluated
+from trilemma.tuning.results.points import RESOLUTION, Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.results.verdict import (
     AttackUsed,
@@ -59,11 +60,11 @@ def leaks(hits: int, games: int) -> Estimate:
     return client_leakage(hits, games, kappa=CLAIM.kappa)
 
 
-def curves(points: int = 20, units: int = 48, seed: int = 0) -> tuple[Evaluated, ...]:
+def curves(points: int = 20, units: int = 48, seed: int = 0) -> tuple[Point, ...]:
     """No protection, each tuned family at so many strengths, and two without a strength."""
     draw = random.Random(seed)
     made = [
-        Evaluated(
+        Point(
             "none", None, protection="none", leakage=leaks(units, units), units=units,
             recovered=units, by_attack={"gaussian-posterior": units},
             utility_loss=Estimate(0.0, 0.0, 0.0), efficiency_reduction=Estimate(0.0, 0.0, 0.0),
@@ -80,7 +81,7 @@ def curves(points: int = 20, units: int = 48, seed: int = 0) -> tuple[Evaluated,
             loss = 0.35 * strength**4 + draw.gauss(0, 0.002)
             cost = slow * (strength if name == "compression" else 1.0)
             made.append(
-                Evaluated(
+                Point(
                     name,
                     strength,
                     symbol,
@@ -99,13 +100,13 @@ def curves(points: int = 20, units: int = 48, seed: int = 0) -> tuple[Evaluated,
                 )
             )
     made += [
-        Evaluated(
+        Point(
             "secret-sharing", None, protection=RING, leakage=leaks(units // 3, units),
             units=units, recovered=units // 3, by_attack={"gaussian-posterior": units // 3},
             utility_loss=Estimate(0.0, 0.0, 0.0), metric=0.9273, bits=196712.0, seconds=0.0029,
             efficiency_reduction=Estimate(1.88, 1.23, 2.53),
         ),
-        Evaluated(
+        Point(
             "paillier", None, protection="paillier:bits=3072,mode=blind", basis="cryptographic",
             utility_loss=Estimate(0.0, 0.0, 0.0),
             efficiency_reduction=Estimate(143.1, 136.2, 150.1), metric=0.9273, bits=2.1e6,
@@ -205,10 +206,10 @@ def candidate(
         name, "measured", True, True,
         f"{symbol.capitalize()} {value:.3g}: every attack of the rung passed its own test on "
         f"fresh games (right picks: {counts}), which shows a rate of at most {P_MAX:.3g}.",
-        rounds=150, protection=spec, symbol=symbol, parameter=value, leakage=leaks(16, 90),
+        rounds=150, protection=spec, symbol=symbol, strength=value, leakage=leaks(16, 90),
         success=success_rate(16, 90), worst_client=Estimate(0.298, 0.088, 0.569), units=540,
         pooled_clients=7, tests=tuple(tests),
-        points=(Point(value, 6, 1, "explore", None), Point(value, 90, 16, "walk", True)),
+        points=(Tested("", value, 6, 1, None, "explore"), Tested("", value, 90, 16, True, "walk")),
         smallest_leakage=0.194, costs=costs(name, 0.0113 * (rank or 9), loss),
         objective=Estimate(loss + 1e-4 * (rank or 9), loss - 0.002, loss + 0.003), rank=rank,
     )  # fmt: skip
@@ -231,7 +232,7 @@ def rungs(candidates: tuple[Candidate, ...]) -> tuple[Rung, ...]:
     """The chosen rung as tested, and an estimate for every family on every other measured one."""
     made = [
         Rung(
-            "candidates", each.name, each.feasible, each.rounds, each.parameter, each.leakage,
+            "candidates", each.name, each.feasible, each.rounds, each.strength, each.leakage,
             None if each.costs is None else each.costs.protected_metric,
             None if each.costs is None else each.costs.efficiency_reduction.value,
             each.statement,
@@ -241,7 +242,7 @@ def rungs(candidates: tuple[Candidate, ...]) -> tuple[Rung, ...]:
     for n, knows in enumerate(KNOWLEDGE[:4]):
         for each in candidates if knows != "candidates" else ():
             scale = 10.0 ** (n - 2)
-            value = each.parameter
+            value = each.strength
             if value is not None:
                 value = value / 3 ** (n - 2) if each.name == "compression" else value * scale
             loss = (each.costs.utility_loss.value if each.costs else 0.0) * 3.0 ** (n - 2)
@@ -276,7 +277,7 @@ def surrogate() -> Verdict:
         "surrogate randomization", "surrogate", True, True,
         "The paper's closed form, no guarantee: it promises a leakage of 0.3, and the right "
         "record was picked in 12 of 12 games.", rounds=1,
-        protection="randomization:variance=4.81e-18", symbol="s", parameter=4.81e-18,
+        protection="randomization:variance=4.81e-18", symbol="s", strength=4.81e-18,
         leakage=leaks(12, 12), units=12, costs=costs("randomization", 0.01, 0.0), rank=1,
         objective=Estimate(0.0001, -0.002, 0.002),
     )  # fmt: skip

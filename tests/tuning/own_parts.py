@@ -12,7 +12,7 @@ from trilemma.attacks import Reconstructions, Rung, View, get
 from trilemma.entropy import Seeded, System
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe
+from trilemma.protections.transforms.base import Making, Partial
 from trilemma.protections.transforms.tunable import Start, Tunable
 
 
@@ -47,8 +47,8 @@ class Laplace(Tunable):
         draw = seed.generator("laplace", client).laplace(0.0, self.b, update.values.numel())
         return Partial(update.values + torch.from_numpy(draw).to(update.values), update.known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
-        return recipe.with_noise("gaussian", self.scale)
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+        return making.with_noise("gaussian", self.scale)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -46,7 +46,7 @@ class Simulated(Bench):
     diverging: tuple[str, ...] = ()
     spread: float = 1e-3
 
-    def __call__(self) -> Callable[[Task], bytes]:
+    def __call__(self) -> Callable[[Job], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
         return lambda task: json.dumps(self._answer(task, scenario)).encode()
 
@@ -63,7 +63,7 @@ class Simulated(Bench):
         in_sum = adversary is Adversary.CLIENT or protection.transport.server_reads != "messages"
         return min(alone, self.summed) if in_sum else alone
 
-    def _answer(self, task: Task, scenario: Scenario) -> dict[str, object]:
+    def _answer(self, task: Job, scenario: Scenario) -> dict[str, object]:
         if isinstance(task, AttackTask):
             return self._won(task, scenario)
         if isinstance(task, BeliefTask):
@@ -131,11 +131,11 @@ def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))
 
 
-def asking(bench: Bench, done: list[Task] | None = None) -> Ask:
+def asking(bench: Bench, done: list[Job] | None = None) -> Ask:
     """Answers at once; `done` takes the tasks."""
     work = bench()
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
         if done is not None:
             done.extend(tasks)
         return [work(task) for task in tasks]

@@ -31,3 +31,11 @@ def test_bad_values_are_refused_by_name() -> None:
         Problem(0.3, max_cost=math.nan)
     with pytest.raises(InvalidInput, match="2 entries for 3 clients"):
         Problem(0.3, utility_weight=(1.0, 1.0)).objective([0, 0, 0], [0, 0, 0])
+
+
+def test_a_cap_names_what_exceeds_it() -> None:
+    capped, what = Problem(0.3, max_utility_loss=0.1, max_cost=2.0), ("loss", "cost")
+    assert capped.breach(0.1, 2.0, what) == ""
+    assert "the loss of 0.11 exceeds the cap of 0.1" in capped.breach(0.11, 9, what)
+    assert "the cost of 2.5 exceeds the cap of 2" in capped.breach(0, 2.5, what)
+    assert Problem().breach(9, 9, what) == ""

@@ -77,7 +77,7 @@ def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None
 
 def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
     noise = candidate(verdict, NOISE)
-    at = [each for each in noise.tests if each.parameter == noise.parameter and each.passed]
+    at = [each for each in noise.tests if each.strength == noise.strength and each.passed]
     assert {each.attack for each in at} == set(ATTACKS), "each attack passes its own test"
     for each in at:
         assert f"{each.attack} {each.recovered} of {each.units}" in noise.statement
@@ -88,7 +88,7 @@ def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
     assert noise.leakage.value <= verdict.request.budget
     # 1/(1 + v/m) = p_max at v = m (1/p_max - 1); what is tested may not be weaker for long
     truth = 1e-3 * (1 / verdict.largest_success_rate - 1)
-    assert truth < (noise.parameter or 0.0) < 30 * truth
+    assert truth < (noise.strength or 0.0) < 30 * truth
 
 
 def test_what_is_tested_for_one_round_only_is_marked_and_not_chosen(verdict: Verdict) -> None:

@@ -33,10 +33,10 @@ def test_a_pipe_gets_a_plain_line_every_few_seconds() -> None:
             progress.finished(Attack(), b"5")
     lines = sink.getvalue().splitlines()
     assert lines == [
-        "attack: 0 of 100 units",
-        "attack: 50 of 100 units, 50.0 % recovered, 10.0 units/s, 5 s left",
-        "attack: 100 of 100 units, 50.0 % recovered, 10.0 units/s",
-        "attack: 100 of 100 units, 50.0 % recovered, 10.0 units/s",
+        "attack: 0 of 100 updates",
+        "attack: 50 of 100 updates, 50.0 % recovered, 10.0 updates/s, 5 s left",
+        "attack: 100 of 100 updates, 50.0 % recovered, 10.0 updates/s",
+        "attack: 100 of 100 updates, 50.0 % recovered, 10.0 updates/s",
     ]
 
 
@@ -47,17 +47,20 @@ def test_resumed_units_count_as_done_but_not_for_the_rate() -> None:
         "attack", ten, total=100, done=80, successes=80, stream=sink, clock=lambda: next(ticks)
     ) as progress:
         progress.finished(Attack(), b"0")
-    assert sink.getvalue() == "attack: 90 of 100 units, 88.9 % recovered, 10.0 units/s, 1 s left\n"
+    assert (
+        sink.getvalue()
+        == "attack: 90 of 100 updates, 88.9 % recovered, 10.0 updates/s, 1 s left\n"
+    )
 
 
 def test_a_terminal_gets_a_bar() -> None:
     sink = Terminal()
     with Progress("attack", ten, total=40, stream=sink) as progress:
         progress.begun(Attack())
-        assert "0 of 40 units" in sink.getvalue(), "at once"
+        assert "0 of 40 updates" in sink.getvalue(), "at once"
         progress.finished(Attack(), b"5")
     assert "━" in sink.getvalue()
-    assert "10 of 40 units" in sink.getvalue()
+    assert "10 of 40 updates" in sink.getvalue()
 
 
 def test_quiet_and_nothing_to_do_print_nothing() -> None:
@@ -80,5 +83,5 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
             ticker.finished(Attack("\x1b[2Jdlg on none"), b"")
     assert sink.getvalue().splitlines() == [
         r"tune: begins with \x1b[2Jdlg on none",
-        r"tune: 32 units attacked in 6 s; \x1b[2Jdlg on none",
+        r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
     ]

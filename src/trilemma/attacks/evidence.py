@@ -43,7 +43,7 @@ def labels_by_evidence(units: Units, public: Records, seed: int) -> torch.Tensor
     labels = torch.cat(made)
     if labels.shape[1] == 1:  # equal weights: spread evenly over the clients
         size = units.view.local_training.unit_size
-        return labels[:, 0].reshape(len(labels), size, -1).transpose(1, 2).flatten(1)
+        return labels.reshape(len(labels), size, -1).transpose(1, 2).flatten(1)
     return labels.flatten(1)
 
 
@@ -68,8 +68,9 @@ def _score(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
     """The score [A, H] of counts [A, H, G, C] (or [1, H, G, C])."""
     n = counts.flatten(2).to(spread.observed)
     mean = n @ spread.mean.flatten(1, 2)
-    flat = n @ spread.covariance.flatten(1, 2).flatten(2)
-    covariance = flat.reshape(*flat.shape[:2], *spread.covariance.shape[-2:])
+    covariance = (n @ spread.covariance.flatten(1, 2).flatten(2)).reshape(
+        *mean.shape, mean.shape[2]
+    )
     covariance.diagonal(dim1=2, dim2=3).add_(spread.variance[:, None, None])
     root = torch.linalg.cholesky(covariance)
     gap = (spread.observed[:, None] - mean)[..., None]
@@ -118,7 +119,7 @@ def _unravel(flat: torch.Tensor, classes: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def _first_order_gain(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
-    """About the gain in score by moving a record of group k from class a to b, [A, G, C, C].
+    """The gain [A, G, C, C] in score by moving a record of group g from class a to b, roughly.
 
     Exact in the change of the mean, of first order in that of the covariance.
     """

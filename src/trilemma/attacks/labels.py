@@ -1,15 +1,17 @@
 """Labels read off the last linear layer's part of an update, before any input is known.
 
 For softmax with cross-entropy the gradient of the last bias is, over S records,
-∂L/∂b_c = mean_s p_sc - n_c / S, where n_c counts the records of class c.
+∂L/∂b_c = mean_s p_sc - n_c w_c / Σ_k n_k w_k, where n_c counts the records of class c and w_c are
+the loss's class weights, one each where it has none.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from trilemma.entropy import Seeded
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.learning import Task
 
-__all__ = ["infer_labels", "last_linear"]
+__all__ = ["infer_labels", "last_linear", "tensor_slices"]
 
 _PROBES = 64  # random inputs that tell the mean prediction p at the weights
 
@@ -27,23 +29,22 @@ def last_linear(task: Task) -> tuple[slice, slice | None] | None:
 
     The layer counts only if it has one output for each class.
     """
-    starts = dict(zip(task.layout.names, _offsets(task.layout.sizes), strict=True))
+    slices = tensor_slices(task)
     found = None
     for prefix, module in task.model.named_modules():
         if not isinstance(module, torch.nn.Linear) or module.out_features != task.classes:
             continue
         weight, bias = (f"{prefix}.{part}".lstrip(".") for part in ("weight", "bias"))
-        if weight in starts:
-            at = starts[weight]
-            size = module.out_features * module.in_features
-            place = starts.get(bias)
-            bias_at = None if place is None else slice(place, place + module.out_features)
-            found = slice(at, at + size), bias_at
+        if weight in slices:
+            found = slices[weight], slices.get(bias)
     return found
 
 
-def _offsets(sizes: tuple[int, ...]) -> list[int]:
-    return [sum(sizes[:index]) for index in range(len(sizes))]
+def tensor_slices(task: Task) -> dict[str, slice]:
+    """Where each trainable tensor lies in the flat update."""
+    ends = list(accumulate(task.layout.sizes))
+    starts = [0, *ends[:-1]]
+    return dict(zip(task.layout.names, map(slice, starts, ends), strict=True))
 
 
 def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
@@ -91,10 +92,25 @@ def _counts(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.
     outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
     mean = torch.softmax(outputs, -1).mean(1)
     per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
-    expected = records * (mean - units.update[:, bias] / (per_step * share))
+    parts = mean - units.update[:, bias] / (per_step * share)
+    weights = _class_weights(task, parts)
+    counts = torch.where(weights > 0, parts / weights, 0.0)
+    known = parts.clamp(min=0).sum(1, keepdim=True)
+    expected = records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
     chosen = []
     for _ in range(records):
         label = expected.argmax(1, keepdim=True)
         expected = expected.scatter_add(1, label, -torch.ones_like(expected[:, :1]))
         chosen.append(label)
     return torch.cat(chosen, 1).sort(1).values
+
+
+def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:
+    """The weights [C] of the classes in a batch's loss, their mean one.
+
+    At equal outputs every class pulls alike, but for its weight.
+    """
+    classes = like.shape[1]
+    labels = torch.arange(classes, device=like.device)
+    pull: torch.Tensor = grad(task.loss_of)(like.new_zeros(classes, classes), labels).norm(dim=1)
+    return pull / pull.mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -31,29 +31,22 @@ class MAP:
     """Maximum a posteriori under a Gaussian prior that public records taught.
 
     Labels by evidence, then x = m_c + L_c z minimises
-    ‖known·(explained - observed)‖² / 2s² + ‖z‖² / 2 + 500 Σ (x - clamp x)². Without noise s² falls
-    step by step, each from the last minimum.
+    ‖known·(explained - observed)‖² / 2s² + ‖z‖² / 2 + 500 Σ (x - clamp x)². Where there is less
+    noise than a level, s² falls from level to level, each from the last minimum.
 
-    The fields are the effort: evaluations a start under noise; the levels of s² without any,
-    relative to the mean square of the observed coordinates, and the evaluations at each, for
-    messages and for sums of clients; starts, of which more than one changes little; pairs of
-    L-BFGS memory and units evaluated at once.
+    The fields are the effort: levels of s², relative to the mean square of the observed
+    coordinates, with the evaluations at each, for messages and for sums of clients; starts, of
+    which more than one changes little; pairs of L-BFGS memory, and units evaluated at once.
     """
 
-    iterations: int = 150
     message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
     sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 1000))
     starts: int = 1
     history: int = 40
     slots: int = 64
 
-    @property
-    def name(self) -> str:
-        return "map"
-
-    @property
-    def rung(self) -> Rung:
-        return "public"
+    name: ClassVar[str] = "map"
+    rung: ClassVar[Rung] = "public"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         if restarts < 1:
@@ -92,15 +85,15 @@ class MAP:
         return minima
 
     def _stages(self, units: Units) -> list[tuple[torch.Tensor, int]]:
-        """s² [U] and evaluations of each stage; one stage where the noise is above all levels."""
+        """s² [U] and evaluations of each stage; levels below the noise of all units are one."""
         levels = self.sum_levels if units.view.observation.clients > 1 else self.message_levels
-        noise = units.noise**2
         mean_square = units.energy / units.known.sum(1).clamp(min=1)
-        stages = [
-            (torch.maximum(noise, level * mean_square), iterations) for level, iterations in levels
-        ]
-        above = [stage for stage in stages if bool((stage[0] > noise).any())]
-        return above or [(noise, self.iterations)]
+        stages: list[tuple[torch.Tensor, int]] = []
+        for level, iterations in levels:
+            variance = torch.maximum(units.noise**2, level * mean_square)
+            if not stages or bool((variance != stages[-1][0]).any()):
+                stages.append((variance, iterations))
+        return stages
 
     def _reconstructions(
         self, units: Units, prior: Prior, labels: torch.Tensor, minima: Minima
@@ -111,9 +104,11 @@ class MAP:
         found = prior.records(torch.nan_to_num(minima.points).reshape(shape), by_class)
         inputs = _inputs(found, view).clamp(spec.low, spec.high)
         dtype = view.observation.update.dtype
-        told = labels if view.task.classes is not None else _targets(found, prior, view).to(dtype)
+        if view.task.classes is None:
+            targets = prior.shift + prior.scale * found[..., spec.size :]
+            labels = targets.reshape(*targets.shape[:2], *target_shape(view)).to(dtype)
         failed = ~torch.isfinite(minima.loss)
-        return Reconstructions(inputs.to(dtype), told, minima.loss.to(dtype), failed)
+        return Reconstructions(inputs.to(dtype), labels, minima.loss.to(dtype), failed)
 
 
 def _normal(units: Units, prior: Prior, starts: int, seed: int) -> torch.Tensor:
@@ -138,19 +133,13 @@ def _inputs(numbers: torch.Tensor, view: View) -> torch.Tensor:
     return spec.low + (spec.high - spec.low) * unit
 
 
-def _targets(numbers: torch.Tensor, prior: Prior, view: View) -> torch.Tensor:
-    """Regression targets [..., *target_shape]."""
-    flat = prior.shift + prior.scale * numbers[..., view.input_spec.size :]
-    return flat.reshape(*numbers.shape[:-1], *target_shape(view))
-
-
 def _bound(
     units: Units, prior: Prior, labels: torch.Tensor, variance: torch.Tensor
 ) -> Callable[[torch.Tensor], Evaluate]:
     """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""
     view = units.view
     clip, training, task = view.observation.clip, view.local_training, view.task
-    shape = (view.records, prior.size)
+    shape, told = (view.records, prior.size), target_shape(view)
 
     def misfit(
         numbers: torch.Tensor,
@@ -159,9 +148,14 @@ def _bound(
         update: torch.Tensor,
         known: torch.Tensor,
         client_weights: torch.Tensor,
+        shift: torch.Tensor,
+        scale: torch.Tensor,
         labels: torch.Tensor,
     ) -> torch.Tensor:
-        targets = labels if task.classes is not None else _targets(numbers, prior, view)
+        targets = labels
+        if task.classes is None:
+            targets = shift + scale * numbers[:, view.input_spec.size :]
+            targets = targets.reshape(-1, *told)
         explained = explained_update(
             task, weights, _inputs(numbers, view), targets, training, client_weights, clip
         )
@@ -170,10 +164,12 @@ def _bound(
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
     evaluation = vmap(grad_and_value(misfit))
-    key: tuple[object, ...] = ("map", view.input_spec, training, clip)
-    if task.classes is None:  # then the trace holds the targets' scale
-        key = (*key, prior)
-    data = (variance, units.weights, units.update, units.known, units.client_weights, labels)
+    key = ("map", view.input_spec, training, clip)
+    scales = (each.expand(len(units), -1) for each in (prior.shift, prior.scale))
+    data = (
+        *(variance, units.weights, units.update, units.known, units.client_weights),
+        *(*scales, labels),
+    )
 
     def bind(chosen: torch.Tensor) -> Evaluate:
         rows = tuple(tensor[chosen] for tensor in data)

@@ -142,8 +142,9 @@ def _means(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Class means [C, d] (that of all for a class without records), and each row's distance."""
     mean = unit.mean(0).repeat(classes, 1)
-    for label in sorted(set(labels.tolist())):
-        mean[label] = unit[labels == label].mean(0)
+    for label in range(classes):
+        if len(own := unit[labels == label]):
+            mean[label] = own.mean(0)
     return mean, unit - mean[labels]
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trilemma.attacks.labels import last_linear
+from trilemma.attacks.labels import last_linear, tensor_slices
 from trilemma.attacks.matching import explained_update
 from trilemma.attacks.priors import shrinkage
 from trilemma.entropy import Seeded
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Spread", "record_spread"]
 
-_RECORDS: Final = 1000  # public records used, the same number of each class
+_RECORDS: Final = 300  # public records used, at least 10 of each class
 _RELABELLED: Final = 64  # records that stand in for a class of which none is public
 _PLACES: Final = 20_000  # coordinates of a model up to which all of a masked update are seen
 _KEPT: Final = 512  # of them, those that tell classes apart best
+_DIRECTIONS: Final = 128
 _SIMULATED: Final = 16  # clients, for the scale of local steps and of clipping
 _NUMBERS: Final = 2**25  # held at once
 _RIDGE: Final = 0.02  # of its diagonal, added to a covariance
@@ -62,7 +64,7 @@ class Spread:
         """The same for `units` units at a time."""
         tensors = (self.mean, self.covariance, self.observed, self.variance)
         parts = zip(*(torch.split(each, units) for each in tensors), strict=True)
-        return (Spread(m, c, o, v, self.size) for m, c, o, v in parts)
+        return (Spread(a, b, c, d, self.size) for a, b, c, d in parts)
 
     def even(self) -> torch.Tensor:
         """Counts [A, G, C] as equal as can be."""
@@ -75,18 +77,19 @@ def record_spread(units: Units, public: Records, seed: int) -> Iterator[Spread]:
     """The spread for a few units at a time, in their order."""
     classes = units.view.task.classes or 1
     inputs, labels = _per_class(public, classes)
-    inputs, labels = inputs.to(units.weights), labels.to(units.weights.device)
-    places = _places(units)
-    rows = max(1, _NUMBERS // (len(labels) * max(len(places), 2 * _KEPT)))
-    for chosen in torch.split(torch.arange(len(units), device=labels.device), rows):
-        yield _spread(units, chosen, places, inputs, labels, seed)
+    sample = _Sample.of(units, inputs.to(units.weights), labels.to(units.weights.device), seed)
+    clients = units.client_weights.shape[1]
+    cells = clients * classes * min(_DIRECTIONS, clients * (classes - 1)) ** 2
+    rows = max(1, _NUMBERS // max(cells, len(labels) * max(len(sample.places), 2 * _KEPT)))
+    for chosen in torch.split(torch.arange(len(units), device=sample.labels.device), rows):
+        yield _spread(units, chosen, sample)
 
 
 def _per_class(public: Records, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Up to the same number of records of each class; others', relabelled, where it has none."""
     rows, labels = [], []
     for label in range(classes):
-        own = torch.nonzero(public.labels == label)[:, 0][: max(2, _RECORDS // classes)]
+        own = torch.nonzero(public.labels == label)[:, 0][: max(10, _RECORDS // classes)]
         if not len(own):
             step = max(1, len(public) // _RELABELLED)
             own = torch.arange(0, len(public), step, device=public.labels.device)[:_RELABELLED]
@@ -95,16 +98,36 @@ def _per_class(public: Records, classes: int) -> tuple[torch.Tensor, torch.Tenso
     return public.inputs[torch.cat(rows)], torch.cat(labels)
 
 
-def _places(units: Units) -> torch.Tensor:
-    """The coordinates that are looked at [D]: the last layer, or all where it is not read."""
-    task = units.view.task
-    everything = torch.arange(task.layout.size, device=units.weights.device)
-    place = last_linear(task)
-    if place is not None:
-        last = torch.cat([everything[part] for part in place if part is not None])
-        if bool(units.known[:, last].all()) or len(everything) > _PLACES:
-            return last
-    return everything[:: -(-len(everything) // _PLACES)]
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Public records [P] with their labels, and the coordinates `places` [D] looked at."""
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    names: tuple[str, ...]
+    places: torch.Tensor
+    seed: int
+
+    @classmethod
+    def of(cls, units: Units, inputs: torch.Tensor, labels: torch.Tensor, seed: int) -> _Sample:
+        """The last layer is looked at, or all layers where it is not all read.
+
+        Of a large model without a last linear layer, as many tensors from its end as fit.
+        """
+        slices = tensor_slices(units.view.task)
+        everything = torch.arange(units.weights.shape[1], device=labels.device)
+
+        def places(names: tuple[str, ...]) -> torch.Tensor:
+            return torch.cat([everything[slices[name]] for name in names])
+
+        names, last = tuple(slices), last_linear(units.view.task)
+        if last is not None:
+            own = tuple(name for name in names if slices[name] in last)
+            if len(everything) > _PLACES or bool(units.known[:, places(own)].all()):
+                return cls(inputs, labels, own, places(own), seed)
+        while len(names) > 1 and len(places(names)) > _PLACES:
+            names = names[1:]
+        return cls(inputs, labels, names, places(names), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +148,8 @@ class _Shares:
         if weights.ndim == 3:
             rows = weights[:, :, places]
             return cls(torch.ones_like(rows[:, :, 0]), rows, size)
-        if bool((weights == weights[:, :1]).all()):  # then it does not matter whose a record is
+        everyone = units.client_weights
+        if bool((everyone == everyone[:, :1]).all()):  # then it does not matter whose a record is
             weights, size = weights[:, :1], weights.shape[1] * size
         return cls(weights, weights.new_ones(len(weights), 1, len(places)), size)
 
@@ -139,16 +163,10 @@ class _Shares:
         return _Shares(self.scalars, _gather(self.rows, kept), self.size)
 
 
-def _spread(
-    units: Units,
-    chosen: torch.Tensor,
-    places: torch.Tensor,
-    inputs: torch.Tensor,
-    labels: torch.Tensor,
-    seed: int,
-) -> Spread:
-    updates = _record_updates(units, chosen, places, inputs, labels)
-    scale, misfit = _linear_scale(units, chosen, places, inputs, labels, updates, seed)
+def _spread(units: Units, chosen: torch.Tensor, sample: _Sample) -> Spread:
+    labels, places = sample.labels, sample.places
+    updates = _record_updates(units, chosen, sample)
+    scale, misfit = _linear_scale(units, chosen, sample, updates)
     shares = _Shares.of(units, chosen, places)
     noise = units.noise[chosen] ** 2 + misfit * (shares.rows**2).mean(2).sum(1) * shares.energy
     known = units.known[chosen][:, places]
@@ -157,51 +175,42 @@ def _spread(
     updates = updates * (scale[:, None] * known / units.view.local_training.unit_size)[:, None]
     basis = _directions(updates, labels, shares, noise)
 
-    seen = torch.einsum("apd,abd,adr->abpr", updates, shares.rows, basis)
+    seen = torch.einsum("apd,abd,adr->abpr", updates, shares.rows, basis).double()
     mean, covariance = _moments(seen, labels)
-    scalars = shares.scalars[:, :, None, None]
+    scalars = shares.scalars[:, :, None, None].double()
     mean, covariance = scalars * mean, scalars[..., None] ** 2 * covariance
     floor = 1e-9 * covariance.diagonal(dim1=3, dim2=4).mean((1, 2, 3))
-    variance = (noise + floor).clamp(min=torch.finfo(noise.dtype).tiny)
+    variance = (noise.double() + floor).clamp(min=torch.finfo(torch.float64).tiny)
     observed = units.update[chosen][:, places].gather(1, kept)
-    observed = torch.einsum("ad,adr->ar", observed, basis)
+    observed = torch.einsum("ad,adr->ar", observed, basis).double()
     return Spread(mean, covariance, observed, variance, shares.size)
 
 
-def _record_updates(
-    units: Units,
-    chosen: torch.Tensor,
-    places: torch.Tensor,
-    inputs: torch.Tensor,
-    labels: torch.Tensor,
-) -> torch.Tensor:
+def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torch.Tensor:
     """Gradients [A, P, D] of single records at the places, clipped where records are."""
     task, clip = units.view.task, units.view.local_training.record_clip
-    single = LocalTraining(record_clip=clip)
-    everywhere = len(places) == task.layout.size
+
+    def clipped(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        single = LocalTraining(record_clip=clip)
+        return client_update(task, weights, x[None], y[None], single)[sample.places]
 
     def part(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        if clip is not None:
-            return client_update(task, weights, x[None], y[None], single)[places]
+        tensors = task.layout.unflatten(weights)
 
-        def loss(here: torch.Tensor) -> torch.Tensor:
-            at = here if everywhere else weights.scatter(0, places, here)
-            return task.mean_loss(at, x[None], y[None])
+        def loss(own: dict[str, torch.Tensor]) -> torch.Tensor:
+            outputs = functional_call(task.model, {**tensors, **own}, (x[None],))
+            return task.loss_of(outputs, y[None])
 
-        slope: torch.Tensor = grad(loss)(weights[places])
-        return slope
+        with sdpa_kernel(SDPBackend.MATH):
+            slopes = grad(loss)({name: tensors[name] for name in sample.names})
+        return torch.cat([slopes[name].reshape(-1) for name in sample.names])
 
-    return vmap(vmap(part, (None, 0, 0)), (0, None, None))(units.weights[chosen], inputs, labels)
+    each = vmap(part if clip is None else clipped, (None, 0, 0))
+    return vmap(each, (0, None, None))(units.weights[chosen], sample.inputs, sample.labels)
 
 
 def _linear_scale(
-    units: Units,
-    chosen: torch.Tensor,
-    places: torch.Tensor,
-    inputs: torch.Tensor,
-    labels: torch.Tensor,
-    updates: torch.Tensor,
-    seed: int,
+    units: Units, chosen: torch.Tensor, sample: _Sample, updates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """a [A] with update ≈ a · mean of its records' gradients, and the mean squared misfit [A].
 
@@ -212,16 +221,17 @@ def _linear_scale(
     one = units.noise.new_ones(len(chosen))
     if training.algorithm == "fedsgd" and clip is None:
         return one, torch.zeros_like(one)
-    generator = Seeded(seed).torch_generator("simulated clients")
+    generator = Seeded(sample.seed).torch_generator("simulated clients")
     shape = (_SIMULATED, training.unit_size)
-    rows = torch.randint(0, len(labels), shape, generator=generator).to(labels.device)
+    rows = torch.randint(0, len(sample.labels), shape, generator=generator)
+    rows = rows.to(sample.labels.device)
 
     def sent(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         lone = weights.new_ones(1)
-        return explained_update(view.task, weights, x, y, training, lone, clip)[places]
+        return explained_update(view.task, weights, x, y, training, lone, clip)[sample.places]
 
     clients = vmap(vmap(sent, (None, 0, 0)), (0, None, None))
-    true = clients(units.weights[chosen], inputs[rows], labels[rows])
+    true = clients(units.weights[chosen], sample.inputs[rows], sample.labels[rows])
     linear = updates[:, rows].mean(2)
     energy = (linear**2).sum((1, 2)).clamp(min=torch.finfo(linear.dtype).tiny)
     scale = (true * linear).sum((1, 2)) / energy
@@ -268,8 +278,8 @@ def _directions(
     columns = sought.flatten(1, 2).transpose(1, 2)
     found = torch.cholesky_solve(columns, torch.linalg.cholesky(within))
     found = found / found.norm(dim=1, keepdim=True).clamp(min=torch.finfo(found.dtype).tiny)
-    directions: torch.Tensor = torch.linalg.qr(found).Q
-    return directions
+    directions: torch.Tensor = torch.linalg.svd(found, full_matrices=False).U
+    return directions[..., :_DIRECTIONS]
 
 
 def _moments(seen: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

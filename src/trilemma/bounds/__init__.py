@@ -4,29 +4,3 @@
 attacker beats over a whole training, from `trade_off` (how well one record can be told from its
 absence) and `influence` (how much noise stands against one record).
 """
-
-from trilemma.bounds.surrogate import (
-    Constants,
-    Regime,
-    c1_error_bound,
-    check_budget,
-    chernoff_failure,
-    chernoff_sample_size,
-    leakage_error_bound,
-    log_c2,
-    posterior_shift_bound,
-    system_bounds,
-)
-
-__all__ = [
-    "Constants",
-    "Regime",
-    "c1_error_bound",
-    "check_budget",
-    "chernoff_failure",
-    "chernoff_sample_size",
-    "leakage_error_bound",
-    "log_c2",
-    "posterior_shift_bound",
-    "system_bounds",
-]

@@ -9,37 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from trilemma.commands.measuring import (
-    AlphaOption,
-    AttackOption,
-    BatchOption,
-    ClientsOption,
-    DataOption,
-    DeviceOption,
-    FreshOption,
-    JsonOption,
-    OutOption,
-    SuccessOption,
-    WorkersOption,
-    prepare,
-)
+from trilemma.commands.measuring import AttackOption, SuccessOption, prepare
+from trilemma.commands.settings import Federated, Running, from_flags, with_flags
 
 __all__ = ["attack"]
 
 
+@with_flags(Federated)
 def attack(
     verdict: Annotated[
         Path | None,
         typer.Argument(help="A verdict.json or its run folder: what it chose is attacked again."),
     ] = None,
-    scenario: Annotated[
-        str | None,
-        typer.Option(help="A ready-made scenario, or module:function [digits, or the verdict's]."),
-    ] = None,
-    data: DataOption = None,
-    clients: ClientsOption = None,
-    batch: BatchOption = None,
-    alpha: AlphaOption = None,
     attack: AttackOption = "dlg",
     protection: Annotated[
         str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
@@ -59,31 +40,25 @@ def attack(
     seed: Annotated[
         int | None, typer.Option(help="Same seed, same numbers [0; against a verdict: new].")
     ] = None,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
-    out: OutOption = None,
-    fresh: FreshOption = False,
-    as_json: JsonOption = False,
+    **flags: Any,
 ) -> None:
     """Attack updates as a curious server would, or what a verdict chose, with fresh games.
 
     Examples: trilemma attack runs/demo --units 100; trilemma attack --batch 1 --protection
     randomization:variance=1e-3 --out runs/noise
     """
+    federated, running = from_flags(flags, Federated, Running)
     if verdict is not None:
         from trilemma.commands.doubting import attack_verdict
 
         attack_verdict(
             verdict,
-            scenario=scenario,
+            running,
+            scenario=flags["scenario"],
             public=public,
             units=48 if units is None else units,
             restarts=restarts,
             seed=seed,
-            workers=workers,
-            out=out,
-            fresh=fresh,
-            as_json=as_json,
         )
         return
     from trilemma.errors import printable
@@ -93,32 +68,24 @@ def attack(
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries
 
-    options = {
-        "folder": data,
-        "clients": clients,
-        "batch": batch,
-        "alpha": alpha,
-        "device": device,
-    }
     prepared = prepare(
         "attack",
-        scenario or "digits",
-        options,
+        federated,
         attack=attack,
         success=success,
         units=20 if units is None else units,
-        out=out,
+        out=running.out,
         restarts=3 if restarts is None else restarts,
         seed=seed or 0,
         protection=parse_protection(protection),
     )
-    with prepared.run(fresh=fresh) as run:
+    with prepared.run(fresh=running.fresh) as run:
         protected, control = measure(
             prepared.source,
             prepared.measurement,
             prepared.guess.criterion,
             run=run,
-            workers=workers,
+            workers=running.workers,
             show_progress=True,
         )
         rows = [("none (control)", control)]
@@ -149,7 +116,7 @@ def attack(
                 prepared.scenario.input_spec,
                 unit,
             )
-    if as_json:
+    if running.as_json:
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)

@@ -13,6 +13,7 @@ from trilemma.commands.measuring import resumable
 from trilemma.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
+    from trilemma.commands.settings import Running
     from trilemma.estimation.scenario import Scenario
     from trilemma.tuning.again import Attacked
     from trilemma.tuning.results.verdict import Verdict
@@ -22,16 +23,13 @@ __all__ = ["attack_verdict"]
 
 def attack_verdict(
     path: Path,
+    running: Running,
     *,
     scenario: str | None,
     public: str | None,
     units: int,
     restarts: int | None,
     seed: int | None,
-    workers: int,
-    out: Path | None,
-    fresh: bool,
-    as_json: bool,
 ) -> None:
     """Play fresh games against a verdict on every rung, and print what each attack won."""
     import secrets
@@ -55,8 +53,8 @@ def attack_verdict(
         "restarts": restarts,
         "seed": chosen,
     }
-    folder = out or file.parent / f"attack-{chosen}"
-    with resumable(folder, described, fresh=fresh) as run, Ticker("attack") as ticker:
+    folder = running.out or file.parent / f"attack-{chosen}"
+    with resumable(folder, described, fresh=running.fresh) as run, Ticker("attack") as ticker:
         found = attack_again(
             made,
             verdict,
@@ -64,10 +62,10 @@ def attack_verdict(
             seed=chosen,
             restarts=restarts,
             run=run,
-            workers=workers,
+            workers=running.workers,
             ticker=ticker,
         )
-    if as_json:
+    if running.as_json:
         print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
     else:
         show_again(verdict, found)

@@ -6,29 +6,12 @@ import json
 import math
 import sys
 from dataclasses import asdict, replace
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from trilemma.commands.measuring import (
-    AlphaOption,
-    AttackOption,
-    BatchOption,
-    ClientsOption,
-    DataOption,
-    DeviceOption,
-    FreshOption,
-    JsonOption,
-    OutOption,
-    Prepared,
-    RestartsOption,
-    ScenarioOption,
-    SeedOption,
-    SuccessOption,
-    UnitsOption,
-    WorkersOption,
-    prepare,
-)
+from trilemma.commands.measuring import AttackOption, Prepared, SuccessOption, prepare
+from trilemma.commands.settings import Federated, Running, from_flags, with_flags
 
 __all__ = ["estimate"]
 
@@ -36,28 +19,24 @@ _MOST: Final = 512  # unknowns of one update up to which the prediction takes se
 _PROBED: Final = 4
 
 
+@with_flags(Federated)
 def estimate(
-    scenario: ScenarioOption = "digits",
-    data: DataOption = None,
-    clients: ClientsOption = None,
-    batch: BatchOption = None,
-    alpha: AlphaOption = None,
     attack: AttackOption = "dlg",
-    units: UnitsOption = 100,
+    units: Annotated[
+        int, typer.Option(help="Updates to attack, shared evenly by the clients.")
+    ] = 100,
     models: Annotated[
-        int | None, typer.Option(help="M, models shared by the units; default one for each.")
+        int | None, typer.Option(help="M, models shared by the updates; default one for each.")
     ] = None,
-    restarts: RestartsOption = 3,
+    restarts: Annotated[
+        int, typer.Option(help="The attack keeps the best of so many starts.")
+    ] = 3,
     success: SuccessOption = None,
     literal: Annotated[
         bool, typer.Option("--literal", help="Also the paper's own reading, for comparison.")
     ] = False,
-    seed: SeedOption = 0,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
-    out: OutOption = None,
-    fresh: FreshOption = False,
-    as_json: JsonOption = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
+    **flags: Any,
 ) -> None:
     """Attack unprotected updates and estimate the paper's constants.
 
@@ -68,32 +47,20 @@ def estimate(
     from trilemma.estimation.recovering.recoveries import measure
     from trilemma.reporting.words.recoveries import show_constants
 
-    options = {
-        "folder": data,
-        "clients": clients,
-        "batch": batch,
-        "alpha": alpha,
-        "device": device,
-    }
+    federated, running = from_flags(flags, Federated, Running)
     effort = {"restarts": restarts, "models": models, "seed": seed}
     prepared = prepare(
-        "estimate",
-        scenario,
-        options,
-        attack=attack,
-        success=success,
-        units=units,
-        out=out,
+        "estimate", federated, attack=attack, success=success, units=units, out=running.out,
         **effort,
-    )
+    )  # fmt: skip
     criterion = prepared.guess.criterion
-    with prepared.run(fresh=fresh) as run:
+    with prepared.run(fresh=running.fresh) as run:
         _, control = measure(
             prepared.source,
             prepared.measurement,
             criterion,
             run=run,
-            workers=workers,
+            workers=running.workers,
             show_progress=True,
         )
         found = constants_of(control, prepared.guess, models=models)
@@ -103,13 +70,18 @@ def estimate(
             # Each restart is an attempt of its own: the paper's T.
             asked = replace(prepared.measurement, literal=True, attempts=restarts, restarts=1)
             _, as_printed = measure(
-                prepared.source, asked, criterion, run=run, workers=workers, show_progress=True
+                prepared.source,
+                asked,
+                criterion,
+                run=run,
+                workers=running.workers,
+                show_progress=True,
             )
             reading = literal_constants(as_printed)
             document["literal"] = asdict(reading)
         half = document["predicted_half_point"] = _half_point(prepared)
         prepared.write("estimate.json", document)
-    if as_json:
+    if running.as_json:
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_constants(prepared.headline(), found, reading)

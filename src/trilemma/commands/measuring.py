@@ -20,60 +20,24 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trilemma.commands.settings import Federated
     from trilemma.estimation.recovering.constants import Guess
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
+    from trilemma.tuning.results.front import Front
+    from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
 
 __all__ = [
-    "AlphaOption",
-    "AttackOption",
-    "BatchOption",
-    "ClientsOption",
-    "DataOption",
-    "DeviceOption",
-    "FreshOption",
-    "JsonOption",
-    "OutOption",
-    "Prepared",
-    "RestartsOption",
-    "ScenarioOption",
-    "SeedOption",
-    "SuccessOption",
-    "UnitsOption",
-    "WorkersOption",
-    "prepare",
-    "resumable",
-    "run_folder",
-]
+    "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder", "tell",
+]  # fmt: skip
 
 _LONGEST: Final = 80  # characters of a scenario in a folder's name, which the system bounds
-
-ScenarioOption = Annotated[
-    str,
-    typer.Option(help="digits, digits-lenet, fashion-mnist, mnist, cifar10, or module:function."),
-]
-DataOption = Annotated[str | None, typer.Option(help="Folder of the image files.")]
-ClientsOption = Annotated[int | None, typer.Option(help="K, the number of clients.")]
-BatchOption = Annotated[int | None, typer.Option(help="S, records of one update.")]
-AlphaOption = Annotated[
-    float | None, typer.Option(help="Split by a Dirichlet law with this alpha; default even.")
-]
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
-UnitsOption = Annotated[int, typer.Option(help="Updates to attack, shared evenly by the clients.")]
-RestartsOption = Annotated[int, typer.Option(help="The attack keeps the best of so many starts.")]
 SuccessOption = Annotated[
     str | None,
     typer.Option(help="When a record is recovered: psnr:20, ssim:0.6; default psnr by kappa."),
 ]
-SeedOption = Annotated[int, typer.Option(help="Same seed, same numbers.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda.")]
-WorkersOption = Annotated[int, typer.Option(help="Processes to spread the work over.")]
-OutOption = Annotated[
-    Path | None, typer.Option(help="Run folder; the same command resumes there.")
-]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Start the run folder over.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
@@ -98,7 +62,7 @@ class Prepared:
         asked, scenario = self.measurement, self.scenario
         clients = len(scenario.records)
         return (
-            f"{printable(scenario.name)}: {asked.units * clients} units of "
+            f"{printable(scenario.name)}: {asked.units * clients} updates of "
             f"{scenario.local_training.unit_size} records from {clients} clients "
             f"({scenario.local_training.algorithm}), {asked.attack!r}, best of {asked.restarts}, "
             f"seed {asked.seed}"
@@ -140,8 +104,7 @@ def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iter
 
 def prepare(
     command: str,
-    spec: str,
-    options: Mapping[str, Any],
+    federated: Federated,
     *,
     attack: str,
     success: str | None,
@@ -152,12 +115,13 @@ def prepare(
     """Load the scenario, choose the criterion and name the run folder."""
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
+    from trilemma.estimation.identity import own_code, parts_of
     from trilemma.estimation.recovering.constants import choose_criterion
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.scenarios import load_scenario
     from trilemma.work.fingerprints import fingerprint
 
-    given = {name: value for name, value in options.items() if value is not None}
+    spec, given = federated.scenario, federated.options()
     source = partial(load_scenario, spec, **given)
     chosen = get(attack)  # an unknown name is told before any data is read
     scenario = source()
@@ -173,9 +137,28 @@ def prepare(
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
         "attack's code": fingerprint(type(chosen)),
+        "protection's code": own_code(parts_of(measurement.protection)),
     }
     folder = out or run_folder(command, spec, settings)
     return Prepared(source, scenario, guess, measurement, folder, settings)
+
+
+def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> None:
+    """Print a result, as JSON or for people with where its file and its page are."""
+    if as_json:
+        print(json.dumps(result.as_json(), allow_nan=False, indent=2))
+        return
+    from trilemma.errors import printable
+    from trilemma.reporting.words.front import show_front
+    from trilemma.reporting.words.verdict import show_verdict
+    from trilemma.tuning.results.verdict import Verdict
+
+    if isinstance(result, Verdict):
+        show_verdict(result)
+    else:
+        show_front(result)
+    what = "verdict" if isinstance(result, Verdict) else "front"
+    print(f"\n{what}: {printable(file)}\nreport: {printable(page)}")
 
 
 def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:

@@ -15,9 +15,15 @@ from pydantic import BaseModel, Field, ValidationError
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.tuning.request import Settings, told
 
-__all__ = ["DEFAULT_FILE", "Federated", "command_line", "read_settings", "with_flags"]
+__all__ = [
+    "DEFAULT_FILE", "Federated", "Running", "SettingsArgument", "command_line", "from_flags",
+    "read_settings", "with_flags",
+]  # fmt: skip
 
 DEFAULT_FILE = Path("trilemma.toml")
+SettingsArgument = Annotated[
+    Path | None, typer.Argument(help="A file of settings [trilemma.toml, if it exists].")
+]
 
 
 class Federated(Settings):
@@ -28,6 +34,7 @@ class Federated(Settings):
     )
     data: str | None = Field(default=None, description="Folder of the image files.")
     clients: int | None = Field(default=None, description="K, the number of clients.")
+    cohort: int | None = Field(default=None, description="Clients of a round [all].")
     batch: int | None = Field(default=None, description="S, records of one update.")
     alpha: float | None = Field(
         default=None, description="Split by a Dirichlet law with this alpha; default even."
@@ -39,6 +46,7 @@ class Federated(Settings):
         options = {
             "folder": self.data,
             "clients": self.clients,
+            "cohort": self.cohort,
             "batch": self.batch,
             "alpha": self.alpha,
             "device": self.device,
@@ -46,10 +54,21 @@ class Federated(Settings):
         return {name: value for name, value in options.items() if value is not None}
 
 
+class Running(BaseModel):
+    """How a command that measures runs; it decides no number."""
+
+    workers: int = Field(default=1, description="Processes to spread the work over.")
+    out: Path | None = Field(
+        default=None, description="Run folder; the same command resumes there."
+    )
+    fresh: bool = Field(default=False, description="Start the run folder over.")
+    as_json: bool = Field(default=False, description="Print one JSON object.")
+
+
 def with_flags(
     *models: type[BaseModel], leave_out: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a command one flag for each field of the models; their help comes from the fields."""
+    """Gives a command one flag for each field of the models and of `Running`, with its help."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [
@@ -57,14 +76,15 @@ def with_flags(
             for each in inspect.signature(command, eval_str=True).parameters.values()
             if each.kind is not inspect.Parameter.VAR_KEYWORD
         ]
+        every: list[type[BaseModel]] = [*models, Running]
         made = [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=_flag(field),
+                annotation=_flag(name, field),
             )
-            for model in models
+            for model in every
             for name, field in model.model_fields.items()
             if name not in leave_out
         ]
@@ -75,8 +95,11 @@ def with_flags(
     return decorate
 
 
-def _flag(field: Any) -> Any:
+def _flag(name: str, field: Any) -> Any:
     default = field.default
+    if default is False:
+        named = f"--{name.removeprefix('as_')}"
+        return Annotated[bool | None, typer.Option(named, help=field.description)]
     shown = "" if default is None else f" [{getattr(default, 'value', default)}]"
     described = typer.Option(help=f"{field.description}{shown}")
     return Annotated[_flag_type(field.annotation), described]
@@ -116,6 +139,12 @@ def read_settings(
         _made(model, {**found, **given}, given, "the settings" if chosen is None else str(chosen))
         for model in models
     )
+
+
+def from_flags(flags: Mapping[str, Any], *models: type[BaseModel]) -> tuple[Any, ...]:
+    """One value of each model from the flags alone."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return tuple(_made(model, given, given, "the settings") for model in models)
 
 
 def _made(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import ParameterValue

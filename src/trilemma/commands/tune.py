@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trilemma.commands.measuring import (
-    FreshOption,
-    JsonOption,
-    OutOption,
-    WorkersOption,
-    resumable,
-    run_folder,
+from trilemma.commands.measuring import resumable, run_folder, tell
+from trilemma.commands.settings import (
+    Federated,
+    Running,
+    SettingsArgument,
+    command_line,
+    from_flags,
+    read_settings,
+    with_flags,
 )
-from trilemma.commands.settings import Federated, command_line, read_settings, with_flags
-from trilemma.errors import printable
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
 
-__all__ = ["SettingsArgument", "tune"]
-
-SettingsArgument = Annotated[
-    Path | None, typer.Argument(help="A file of settings [trilemma.toml, if it exists].")
-]
+__all__ = ["tune"]
 
 
 @with_flags(Federated, Request)
-def tune(
-    settings: SettingsArgument = None,
-    workers: WorkersOption = 1,
-    out: OutOption = None,
-    fresh: FreshOption = False,
-    as_json: JsonOption = False,
-    **flags: Any,
-) -> None:
+def tune(settings: SettingsArgument = None, **flags: Any) -> None:
     """Find the protection that keeps the budget at the least cost.
 
     Example: trilemma tune --scenario digits --budget 0.3 --workers 2 --out runs/first
     """
     federated, request = read_settings(settings, flags, Federated, Request)
-    # Curves decide no number of the others: a run may go on to have them, or more of them.
+    (running,) = from_flags(flags, Running)
     described: dict[str, Any] = {
         "command": "tune",
         **federated.model_dump(mode="json"),
-        **request.model_dump(mode="json", exclude={"strengths", "ladder"}),
+        **request.decides(),
     }
-    folder = out or run_folder("tune", federated.scenario, described)
-    with resumable(folder, described, fresh=fresh) as run:
-        if fresh:
+    folder = running.out or run_folder("tune", federated.scenario, described)
+    with resumable(folder, described, fresh=running.fresh) as run:
+        if running.fresh:
             for name in ("verdict.json", "gallery.json", "report.html"):
                 (folder / name).unlink(missing_ok=True)
         again = command_line("tune", federated, request)
         verdict = replace(
-            _tuned(federated, request, run, workers),
+            _tuned(federated, request, run, running.workers),
             source={"scenario": federated.scenario, **federated.options()},
             reproduce=again,
         )
@@ -68,13 +55,7 @@ def tune(
         from trilemma.reporting.page.page import write_report
 
         page = write_report(verdict, folder)
-    if as_json:
-        print(json.dumps(verdict.as_json(), allow_nan=False, indent=2))
-    else:
-        from trilemma.reporting.words.verdict import show_verdict
-
-        show_verdict(verdict)
-        print(f"\nverdict: {printable(folder / 'verdict.json')}\nreport: {printable(page)}")
+    tell(verdict, file=folder / "verdict.json", page=page, as_json=running.as_json)
     if verdict.protection is None:
         raise typer.Exit(1)
 

@@ -13,7 +13,7 @@ import torch
 from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
@@ -21,7 +21,7 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
@@ -44,7 +44,7 @@ class Bench:
     steps: int
     seed: int
 
-    def __call__(self) -> Callable[[Task], bytes]:
+    def __call__(self) -> Callable[[Job], bytes]:
         own = self.source if isinstance(self.source, Scenario) else self.source()
 
         @lru_cache(maxsize=8)
@@ -55,7 +55,7 @@ class Bench:
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
             return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
-        def work(task: Task) -> bytes:
+        def work(task: Job) -> bytes:
             if isinstance(task, AttackTask):
                 return _write(self._played(arena(task.rounds, task.recipe), task))
             if isinstance(task, BeliefTask):
@@ -159,13 +159,18 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
 def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
-        found = round_costs(scenario, protection, rounds=task.rounds, **_rounds_of(recipe))
-    except InvalidInput as error:
+        found = round_costs(
+            *(scenario, protection),
+            rounds=task.rounds,
+            clients_per_round=scenario.cohort,
+            **_rounds_of(recipe),
+        )
+    except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection():
             raise
         return {"diverged": str(error)}
     if recipe is not None:  # clipping single records takes longer than their mean
-        plain = round_costs(own, Protection(), rounds=task.rounds)
+        plain = round_costs(own, Protection(), rounds=task.rounds, clients_per_round=own.cohort)
         found = RoundCosts(plain.without, found.within)
     return found.as_json()
 
@@ -185,13 +190,14 @@ def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
             rounds=task.rounds,
             seed=task.seed,
             weights=fresh_weights(scenario, [task.seed])[0],
+            clients_per_round=scenario.cohort,
             server_lr=scenario.server_lr,
             server_decay=scenario.server_decay,
             evaluate_every=task.rounds,
             real_rounds=0,
             **_rounds_of(recipe),
         )
-    except InvalidInput as error:
+    except (InvalidInput, ProtocolViolation) as error:  # the latter: what is sent is not finite
         if protection == Protection() and recipe is None:
             raise
         return {"diverged": str(error)}  # a fact about the protection, not about the input

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trilemma.estimation.scenario import Scenario
+    from trilemma.protections.protection import Protection
     from trilemma.work.journal import Run
 
-__all__ = ["code_hash", "data_hash", "require_own", "require_scenario", "scenario_identity"]
+__all__ = [
+    "code_hash", "data_hash", "own_code", "parts_of", "require_own", "require_scenario",
+    "scenario_identity",
+]  # fmt: skip
 
 
 def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
@@ -39,7 +43,9 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "loss": fingerprint(scenario.loss, key=key),
         "local training": repr(scenario.local_training),
         "server_lr": repr(scenario.server_lr),
+        "server_decay": repr(scenario.server_decay),
         "rounds": repr(scenario.rounds),
+        "cohort": repr(scenario.per_round),
         "distance": "mean squared"
         if scenario.distance is None
         else fingerprint(scenario.distance, key=key),
@@ -60,8 +66,19 @@ def require_scenario(run: Run, scenario: Scenario) -> None:
 
 def require_own(run: Run, objects: Mapping[str, object]) -> None:
     """Refuse to resume a run by other code of the user's own: what is named module:object."""
-    own = {name: fingerprint(each) for name, each in objects.items() if ":" in name}
-    run.require(own, whose="the code of")
+    run.require(own_code(objects), whose="the code of")
+
+
+def own_code(objects: Mapping[str, object]) -> dict[str, str]:
+    """What each object of the user's own computes, by its name module:object; ours have none."""
+    return {name: fingerprint(each) for name, each in objects.items() if ":" in name}
+
+
+def parts_of(protection: Protection) -> dict[str, object]:
+    """The kinds of transforms and transport that a protection is made of, by module:object."""
+    kinds = {type(each) for each in (*protection.transforms, protection.transport)}
+    named = {f"{each.__module__}:{each.__qualname__}": each for each in kinds}
+    return {name: each for name, each in named.items() if not name.startswith("trilemma.")}
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:

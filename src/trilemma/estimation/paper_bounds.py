@@ -72,5 +72,6 @@ def paper_bounds(
             continue
         strength = law.strength(each.log_parameter(), profile)
         utility = law.utility_bound(strength.log_dose, profile, c4)
-        made.append(PaperBound(law.name, utility, law.efficiency_bound(strength, profile, c5)))
+        cost = law.efficiency_bound(strength, profile, c5, "corrected", 1)
+        made.append(PaperBound(law.name, utility, cost))
     return tuple(made)

@@ -35,7 +35,8 @@ class Scenario:
     public proxy data. Input shape and range are read from the clients' data. `initialise(model)`
     redraws the weights in place from torch's global generator (None: `reset_parameters`).
     `public` holds records of the same kind that belong to no client, which an attacker may own
-    (None: the test set stands for them). `rounds` is how long the federation trains.
+    (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
+    many of its clients take part in a round, drawn anew for each (None: all).
     `distance(reconstructions [R, *shape], candidates [C, *shape]) -> [R, C]` says how far a
     reconstruction is from a candidate (None: the mean squared difference).
     `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
@@ -59,6 +60,7 @@ class Scenario:
     server_decay: bool = False
     public: Dataset | Records | None = None
     rounds: int = 150
+    cohort: int | None = None
     distance: Distance | None = None
     device: str = "cpu"
     records: tuple[Records, ...] = field(init=False, repr=False)
@@ -78,6 +80,11 @@ class Scenario:
         if self.rounds < 1:
             raise InvalidInput(
                 f"rounds (of the federation's training) must be at least 1, got {self.rounds}."
+            )
+        if self.cohort is not None and not 1 <= self.cohort <= len(records):
+            raise InvalidInput(
+                f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
+                f"clients, got {self.cohort}."
             )
         for k, client in enumerate(records):
             if len(client) < self.local_training.unit_size:
@@ -108,6 +115,11 @@ class Scenario:
         tried = self._tried()
         check_loss(task, tried.inputs, tried.labels, self.local_training)
         check_update(task, inputs, labels, self.local_training)
+
+    @property
+    def per_round(self) -> int:
+        """Clients that take part in a round."""
+        return len(self.records) if self.cohort is None else self.cohort
 
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""

@@ -25,7 +25,7 @@ __all__ = [
     "BeliefTask",
     "CostTask",
     "Diverged",
-    "Task",
+    "Job",
     "TrainTask",
     "read_attack",
     "read_costs",
@@ -131,7 +131,7 @@ class BeliefTask:
         return f"{what}, {self.count} games, {self.draws} draws", self.first
 
 
-Task = AttackTask | BeliefTask | CostTask | TrainTask
+Job = AttackTask | BeliefTask | CostTask | TrainTask
 
 
 def _described(recipe: Recipe | None) -> str:

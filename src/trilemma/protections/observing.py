@@ -15,7 +15,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import checked
 from trilemma.protections.transcripts import Transcript
-from trilemma.protections.transforms.base import Partial, Recipe
+from trilemma.protections.transforms.base import Making, Partial
 from trilemma.protections.transports.base import Payload
 from trilemma.protections.transports.wire import SERVER
 
@@ -38,10 +38,10 @@ def observe(
         label = protection.label(round, size)
         for message in transcript.messages:
             if message.sender != SERVER:
-                recipe = protection.recipe(round, size, message.sender)
+                making = protection.making(round, size, message.sender)
                 sent = protection.transport.read(message.body, message.sender, round, label)
-                made = _received(sent, recipe.known, size, released.mean)
-                seen.append(_observation(made, recipe, (1.0,)))
+                made = _received(sent, making.known, size, released.mean)
+                seen.append(_observation(made, making, (1.0,)))
     if _server_reads_sum(protection):
         shares = _shares(released.clients, transcript.weights)
         seen.append(_observed_sum(protection, Partial(released.mean), round, shares))
@@ -84,7 +84,7 @@ def observe_updates(
         if protection.transport.server_reads == "messages":
             for client, update in zip(who, updates, strict=True):
                 made = protection.apply(update, client, round, entropy)
-                seen.append(_observation(made, protection.recipe(round, size, client), (1.0,)))
+                seen.append(_observation(made, protection.making(round, size, client), (1.0,)))
         if not _server_reads_sum(protection) or (seen and len(who) == 1):
             return seen
     total = torch.zeros_like(updates[0])
@@ -135,7 +135,7 @@ def _observed_sum(
     protection: Protection, sent: Partial, round: RoundInfo, shares: Mapping[int, float]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
-    of = [protection.recipe(round, sent.values.numel(), k, of_sum=True) for k in shares]
+    of = [protection.making(round, sent.values.numel(), k, of_sum=True) for k in shares]
     seen = _observation(sent, of[0], tuple(shares.values()))
     masks = [each.known for each in of if each.known is not None]
     if not protection.own_places or not masks or len(shares) == 1:
@@ -150,10 +150,10 @@ def _observed_sum(
     return replace(seen, update=update, known=known, weights=weights)
 
 
-def _observation(sent: Partial, recipe: Recipe, shares: tuple[float, ...]) -> Observation:
+def _observation(sent: Partial, making: Making, shares: tuple[float, ...]) -> Observation:
     """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
-    values, gain, noise = sent.values, recipe.gain, recipe.noise
-    known = sent.known if recipe.known is None else recipe.known
+    values, gain, noise = sent.values, making.gain, making.noise
+    known = sent.known if making.known is None else making.known
     if isinstance(gain, torch.Tensor):
         values = values / gain.to(values.device, values.dtype)
     elif gain != 1:
@@ -165,7 +165,7 @@ def _observation(sent: Partial, recipe: Recipe, shares: tuple[float, ...]) -> Ob
         known=None if known is None else known.to(values.device, copy=True),
         noise=noise,
         weights=shares,
-        clip=recipe.clip,
+        clip=making.clip,
         clients=len(shares),
     )
 

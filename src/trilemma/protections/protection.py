@@ -12,7 +12,7 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe, Transform
+from trilemma.protections.transforms.base import Making, Partial, Transform
 from trilemma.protections.transports import PLAIN
 from trilemma.protections.transports.base import Transport
 
@@ -120,7 +120,7 @@ class Protection:
         """Protection, size and common places: clients that differ in these cannot be summed."""
         places = b""
         if not self.own_places:
-            known = self.recipe(round, size, round.participants[0]).known
+            known = self.making(round, size, round.participants[0]).known
             places = b"" if known is None else np.packbits(known.numpy()).tobytes()
         return hashlib.sha256(f"{self.describe()} {size} ".encode() + places).digest()
 
@@ -142,12 +142,12 @@ class Protection:
                 made = each.apply(made, client=client, round=shown, entropy=entropy)
         return made
 
-    def recipe(self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False) -> Recipe:
+    def making(self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False) -> Making:
         """What everyone knows of how a client's values were made, or its part of the sum.
 
         All sessions of a round in this process share it: do not change its tensors.
         """
-        return _recipe(self, self._shown(round, client), size, of_sum)
+        return _making(self, self._shown(round, client), size, of_sum)
 
     def _shown(self, round: RoundInfo, client: int) -> RoundInfo:
         """The round as a client's transforms see it."""
@@ -155,9 +155,9 @@ class Protection:
 
 
 @lru_cache(maxsize=2)
-def _recipe(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> Recipe:
-    recipe = Recipe()
+def _making(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> Making:
+    making = Making()
     for each in protection.transforms:
         if not (of_sum and each.cancels):
-            recipe = each.explain(recipe, round, size)
-    return recipe
+            making = each.explain(making, round, size)
+    return making

@@ -46,21 +46,23 @@ def run_round(
 
     `updates` and `weights` are in the order of `round.participants`. `drops` says at which step
     (counted from 0) a client falls silent; `curious` is the client whose own update the
-    transcript keeps (the first by default).
+    transcript keeps (the first by default). `secret` is the clients' common key, or what each
+    brings by its number.
     """
     updates, weights, curious = checked(protection, updates, weights, round, curious)
     entropy, drops = entropy or System(), drops or {}
     size, device = updates[0].numel(), updates[0].device
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
+    brought = secret if isinstance(secret, Mapping) else dict.fromkeys(round.participants, secret)
     start = work_seconds(device)
     clients = {
         client: ProtectedClient.start(
-            protection, client, round, size, secret=secret, entropy=entropy
+            protection, client, round, size, secret=brought[client], entropy=entropy
         )
         for client in round.participants
     }
-    protect, reveal = (work_seconds(device) - start) / len(clients), 0.0
+    protect, finish = (work_seconds(device) - start) / len(clients), 0.0
     start = work_seconds(device)
     public = None if secret is None else protection.transport.public(secret)
     server = ProtectedServer.start(protection, round, size, public=public)
@@ -85,7 +87,7 @@ def run_round(
             else:
                 replies[client] = reply
         took = (work_seconds(device) - start) / max(1, len(inboxes))
-        protect, reveal = (protect + took, reveal) if before else (protect, reveal + took)
+        protect, finish = (protect + took, finish) if before else (protect, finish + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
         start = work_seconds(device)
         if released is None:
@@ -110,7 +112,7 @@ def run_round(
         tuple(counts[client] for client in released.clients),
         OwnUpdate(curious, own, counts[curious]),
     )
-    return RoundResult(mean, transcript, Seconds(protect, combine, reveal))
+    return RoundResult(mean, transcript, Seconds(protect, combine, finish))
 
 
 def checked(

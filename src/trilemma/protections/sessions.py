@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -58,37 +59,27 @@ class ProtectedClient(Sealed):
         *,
         secret: Any = None,
         entropy: Seeded | System | None = None,
+        state: bytes | None = None,
+        least: int = 1,
     ) -> ProtectedClient:
-        """A client's session for updates of `size` coordinates.
+        """A client's session for updates of `size` coordinates, or the one whose `state` this is.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
-        and masks of the transport come from the system whatever it is.
+        and masks of the transport come from the system whatever it is. `state` is what `export`
+        wrote, in another process; `least` are the fewest clients that this one is summed with.
         """
-        label = protection.label(round, size)
-        session = protection.transport.client(client, round, secret, System(), label)
-        return cls(protection, round, size, client, session, entropy or System())
-
-    @classmethod
-    def restore(
-        cls,
-        protection: Protection,
-        state: bytes,
-        client: int,
-        round: RoundInfo,
-        size: int,
-        *,
-        secret: Any = None,
-        entropy: Seeded | System | None = None,
-    ) -> ProtectedClient:
-        """The session that `export` wrote, in another process; damage is told, not used."""
-        body = state[:-_CHECK_BYTES]
-        if state[-_CHECK_BYTES:] != _check(body):
-            raise ProtocolViolation(
-                f"the stored state of client {client} in round {round.number} is damaged; start a "
-                "new session."
-            )
-        label = protection.label(round, size)
-        session = protection.transport.restore(body, round, secret, System(), label)
+        transport, label = protection.transport, protection.label(round, size)
+        if state is None:
+            session = transport.client(client, round, secret, System(), label)
+        else:
+            body = state[:-_CHECK_BYTES]
+            if state[-_CHECK_BYTES:] != _check(body):
+                raise ProtocolViolation(
+                    f"the stored state of client {client} in round {round.number} is damaged; "
+                    "start a new session."
+                )
+            session = transport.restore(body, round, secret, System(), label)
+        session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
     @property
@@ -97,16 +88,23 @@ class ProtectedClient(Sealed):
         return self._session.wants_update
 
     def step(
-        self, inbox: bytes = b"", update: torch.Tensor | None = None, weight: int = 1
+        self,
+        inbox: bytes = b"",
+        update: torch.Tensor | None = None,
+        weight: int = 1,
+        shown: bytes = b"",
     ) -> bytes | Released:
-        """The reply to the server's message, or the mean where the clients alone may read it."""
+        """The reply to the server's message, or the mean where the clients alone may read it.
+
+        `shown` is a digest of what the update was made from, as the server showed it.
+        """
         payload = None
         if self.wants_update:
             if update is None:
                 raise InvalidInput(
                     f"client {self.client} is to send its update now; pass it with its weight."
                 )
-            payload = self._payload(update, weight)
+            payload = replace(self._payload(update, weight), shown=shown)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
             return _expand(self.protection, outcome, self.round, self.size)
@@ -116,6 +114,11 @@ class ProtectedClient(Sealed):
         """The session's state, for `restore`; as secret as what it holds."""
         state = self._session.export()
         return state + _check(state)
+
+    @property
+    def promised(self) -> Mapping[int, str]:
+        """The kind of share that it is to reveal of each peer, once that is settled; no secret."""
+        return self._session.promised
 
     def _payload(self, update: torch.Tensor, weight: int) -> Payload:
         if tuple(update.shape) != (self.size,):
@@ -131,7 +134,7 @@ class ProtectedClient(Sealed):
         made = self.protection.apply(update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
-        public = self.protection.recipe(self.round, self.size, self.client)
+        public = self.protection.making(self.round, self.size, self.client)
         if public.known is not None:
             return Payload(values[public.positions], weight)
         if made.known is None:
@@ -170,7 +173,7 @@ class ProtectedServer:
         total, weight = np.zeros(self.size), 0
         due = np.zeros(self.size, np.bool_)
         for client in self.round.participants:
-            public = self.protection.recipe(self.round, self.size, client).positions
+            public = self.protection.making(self.round, self.size, client).positions
             due[slice(None) if public is None else public] = True
             if client not in payloads:
                 continue
@@ -202,7 +205,7 @@ def _check(state: bytes) -> bytes:
 def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
     """The mean of the sent values, put back into its places [m], which all clients share."""
     mean = torch.from_numpy(np.ascontiguousarray(aggregate.mean, dtype=np.float64))
-    known = protection.recipe(round, size, aggregate.clients[0]).known
+    known = protection.making(round, size, aggregate.clients[0]).known
     expected = size if known is None else int(known.sum())
     if mean.numel() != expected:
         raise InvalidInput(

@@ -77,13 +77,13 @@ class Seconds:
 
     CPU seconds; wall seconds where the updates lie on a GPU.
 
-    protect: clients, until their updates have left; combine: the server; reveal: clients after
+    protect: clients, until their updates have left; combine: the server; finish: clients after
     that (opening or unmasking the sum).
     """
 
     protect: float
     combine: float
-    reveal: float
+    finish: float
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
 
 
 def load_scenario(
-    spec: str, *, batch: int | None = None, device: str | None = None, **options: Any
+    spec: str,
+    *,
+    batch: int | None = None,
+    cohort: int | None = None,
+    device: str | None = None,
+    **options: Any,
 ) -> Scenario:
     """The scenario of this name, or what the function `module:function` returns for `options`.
 
@@ -55,10 +60,12 @@ def load_scenario(
         raise InvalidInput(
             f"scenario {spec!r} must return a trilemma Scenario, got {type(scenario).__name__}."
         )
-    # The user's own function need not know about batches and devices.
+    # The user's own function need not know about batches, cohorts and devices.
     if batch is not None and batch != scenario.local_training.batch:
         scenario = scenario.with_local_training(batch=batch)
-    return scenario if device is None else replace(scenario, device=device)
+    given = {"cohort": cohort, "device": device}
+    changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+    return replace(scenario, **changes) if changes else scenario
 
 
 def _own(spec: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import Knowledge, View
+from trilemma.attacks.base import RUNGS, Knowledge, View
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
@@ -18,7 +18,7 @@ from trilemma.records.range import InputSpec
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Attack, Reconstructions
+    from trilemma.attacks.base import Attack, Reconstructions, Rung
 
 __all__ = ["check_attack"]
 
@@ -41,7 +41,9 @@ def check_attack(
     The views hold the knowledge of every rung: a line-up of all units' records, as many public
     ones, and the rest.
 
-    - Reconstructions have the shapes of the contract and lie in the input range.
+    - Reconstructions have the shapes of the contract and lie in the input range; a belief over
+      the line-up is shown by its likeliest candidate.
+    - What a view holds beyond the attack's own rung changes nothing.
     - The same views and seed give the same bits, and the views are left unchanged.
     - Coordinates that are not known change nothing, whatever they hold.
     - At least the share `recovered` of the easy control comes back (20 dB).
@@ -50,10 +52,12 @@ def check_attack(
     >>> from trilemma.attacks import get
     >>> check_attack(get("analytic"))
     """
+    _require(attack.rung in RUNGS, f"an attack's rung must be one of {', '.join(RUNGS)}")
     views, inputs = _control(units, seed)
     kept = [view.observation.update.clone() for view in views]
     found = attack(views, restarts=restarts, seed=seed)
     _check_shapes(found, units)
+    _check_belief(found, views)
     _require(
         all(torch.equal(a, v.observation.update) for a, v in zip(kept, views, strict=True)),
         "an attack must not change what it observes",
@@ -61,6 +65,12 @@ def check_attack(
     _require(
         _same(found, attack(views, restarts=restarts, seed=seed)),
         "the same views and seed must give the same reconstructions, bit for bit",
+    )
+    _require(
+        _same(
+            found, attack([_stripped(v, attack.rung) for v in views], restarts=restarts, seed=seed)
+        ),
+        f"an attack of the rung {attack.rung!r} must not read what only higher rungs know",
     )
     mse = ((found.inputs - inputs) ** 2).flatten(1).mean(1)
     share = float((mse < 10 ** (-_PSNR / 10)).double().mean())
@@ -119,6 +129,42 @@ def _check_shapes(found: Reconstructions, units: int) -> None:
     for name in ("loss", "failed"):
         _require(tuple(getattr(found, name).shape) == (units,), f"{name} must have shape [N]")
     _require(found.failed.dtype == torch.bool, "failed must be boolean")
+
+
+def _check_belief(found: Reconstructions, views: list[View]) -> None:
+    belief = found.log_probability
+    if belief is None:
+        return
+    for unit, view in enumerate(views):
+        line_up = view.knowledge.line_up
+        if line_up is None:
+            raise TypeError("the control's views hold a line-up")
+        _require(
+            tuple(belief.shape) == (len(views), len(line_up)),
+            f"log_probability must have shape [N, C] = ({len(views)}, {len(line_up)}), "
+            f"got {tuple(belief.shape)}",
+        )
+        likeliest = line_up.inputs[int(belief[unit].argmax())]
+        _require(
+            torch.allclose(found.inputs[unit, 0].to(likeliest), likeliest),
+            "beside a belief, inputs must be its likeliest candidate",
+        )
+
+
+def _stripped(view: View, rung: Rung) -> View:
+    """The view with nothing that only rungs above `rung` know."""
+    knows = view.knowledge
+    rank = RUNGS.index(rung)
+    return dataclasses.replace(
+        view,
+        knowledge=Knowledge(
+            public=knows.public if rank >= 1 else None,
+            line_up=knows.line_up if rank >= 2 else None,
+            population=knows.population if rank >= 2 else None,
+            rest=knows.rest if rank >= 3 else None,
+            slot=knows.slot if rank >= 3 else 0,
+        ),
+    )
 
 
 def _check_unknown(attack: Attack, views: list[View], restarts: int, seed: int) -> None:

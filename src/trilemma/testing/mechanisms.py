@@ -128,22 +128,22 @@ def _check_transforms(
     name = protection.describe()
     for client, update in zip(info.participants, updates, strict=True):
         made = protection.apply(update, client, info, source)
-        recipe = protection.recipe(info, updates.shape[1], client)
-        known = made.known if recipe.known is None else recipe.known
+        making = protection.making(info, updates.shape[1], client)
+        known = made.known if making.known is None else making.known
         if known is None:
             known = torch.ones_like(update, dtype=torch.bool)
         assert not made.values[~known].any(), f"{name} sends coordinates that it says it drops."
-        clip = math.inf if recipe.clip is None else recipe.clip
+        clip = math.inf if making.clip is None else making.clip
         clipped = update * min(1.0, clip / float(update.norm()))
-        left = (made.values / recipe.gain - clipped)[known]
-        if recipe.noise is None:
+        left = (made.values / making.gain - clipped)[known]
+        if making.noise is None:
             worst = float(left.abs().max())
             assert worst <= slack, (
                 f"{name} tells of no noise, but a value of client {client} is {worst:.3g} off."
             )
             continue
-        uniform = recipe.noise.kind == "uniform"
-        told = recipe.noise.scale / (math.sqrt(3) if uniform else 1)
+        uniform = making.noise.kind == "uniform"
+        told = making.noise.scale / (math.sqrt(3) if uniform else 1)
         spread = _SIGMAS / math.sqrt(2 * left.numel())
         ratio = float(left.square().mean().sqrt()) / told
         assert abs(ratio - 1) <= spread, (

@@ -77,7 +77,7 @@ class SimulatedAttacker:
     def units(self, generator: np.random.Generator) -> AttackUnits:
         """Independent units that fall with probability p(x)."""
 
-        def attack(x: float, count: int, stage: str, first_unit: int) -> int:  # noqa: ARG001
-            return int(generator.binomial(count, self.success(x)))
+        def attack(strength: float, count: int, stage: str, first_unit: int) -> int:  # noqa: ARG001
+            return int(generator.binomial(count, self.success(strength)))
 
         return attack

@@ -13,7 +13,7 @@ from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.identity import require_scenario
+from trilemma.estimation.identity import parts_of, require_own, require_scenario
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
@@ -89,6 +89,7 @@ def attack_again(
     scenario = source if isinstance(source, Scenario) else source()
     if run is not None:
         require_scenario(run, scenario)
+        require_own(run, parts_of(verdict.protection))
     asked, spec = verdict.request, verdict.protection.describe()
     line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
     bench = Bench(source, line_up, restarts or asked.restarts, asked.steps, seed)

@@ -10,23 +10,26 @@ from trilemma.attacks import Rung, get
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
+from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Task
+from trilemma.estimation.tasks import Job
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
 from trilemma.tuning.families.gauge import Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
-from trilemma.tuning.request import Request
+from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trilemma.estimation.scenario import Source
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
@@ -58,11 +61,17 @@ class Plan:
         *,
         run: Run | None = None,
         data_key: bytes | None = None,
+        beside: Collection[str] = BESIDE,
     ) -> Plan:
-        """Look at the federation: its claim, its updates, the families that it can run."""
+        """Look at the federation: its claim, its updates, the families that it can run.
+
+        A run that holds chunks of another federation or another request is refused; settings
+        `beside` decide no number.
+        """
         scenario = source if isinstance(source, Scenario) else source()
         if run is not None:
             require_scenario(run, scenario)
+            run.require(request.decides(beside), whose="the request's")
         tag = data_hash(scenario, data_key or secrets.token_bytes(32))
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
@@ -77,10 +86,7 @@ class Plan:
             *(setting, claim, p_max, request.adversary, request.families),
             proved=request.knows == "anyone",
         )
-        if run is not None:
-            mechanisms = {each.name: each.mechanism for each in chosen}
-            require_own(run, mechanisms | {name: get(name) for name in suite.attacks})
-        return cls(
+        made = cls(
             source=source,
             scenario=scenario,
             request=request,
@@ -100,6 +106,15 @@ class Plan:
             federation=Federation.of(scenario, tag),
             deployment=_deployment(scenario, request, trained),
         )
+        if run is not None:
+            require_own(run, made.own)
+        return made
+
+    @property
+    def own(self) -> dict[str, object]:
+        """Mechanisms and attacks by name; those of the user's own are named module:object."""
+        mechanisms = {each.name: each.mechanism for each in self.families}
+        return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
@@ -107,11 +122,16 @@ class Plan:
         suite = self.suite if rung is None else leading(rung)
         return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
 
+    def leakage(self, won: int, games: int) -> Estimate:
+        """What so many right picks leak, with an interval that holds for this number alone."""
+        sure, kappa = self.request.confidence, self.claim.kappa
+        return client_leakage(won, games, confidence=sure, kappa=kappa)
+
     def at_most(self, seeds: int) -> Pricing:
         """Prices by fewer trainings, for what is only looked at."""
         return replace(self.pricing, seeds=self.pricing.seeds[:seeds])
 
-    def crew(self, workers: int) -> Crew[Task]:
+    def crew(self, workers: int) -> Crew[Job]:
         """Workers that can do every task of this plan."""
         asked = self.request
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
@@ -136,13 +156,13 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
 
 def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:
     """What is attacked, and therefore what may be deployed."""
-    clients, training = len(scenario.records), scenario.local_training
-    usual = min(clients, 2 * clients // 3 + 1)
+    cohort, training = scenario.per_round, scenario.local_training
+    usual = min(cohort, 2 * cohort // 3 + 1)
     return Deployment(
         training,
         scenario.task.layout.size,
-        clients=clients,
-        cohort=clients,
+        clients=len(scenario.records),
+        cohort=cohort,
         threshold=usual if request.threshold is None else request.threshold,
         weighting="records",
         rounds=rounds,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trilemma.bounds import check_budget
+from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput
 from trilemma.quantities import finite
 
@@ -64,6 +64,17 @@ class Problem:
             strict=True,
         )
         return math.fsum(wu * loss + we * cost for wu, loss, we, cost in terms) / clients
+
+    def breach(self, loss: float, cost: float, what: tuple[str, str]) -> str:
+        """Which cap a utility loss or an efficiency reduction, so called, exceeds; or empty."""
+        caps = (self.max_utility_loss, self.max_cost)
+        for name, value, cap in zip(what, (loss, cost), caps, strict=True):
+            if cap is not None and value > cap:
+                return (
+                    f"the {name} of {value:.3g} exceeds the cap of {cap:g}; raise the cap or the "
+                    f"budget."
+                )
+        return ""
 
 
 def _per_client(name: str, weight: float | tuple[float, ...], clients: int) -> tuple[float, ...]:

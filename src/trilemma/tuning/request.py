@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
@@ -16,16 +17,23 @@ from pydantic import (
     field_validator,
 )
 
-from trilemma.bounds import check_budget
+from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
 from trilemma.quantities import positive, shown
 from trilemma.tuning.problem import Problem
 
-__all__ = ["KNOWLEDGE", "Knows", "Request", "Settings", "told"]
+__all__ = ["BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "told"]
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
+# Curves and ladder decide no number of the others: a run may go on to have them, or more of them.
+BESIDE: Final = ("strengths", "ladder")
+# A front has no budget and no weights, and claims nothing.
+NOT_OF_A_FRONT: Final = (
+    *("budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost"),
+    *("helpers", "person", "threshold", "participation", *BESIDE),
+)
 KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
 
 
@@ -202,6 +210,10 @@ class Request(Settings):
                 f"give a Request or settings by keyword, not both (got {', '.join(settings)})."
             )
         return request
+
+    def decides(self, beside: Collection[str] = BESIDE) -> dict[str, Any]:
+        """The settings that decide a number, as plain values: all but those `beside`."""
+        return self.model_dump(mode="json", exclude=set(beside))
 
     @property
     def problem(self) -> Problem:

@@ -15,7 +15,6 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from trilemma.errors import InvalidInput, TrilemmaError
@@ -84,12 +83,7 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         refusal = None
         if isinstance(error, OSError) and error.errno in _REFUSALS:  # by a result's file, say
             refusal = _refused(self.folder, error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from rich.console import Console, RenderableType
@@ -17,7 +16,7 @@ from rich.text import Text
 from trilemma.errors import printable
 
 if TYPE_CHECKING:
-    from trilemma.work.executors import Task
+    from trilemma.work.executors import Job
 
 __all__ = ["Progress", "Ticker"]
 
@@ -43,12 +42,7 @@ class _Line:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 
@@ -63,10 +57,10 @@ class _Line:
 
 
 class Progress(_Line):
-    """How many units are done, how many of them succeeded, units/s and time left.
+    """How many updates are attacked, how many of them with success, updates/s and time left.
 
-    `count` gives the units of a payload and how many of them were recovered. `done` units of an
-    earlier, interrupted run count as done, but not for the rate.
+    `count` gives the updates of a payload and how many of them were recovered. `done` are those
+    of an earlier, interrupted run, which do not count for the rate.
 
     >>> import io
     >>> sink = io.StringIO()
@@ -77,8 +71,8 @@ class Progress(_Line):
     ...     progress.begun(None)
     ...     progress.finished(None, b"payload")
     >>> print(sink.getvalue(), end="")
-    attack: 0 of 8 units
-    attack: 4 of 8 units, 75.0 % recovered, 2.0 units/s, 2 s left
+    attack: 0 of 8 updates
+    attack: 4 of 8 updates, 75.0 % recovered, 2.0 updates/s, 2 s left
     """
 
     def __init__(
@@ -100,24 +94,19 @@ class Progress(_Line):
         self._successes = successes
         self._told = False
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         if self._done > self._before and not self._quiet:
             print(printable(self._line(self._clock())), file=self._stream, flush=True)
 
-    def begun(self, task: Task) -> None:
+    def begun(self, task: Job) -> None:
         """Say at once what is being done."""
         if not self._told:
             self._told = True
-            self._show(f"{self._what}: {self._done} of {self._total} units", self._row, None)
+            self._show(f"{self._what}: {self._done} of {self._total} updates", self._row, None)
 
-    def finished(self, task: Task, payload: bytes) -> None:
-        """Count the units of one more payload."""
+    def finished(self, task: Job, payload: bytes) -> None:
+        """Count the updates of one more payload."""
         units, successes = self._count(payload)
         self._done += units
         self._successes += successes
@@ -135,15 +124,15 @@ class Progress(_Line):
         ending = f", {left:.0f} s left" if self._done < self._total else ""
         share = 100 * self._successes / max(self._done, 1)
         return (
-            f"{self._what}: {self._done} of {self._total} units, {share:.1f} % recovered, "
-            f"{rate:.1f} units/s{ending}"
+            f"{self._what}: {self._done} of {self._total} updates, {share:.1f} % recovered, "
+            f"{rate:.1f} updates/s{ending}"
         )
 
 
 class Ticker(_Line):
-    """What has been done of work whose end is not known: units, seconds, and the last thing done.
+    """What has been done of work whose end is not known: games, seconds, and the last thing done.
 
-    A task that attacks units says how many in its `count`; others have none.
+    A task that plays games says how many in its `count`; others have none.
 
     >>> import io
     >>> from types import SimpleNamespace
@@ -155,7 +144,7 @@ class Ticker(_Line):
     ...     ticker.finished(task, b"")
     >>> print(sink.getvalue(), end="")
     tune: begins with attack on noise
-    tune: 16 units attacked in 6 s; attack on noise
+    tune: 16 games played in 6 s; attack on noise
     """
 
     def __init__(
@@ -168,17 +157,17 @@ class Ticker(_Line):
         super().__init__(stream, clock)
         self._what, self._units, self._told = what, 0, False
 
-    def begun(self, task: Task) -> None:
+    def begun(self, task: Job) -> None:
         """Say at once what is being done."""
         if not self._told:
             self._told = True
             self._show(f"{self._what}: begins with {task.key()[0]}", _one_line, None)
 
-    def finished(self, task: Task, payload: bytes) -> None:
-        """Count the units of one more task, and name it."""
+    def finished(self, task: Job, payload: bytes) -> None:
+        """Count the games of one more task, and name it."""
         self._units += getattr(task, "count", 0)
         now = self._clock()
-        spent = f"{self._units} units attacked in {now - self._start:.0f} s"
+        spent = f"{self._units} games played in {now - self._start:.0f} s"
         self._show(f"{self._what}: {spent}; {task.key()[0]}", _one_line, now)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from trilemma.work.executors import Executor, Task
+    from trilemma.work.executors import Executor, Job
     from trilemma.work.journal import Run
 
 __all__ = ["Ask", "Procedure", "Watcher", "settle"]
@@ -30,15 +30,15 @@ Procedure = Callable[[Ask], Any]
 class Watcher(Protocol):
     """Sees tasks begin and end, to show progress."""
 
-    def begun(self, task: Task) -> None: ...
+    def begun(self, task: Job) -> None: ...
 
-    def finished(self, task: Task, payload: bytes) -> None: ...
+    def finished(self, task: Job, payload: bytes) -> None: ...
 
 
 class _NotYet(Exception):
     """Leaves a procedure whose tasks are not done."""
 
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, tasks: list[Job]) -> None:
         self.tasks = tasks
 
 
@@ -57,7 +57,7 @@ def settle(
     known = {} if known is None else known
     journal = _Journal(run, known)
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
         missing = [task for task in tasks if not journal.holds(task)]
         if missing:
             raise _NotYet(missing)
@@ -98,7 +98,7 @@ class _Journal:
     def __init__(self, run: Run | None, known: dict[tuple[str, int], bytes]) -> None:
         self.run, self.known, self.read = run, known, set[str]()
 
-    def holds(self, task: Task) -> bool:
+    def holds(self, task: Job) -> bool:
         stage, _ = task.key()
         if self.run is not None and stage not in self.read:
             self.read.add(stage)
@@ -106,7 +106,7 @@ class _Journal:
                 self.known.setdefault((stage, chunk), payload)
         return task.key() in self.known
 
-    def keep(self, task: Task, payload: bytes) -> None:
+    def keep(self, task: Job, payload: bytes) -> None:
         if self.run is not None:
             self.run.commit(*task.key(), payload)
         self.known[task.key()] = payload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,3 +160,39 @@ def test_copies_are_equal_in_input_and_label() -> None:
 def test_a_line_up_larger_than_a_client_allows_is_refused() -> None:
     with pytest.raises(InvalidInput, match="allow 26"):
         Arena.of(scenario(), rounds=20, line_up=60)
+
+
+# Cohorts
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+def test_a_cohort_is_drawn_evenly_and_a_record_joins_only_with_its_client(sampling: str) -> None:
+    made = replace(scenario((100,) * 5, sampling=sampling), cohort=2)
+    arena = Arena.of(made, rounds=50)
+    game, draw, rounds = arena.draw(0, 0), np.random.default_rng(5), 4000
+    seen, joined = Counter[int](), 0
+    for _ in range(rounds):
+        batches = arena.batches(game, draw, holds=None)
+        assert batches.rows.shape[0] == len(batches.clients) == 2
+        seen.update(batches.clients.tolist())
+        there = batches.rows[batches.present]
+        assert set(there // 100) <= set(batches.clients.tolist()), "only the cohort's records"
+        assert (batches.own is not None) == (game.client in batches.clients)
+        assert (game.sought in there) == (batches.slot is not None)
+        joined += batches.slot is not None
+    assert chisquare([seen[k] for k in range(5)]).pvalue > 1e-3
+    assert binomtest(joined, rounds, 2 / 5 * 4 / 100).pvalue > 1e-3
+
+
+def test_one_round_that_holds_the_record_has_its_client_in_the_cohort() -> None:
+    arena = Arena.of(replace(scenario((100,) * 5), cohort=3), rounds=1)
+    draw, others = np.random.default_rng(5), Counter[int]()
+    for number in range(400):
+        game = arena.draw(number, 0)
+        batches = arena.batches(game, draw, holds=True)
+        assert batches.own is not None
+        assert batches.slot is not None
+        assert batches.rows[batches.own, batches.slot] == game.sought
+        others.update(((batches.clients - game.client) % 5).tolist())
+    assert others[0] == 400
+    assert chisquare([others[k] for k in range(1, 5)]).pvalue > 1e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
@@ -194,3 +196,49 @@ def test_poisson_batches_and_record_clips_are_what_is_sent() -> None:
             gradient = plain_gradient(made, view.weights, np.array([row]))
             total += gradient * min(1.0, 0.05 / float(gradient.norm()))
         torch.testing.assert_close(view.observation.update, total / 4, rtol=1e-4, atol=1e-6)
+
+
+def test_batches_of_one_size_keep_no_participation_secret() -> None:
+    with pytest.raises(InvalidInput, match="counts it, so that batches of sampling='fixed'"):
+        observer(scenario(), rounds=30, participation="secret")
+    observer(scenario(sampling="poisson"), rounds=30, participation="secret")
+
+
+def test_a_training_of_cohorts_walks_as_a_plain_loop_and_shows_only_the_cohort() -> None:
+    made = replace(scenario(), cohort=2)
+    sizes = np.array((80, 120, 100))
+    seen = observer(made, SUM, rounds=40)
+    games = [seen.arena.draw(number, 3) for number in range(5)]
+    views = seen.views(games)
+    assert sum(map(len, views)) > 0
+    for game, found in zip(games, views, strict=True):
+        weights = fresh_weights(made, [game.number], seed=3)[0]
+        draw = Seeded(3).generator("training", game.number)
+        held = []
+        for _ in range(40):
+            batches = seen.arena.batches(game, draw, holds=None)
+            shares = sizes[batches.clients] / sizes[batches.clients].sum()
+            parts = [
+                share * plain_gradient(made, weights, row)
+                for share, row in zip(shares, batches.rows, strict=True)
+            ]
+            mean = torch.stack(parts).sum(0)
+            if batches.slot is not None:
+                held.append((weights, mean))
+            weights = weights - 0.5 * mean
+        assert len(found) == len(held)
+        for view, (at, mean) in zip(found, held, strict=True):
+            assert view.observation.clients == 2
+            torch.testing.assert_close(view.weights, at, rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(view.observation.update, mean, rtol=1e-3, atol=1e-5)
+
+
+def test_who_is_not_told_the_rounds_still_sees_the_cohorts() -> None:
+    made = replace(scenario(sampling="poisson"), cohort=2)
+    seen = observer(made, "randomization:variance=1e-3", rounds=30, participation="secret")
+    game = seen.arena.draw(0, 3)
+    draw = Seeded(3).generator("training", 0)
+    drawn = [seen.arena.batches(game, draw, holds=None).own is not None for _ in range(30)]
+    assert 0 < sum(drawn) < 30
+    (views,) = seen.views([game])
+    assert [view.round for view in views] == [n for n, there in enumerate(drawn) if there]

@@ -55,8 +55,8 @@ def test_counts_become_constants_per_client_and_overall() -> None:
 @pytest.mark.parametrize(
     ("hits", "kappa", "reason"),
     [
-        ([20, 5], KAPPA, "recovered in all of 20 units"),
-        ([0, 5], KAPPA, "recovered in none of 20 units"),
+        ([20, 5], KAPPA, "recovered from all of 20 updates"),
+        ([0, 5], KAPPA, "recovered from none of 20 updates"),
         ([5, 5], BlindGuess(20.0, "mean", 0, 500, 0.0, 0.05, 0.95), "no blind guess succeeded"),
         ([5, 5], BlindGuess(20.0, "mean", 500, 500, 0.9, 1.0, 0.95), "always succeeded"),
         ([5, 5], None, "known for PSNR only"),

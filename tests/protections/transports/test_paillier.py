@@ -73,10 +73,10 @@ def test_a_paillier_client_opens_one_sum(key: PrivateKey) -> None:
     clients[0].step(inbox)
     with pytest.raises(ProtocolViolation, match="opens one sum a round"):
         clients[0].step(inbox)
-    restored = ProtectedClient.restore(protection, state, 0, info, 3, secret=key)
+    restored = ProtectedClient.start(protection, 0, info, 3, secret=key, state=state)
     assert isinstance(restored.step(inbox), bytes)
     with pytest.raises(ProtocolViolation, match="another round"):
-        ProtectedClient.restore(protection, state, 0, a_round(1), 3, secret=key)
+        ProtectedClient.start(protection, 0, a_round(1), 3, secret=key, state=state)
     with pytest.raises(SecretExposure):
         clients[1].__reduce__()
 

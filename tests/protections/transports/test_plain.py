@@ -38,4 +38,4 @@ def test_plain_messages_that_were_altered_are_named() -> None:
         ProtectedServer.start(Protection(), info, 4).step(replies)
     state = made[0].export()
     with pytest.raises(ProtocolViolation, match="answered once"):
-        ProtectedClient.restore(Protection(), state, 0, info, 4).step(b"", torch.zeros(4))
+        ProtectedClient.start(Protection(), 0, info, 4, state=state).step(b"", torch.zeros(4))

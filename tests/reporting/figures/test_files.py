@@ -6,14 +6,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from tests.reporting import examples, training
+from tests.reporting import examples
 
 from trilemma.reporting.figures.files import draw_figures
-from trilemma.reporting.figures.ladder import draw_ladder
-from trilemma.reporting.figures.rounds import draw_rounds
-from trilemma.reporting.page.rounds import rounds_series
-from trilemma.reporting.words.ladder import ladder
 from trilemma.reporting.words.protections import family
 
 CURVED = ["ladder", "leakage", "costs", "front", "ranking"]
@@ -55,31 +50,3 @@ def test_without_curves_and_ladder_only_the_ranking_is_drawn(tmp_path: Path) -> 
     assert [path.name for path in files] == ["ranking.svg"]
     again = draw_figures(tmp_path, tmp_path / "again")
     assert again[0].read_bytes() == files[0].read_bytes()
-
-
-def test_leakage_against_rounds_draws_the_points_that_it_is_given() -> None:
-    series = rounds_series(training.after_rounds())
-    axes = draw_rounds(series, 0.3).axes[0]
-    drawn = {str(line.get_label()): line for line in axes.lines}
-    for each in series:
-        line = drawn[each.name]
-        assert np.asarray(line.get_xdata()).tolist() == [1, 10, 50, 150]
-        values = [found.high if each.certified else found.value for _, found in each.points]
-        assert np.asarray(line.get_ydata()).tolist() == values
-        assert line.get_linestyle() == ("--" if each.certified else "-")
-    assert len(axes.collections) == 2, "an interval for what is measured, none for what is proved"
-    assert axes.get_xscale() == "log"
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "10", "50", "150"]
-    assert "budget" in drawn
-
-
-def test_only_what_is_sure_is_filled_on_the_ladder() -> None:
-    steps = ladder(examples.verdict())
-    assert steps is not None
-    axes = draw_ladder(steps).axes[0]
-    filled = [
-        len(np.asarray(each.get_offsets()))
-        for each in axes.collections
-        if not np.allclose(each.get_facecolor(), 1)
-    ]
-    assert sum(filled) == 3 + 4, "three families tested, and a key on four rungs"

@@ -15,14 +15,14 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.sections import front_explorer, verdict_explorer
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 START = Preference(0.3, 1.0, 0.01)
 ONCE = frozenset({"compression"})
 
 
 def by_hand(
-    points: tuple[Evaluated, ...], want: Preference, caps: tuple[float, float]
+    points: tuple[Point, ...], want: Preference, caps: tuple[float, float]
 ) -> dict[str, tuple[int, float]]:
     """Mechanism -> place and objective, by trying all points."""
     best: dict[str, tuple[float, int, float]] = {}
@@ -30,21 +30,21 @@ def by_hand(
         stronger = [
             other.leakage.high
             for other in points
-            if other.mechanism == each.mechanism
+            if other.family == each.family
             and other.protection
             and other.leakage
-            and (other.strength or 0) >= (each.strength or 0)
+            and (other.place or 0) >= (each.place or 0)
         ]
         runs = each.protection and each.utility_loss and each.efficiency_reduction
         if not runs or max(stronger, default=0.0) > want.budget:
             continue
         assert each.utility_loss
         assert each.efficiency_reduction
-        strength = each.strength or 0.0
-        if each.mechanism not in best or strength < best[each.mechanism][0]:
+        weight = each.place or 0.0
+        if each.family not in best or weight < best[each.family][0]:
             loss, cost = each.utility_loss.value, each.efficiency_reduction.value
-            best[each.mechanism] = (
-                strength, place, want.utility_weight * loss + want.efficiency_weight * cost,
+            best[each.family] = (
+                weight, place, want.utility_weight * loss + want.efficiency_weight * cost,
             )  # fmt: skip
     return {
         name: (place, objective)
@@ -55,14 +55,14 @@ def by_hand(
     }
 
 
-def spoiled(seed: int) -> tuple[Evaluated, ...]:
+def spoiled(seed: int) -> tuple[Point, ...]:
     """Curves with bumps, points that cannot be run, and points that did not train."""
     draw = random.Random(seed)
     made = list(examples.curves(points=9, units=draw.choice([12, 48, 200]), seed=seed))
     for place, each in enumerate(made):
-        if each.strength is not None and draw.random() < 0.15:
+        if each.place is not None and draw.random() < 0.15:
             made[place] = replace(each, protection=None, leakage=None, utility_loss=None)
-        elif each.strength is not None and draw.random() < 0.15:
+        elif each.place is not None and draw.random() < 0.15:
             made[place] = replace(each, utility_loss=None, efficiency_reduction=None)
     draw.shuffle(made)
     return tuple(made)
@@ -86,11 +86,11 @@ def test_the_rule_is_the_best_of_all_choices(
     points = spoiled(seed)
     found = Explorer(points, examples.CLAIM, START, None, *caps, ONCE).recommend(want)
     expected = by_hand(points, want, caps)
-    assert {points[each.place].mechanism: each.place for each in found.options} == {
+    assert {points[each.place].family: each.place for each in found.options} == {
         name: place for name, (place, _) in expected.items()
     }
     for each in found.options:
-        assert each.objective.value == expected[points[each.place].mechanism][1]
+        assert each.objective.value == expected[points[each.place].family][1]
         assert each.objective.low <= each.objective.value <= each.objective.high
     values = [each.objective.value for each in found.options]
     assert values == sorted(values)
@@ -108,9 +108,9 @@ def test_the_random_settings_meet_every_case() -> None:
 
 
 def test_a_bump_on_the_strong_side_is_not_passed() -> None:
-    def point(strength: float, high: float) -> Evaluated:
+    def point(strength: float, high: float) -> Point:
         none = Estimate(0.0, 0.0, 0.0)
-        return Evaluated(
+        return Point(
             "randomization", strength, "noise variance", 10**strength, "none",
             leakage=Estimate(0.0, 0.0, high), utility_loss=none, efficiency_reduction=none,
         )  # fmt: skip
@@ -149,7 +149,7 @@ def test_compression_is_recommended_for_one_round_only(result: str) -> None:
         else:
             explorer = front_explorer(examples.front(claim=claim))
         best = explorer.recommend(want).options[0]
-        assert explorer.points[best.place].mechanism == expected
+        assert explorer.points[best.place].family == expected
 
 
 @pytest.mark.parametrize(("candidates", "rate"), [(20, 0.308), (38, 0.258), (100, 0.212)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,9 +11,7 @@ from pathlib import Path
 import pytest
 from tests.reporting import examples, training
 
-from trilemma.errors import InvalidInput
 from trilemma.reporting.page.page import front_page, verdict_page, write_report
-from trilemma.reporting.sources import read_run
 from trilemma.tuning.results.verdict import Verdict
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u2028"
@@ -51,12 +48,6 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", "".join(self.words))
-
-
-def show(path: Path) -> Path:
-    """The report of what lies in a folder or a file."""
-    found = read_run(path)
-    return write_report(found.result, found.folder)
 
 
 @pytest.fixture(scope="module")
@@ -275,65 +266,3 @@ def test_the_page_of_a_front() -> None:
     assert "estimates, no verdict" in page.text
     for sentence in front.limits:
         assert sentence in page.text
-
-
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.999])
-@pytest.mark.parametrize("name", ["verdict.json", "pareto.json"])
-def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path) -> None:
-    made = examples.verdict() if name == "verdict.json" else examples.front()
-    made.save(tmp_path / name)
-    text = (tmp_path / name).read_text()
-    (tmp_path / name).write_text(text[: int(kept * len(text))])
-    with pytest.raises(InvalidInput, match="not a whole JSON file") as caught:
-        show(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (("leakage",), "much"),
-        (("curves", 3, "leakage", "high"), None),
-        (("curves", 3, "protection"), "invisibility:cloak=1"),
-        (("candidates", 0, "protection"), "nonsense"),
-        (("request", "budget"), 7),
-        (("limits",), 3),
-        (("chosen",), "nobody"),
-        (("curves", 3, "leakage", "value"), math.nan),
-        (("ladder", 0, "leakage", "low"), math.inf),
-        (("claim", "candidates"), 1),
-        (("points", 2, "units"), "few"),
-        (("knee",), 99),
-    ],
-)
-def test_a_hand_edited_file_is_one_sentence(
-    place: tuple[str | int, ...], value: object, tmp_path: Path
-) -> None:
-    front = place[0] in ("points", "knee")
-    made = examples.front() if front else examples.verdict()
-    document = json.loads(json.dumps(made.as_json()))
-    there = document
-    for step in place[:-1]:
-        there = there[step]
-    there[place[-1]] = value
-    (tmp_path / "edited.json").write_text(json.dumps(document))
-    with pytest.raises(InvalidInput) as caught:
-        show(tmp_path / "edited.json")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_without_a_result_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="neither verdict"):
-        show(tmp_path)
-    with pytest.raises(InvalidInput, match="cannot read"):
-        show(tmp_path / "nowhere.json")
-
-
-def test_a_broken_gallery_is_one_sentence(tmp_path: Path) -> None:
-    examples.verdict().save(tmp_path / "verdict.json")
-    gallery = examples.gallery().as_json()
-    gallery["tagged"]["verdict"][0][0] = 256
-    for broken in ("{", json.dumps(gallery)):
-        (tmp_path / "gallery.json").write_text(broken)
-        with pytest.raises(InvalidInput, match="gallery"):
-            show(tmp_path)

@@ -14,12 +14,12 @@ from trilemma.reporting.page.panels import Axis, bare_panels, verdict_panels
 def test_points_lie_where_their_strength_is() -> None:
     points = examples.curves(points=7)
     panels = bare_panels(points)
-    assert [panel.mechanism for panel in panels] == list(examples.TUNED)
+    assert [panel.family for panel in panels] == list(examples.TUNED)
     for panel in panels:
         assert [x for x, _ in panel.points] == pytest.approx(
-            [points[place].strength for _, place in panel.points]
+            [points[place].place for _, place in panel.points]
         )
-        assert {points[place].mechanism for _, place in panel.points} == {panel.mechanism}
+        assert {points[place].family for _, place in panel.points} == {panel.family}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_ticks_are_round_and_run_from_weak_to_strong(
 
 def test_the_marks_of_a_verdict() -> None:
     base = replace(examples.verdict(), promises=examples.surrogate().promises)
-    panels = {panel.mechanism: panel for panel in verdict_panels(base)}
+    panels = {panel.family: panel for panel in verdict_panels(base)}
     noise = panels["randomization"]
     assert [mark.kind for mark in noise.marks] == ["surrogate", "surrogate", "tested"]
     assert all(mark.x < 0 for mark in noise.marks[:2]), "γ* is far weaker than all measured"
@@ -57,7 +57,7 @@ def test_the_marks_of_a_verdict() -> None:
 
 def test_a_certificate_stands_on_the_curve_of_its_noise() -> None:
     found = [
-        (panel.mechanism, mark.x)
+        (panel.family, mark.x)
         for panel in verdict_panels(training.over_rounds())
         for mark in panel.marks
         if mark.kind == "certificate"

@@ -19,7 +19,7 @@ from trilemma.bounds.certificate import (
     true_positive_rate,
 )
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, CostTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, CostTask, Job, TrainTask
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
@@ -43,7 +43,7 @@ def plan(**settings: Any) -> Plan:
 
 
 def found(
-    name: str = SHARED, done: list[Task] | None = None, laws: Any = None, **settings: Any
+    name: str = SHARED, done: list[Job] | None = None, laws: Any = None, **settings: Any
 ) -> Candidate:
     made = plan(**settings)
     bench = Simulated(made.source, None, 1, 2, 0, **(laws or {}))
@@ -80,7 +80,7 @@ def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None
     assert candidate.feasible
     assert candidate.leakage is not None
     assert candidate.leakage.high == proof.leakage
-    assert candidate.parameter == proof.variance
+    assert candidate.strength == proof.variance
     assert candidate.symbol == "noise variance"
     (noise,) = parse_protection(candidate.protection or "").transforms
     assert isinstance(noise, Randomization)
@@ -94,7 +94,7 @@ def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None
 
 
 def test_utility_is_reported_on_records_that_did_not_choose() -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     candidate = found(done=done, laws={"lost": {"randomization": 0.04}})
     assert candidate.costs is not None
     assert candidate.costs.utility_loss.value == pytest.approx(0.04, abs=2e-3)
@@ -114,7 +114,7 @@ def test_utility_is_reported_on_records_that_did_not_choose() -> None:
 def test_families_that_add_as_much_noise_share_their_search() -> None:
     tried: list[set[tuple[str, int]]] = []
     for name in (SHARED, "randomization+paillier"):
-        done: list[Task] = []
+        done: list[Job] = []
         found(name, done)
         tried.append(
             {task.key() for task in done if isinstance(task, TrainTask) and task.seed >= 1000}
@@ -141,7 +141,7 @@ def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
 
 
 def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
-    made, done = plan(helpers=1), list[Task]()
+    made, done = plan(helpers=1), list[Job]()
     candidate = found(helpers=1)
     bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
     procedures = measured_beside(made, candidate)
@@ -201,7 +201,7 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.claim.participation == "known"
     assert verdict.headline.startswith("Nobody, whatever they know, picks the right one of 100")
     assert "leaks more than 0.3. This is proved." in verdict.headline
-    assert any("no momentum or error feedback" in each for each in verdict.limits)
+    assert any("momentum, error feedback" in each for each in verdict.limits)
     assert verdict.beside
     assert {each.knows for each in verdict.rounds} == {"anyone", "rest"}
     assert [each.knows for each in verdict.ladder] == ["anyone"] * 3

@@ -223,6 +223,23 @@ def test_fedavg_takes_the_level_that_needs_less_noise() -> None:
         assert made.recipe(CLIP, 1.0, "test").local_training.record_clip is None
 
 
+def test_a_cohort_is_what_is_deployed_and_hides_nobody() -> None:
+    """The server sees who takes part: the noise is that of all rounds, made by the cohort."""
+    plan = replace(planned(), scenario=replace(planned().scenario, cohort=4))
+    request = Request(knows="anyone", participation="known", rounds=30)
+    deployment = replace(plan.deployment, cohort=4, threshold=3)
+    pricing = replace(plan.pricing, rounds=30)
+    drawn = Proof.of(
+        replace(plan, request=request, deployment=deployment, pricing=pricing), "secret-sharing"
+    )
+    assert drawn.training == proof().training
+    assert (drawn.population, drawn.clients, drawn.survivors) == (5, 4, 3)
+    deployed = drawn.deployment(CLIP, 30)
+    assert (deployed.clients, deployed.cohort, deployed.threshold) == (5, 4, 3)
+    (sentence,) = deployed.mismatches(replace(deployed, cohort=5))
+    assert sentence.startswith("cohort was 4 when measured and is 5 here")
+
+
 def test_refusals() -> None:
     with pytest.raises(InvalidInput, match="end with 1 clients, of whom 1 may be curious"):
         proof(adversary="client", threshold=1)

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Task, TrainTask
+from trilemma.estimation.tasks import Job, TrainTask
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import (
@@ -32,7 +32,7 @@ from trilemma.work.replay import Ask
 def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainTask]) -> Ask:
     """Answers as trainings whose metric is this function of recipe and protection."""
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
         made = []
         for task in tasks:
             assert isinstance(task, TrainTask)

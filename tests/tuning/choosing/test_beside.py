@@ -10,7 +10,7 @@ from tests.tuning.choosing.test_procedures import plan
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.estimation.tasks import AttackTask, Job
 from trilemma.observations import Adversary
 from trilemma.tuning.choosing.beside import procedures_beside
 
@@ -20,7 +20,7 @@ KEY = replace(candidate("paillier", 0.1), protection="paillier:mode=blind")
 
 @pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])
 def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     asked = plan(adversary=adversary)
     (measure,) = procedures_beside(asked, NOISE).values()
     beside = measure(asking(Simulated(small, None, 1, 2, 0), done))

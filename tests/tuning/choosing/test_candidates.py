@@ -38,7 +38,7 @@ def measured(name: str, rounds: int = 1, **laws: Any) -> Candidate:
 def test_a_strength_that_every_attack_passes_is_feasible() -> None:
     found = measured("randomization")
     assert (found.feasible, found.basis, found.symbol) == (True, "measured", "noise variance")
-    assert found.statement.startswith(f"Noise variance {found.parameter:.3g}: every attack")
+    assert found.statement.startswith(f"Noise variance {found.strength:.3g}: every attack")
     assert found.success is not None
     assert found.leakage is not None
     assert found.leakage.value == bernoulli_leakage(found.success.value, KAPPA)
@@ -59,7 +59,7 @@ def test_a_bare_sum_that_passes() -> None:
     found = measured("secret-sharing")
     assert found.feasible
     assert found.statement.startswith("The bare sum of all clients: every attack")
-    assert found.parameter is None
+    assert found.strength is None
 
 
 @pytest.mark.parametrize("name", ["compression", "compression+randomization"])
@@ -69,7 +69,7 @@ def test_what_thins_is_for_one_round_only(name: str) -> None:
     assert "one round only" not in alone.statement
     assert (whole.feasible, whole.rounds) == (False, 1)
     assert whole.statement.endswith("so it cannot be chosen for a whole training.")
-    assert whole.parameter == alone.parameter, "the same games"
+    assert whole.strength == alone.strength, "the same games"
 
 
 def test_a_protection_that_cannot_be_run_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

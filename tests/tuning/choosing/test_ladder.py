@@ -10,7 +10,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, Job, TrainTask
 from trilemma.protections.protection import Protection
 from trilemma.tuning.choosing.ladder import ladder_procedures
 from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
@@ -28,7 +28,7 @@ def plan() -> Plan:
     return Plan.of(small(), Request(families=NAMES, attacks=attacks, steps=2, seeds=4))
 
 
-def estimated(plan: Plan, done: list[Task] | None = None, **laws: Any) -> dict[str, Rung]:
+def estimated(plan: Plan, done: list[Job] | None = None, **laws: Any) -> dict[str, Rung]:
     ask = asking(Simulated(small, None, 1, 2, 0, **laws), done)
     return {name: procedure(ask) for name, procedure in ladder_procedures(plan).items()}
 
@@ -43,7 +43,7 @@ def test_the_tested_rung_repeats_the_candidates(plan: Plan) -> None:
 
 
 def test_other_rungs_are_estimates_by_their_leading_attack(plan: Plan) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     middle = {"dlg": 1e-4, "map": 1e-3, "exact-posterior": 1e-1}
     rungs = estimated(plan, done, middle=middle)
     assert len(rungs) == 3 * 4

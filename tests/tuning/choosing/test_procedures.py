@@ -7,7 +7,7 @@ from typing import Any
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.estimation.tasks import AttackTask, Job
 from trilemma.observations import Adversary
 from trilemma.tuning.choosing.procedures import procedures
 from trilemma.tuning.plan import Plan
@@ -24,7 +24,7 @@ def plan(clients: int = 2, **settings: Any) -> Plan:
 def test_every_family_and_the_control() -> None:
     found = procedures(plan(families=("randomization", "paillier")))
     assert list(found) == ["control", "randomization", "paillier"]
-    done: list[Task] = []
+    done: list[Job] = []
     control = found["control"](asking(Simulated(small, None, 1, 2, 0), done))
     assert control.by_attack == {"gaussian-posterior": 24, "analytic": 24}
     for task in done:

@@ -11,7 +11,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Task
+from trilemma.estimation.tasks import AttackTask, BeliefTask, Job
 from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -27,7 +27,7 @@ def plan() -> Plan:
 
 
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = shown_procedures(plan, NOISE)["rounds"](asking(Simulated(small, None, 1, 2, 0), done))
     assert {each.stream for each in done if isinstance(each, AttackTask)} == {"rounds"}
     for knows in ("candidates", "rest"):
@@ -37,6 +37,21 @@ def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
         values = [each.leakage.value for each in points]
         assert values == sorted(values)
         assert values[0] < values[-1]
+
+
+def test_poisson_sampling_has_a_curve_of_who_is_not_told_the_rounds(plan: Plan) -> None:
+    poisson = plan.scenario.with_local_training(sampling="poisson")
+    made, ask = replace(plan, scenario=poisson), asking(Bench(poisson, None, 1, 2, 0))
+    found = shown_procedures(made, NOISE)["rounds"](ask)
+    ends = {(e.knows, e.participation): e.leakage.value for e in found if e.rounds == 8}
+    assert list(ends) == [("candidates", "known"), ("rest", "known"), ("rest", "secret")]
+    assert ends["rest", "secret"] <= ends["rest", "known"]
+    clipped = replace(NOISE, protection="randomization:variance=0.001,clip=1")
+    for fixed, chosen in ((plan, NOISE), (made, clipped)):
+        done: list[Job] = []
+        simulated = asking(Simulated(small, None, 1, 2, 0), done)
+        shown_procedures(fixed, chosen)["rounds"](simulated)
+        assert {each.participation for each in done if isinstance(each, AttackTask)} == {"known"}
 
 
 def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
@@ -50,7 +65,7 @@ def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
 
 
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
     assert [each.attack for each in done if isinstance(each, BeliefTask)] == [
         "gaussian-posterior",

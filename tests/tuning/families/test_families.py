@@ -34,7 +34,7 @@ def test_stronger_is_larger_x_for_each_knob() -> None:
     for family in families(Adversary.SERVER):
         if family.mechanism is None:
             continue
-        values = [family.parameter(x) or 0.0 for x in (-0.3, 0.0, 0.3)]
+        values = [family.strength(x) or 0.0 for x in (-0.3, 0.0, 0.3)]
         if family.symbol == "share kept":
             values = [-value for value in values]
         assert all(a < b for a, b in pairwise(values))
@@ -43,7 +43,7 @@ def test_stronger_is_larger_x_for_each_knob() -> None:
 def test_compression_never_keeps_more_than_all() -> None:
     for name in ("compression", "compression+secret-sharing"):
         (family,) = families(Adversary.SERVER, [name])
-        assert family.parameter(family.domain[0]) == pytest.approx(1.0)
+        assert family.strength(family.domain[0]) == pytest.approx(1.0)
 
 
 def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
@@ -52,9 +52,9 @@ def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
         if isinstance(transport, SecretSharing | Paillier):
             reach = SETTING.largest
             if family.name == "compression+secret-sharing":
-                reach /= family.parameter(1.0) or 1.0
+                reach /= family.strength(1.0) or 1.0
             if family.symbol == "noise variance":
-                reach += 6 * (family.parameter(1.0) or 0.0) ** 0.5
+                reach += 6 * (family.strength(1.0) or 0.0) ** 0.5
             assert transport.clip_range >= reach
             assert transport.max_weight == SETTING.total_weight
 
@@ -84,7 +84,7 @@ def test_the_grid_follows_the_noise() -> None:
         (family,) = families(Adversary.SERVER, [name])
         for x in family.domain:
             protection = family.protection(x)
-            variance = family.parameter(x)
+            variance = family.strength(x)
             assert variance is not None
             assert protection.transport.step_size() <= variance**0.5 / 2
 

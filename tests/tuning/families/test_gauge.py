@@ -12,12 +12,12 @@ from scipy.stats import binomtest
 from trilemma.entropy import Seeded
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
-from trilemma.estimation.tasks import AttackTask, Task
+from trilemma.estimation.tasks import AttackTask, Job
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Outcome
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.families import Family, families
 from trilemma.tuning.families.gauge import Gauge, stream_of, streams
 from trilemma.tuning.families.setting import Setting
@@ -51,7 +51,7 @@ def answering(rate: Rate, seed: int = 0) -> Ask:
         draw = Seeded(seed).generator(task.stream, attack, task.protection, number)
         return bool(draw.random() < rate(attack, variance_of(task.protection)))
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
         made = []
         for task in tasks:
             assert isinstance(task, AttackTask)
@@ -94,45 +94,45 @@ def test_counts_are_by_attack_and_the_strongest_decides() -> None:
 def test_the_search_ends_where_every_attack_passes() -> None:
     weak, strong = falling(1e-4), falling(1e-3)
     found = gauge(lambda a, v: (strong if a == "lead" else weak)(v)).measure(family())
-    assert found.calibration.outcome is Outcome.CERTIFIED
+    assert found.calibration.strength is not None
     assert found.counts is not None
-    variance = family().parameter(found.calibration.x or 0.0)
+    variance = family().strength(found.calibration.strength or 0.0)
     assert variance is not None
     assert 1e-3 < variance < 1e-2
-    assert {each.attack for each in found.checks} == {"lead", "other"}
-    assert all(each.passed for each in found.checks)
-    assert all(each.x == found.calibration.x for each in found.checks)
+    assert {each.attack for each in found.tests} == {"lead", "other"}
+    assert all(each.passed for each in found.tests)
+    assert {each.strength for each in found.tests} == {variance}
 
 
 def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
     lead, other = falling(1e-4), falling(1e-2)
     found = gauge(lambda a, v: (lead if a == "lead" else other)(v)).measure(family())
-    assert found.calibration.outcome is Outcome.CERTIFIED
-    variance = family().parameter(found.calibration.x or 0.0)
+    assert found.calibration.strength is not None
+    variance = family().strength(found.calibration.strength or 0.0)
     assert variance is not None
     assert variance > 1e-2
-    final = [each for each in found.checks if each.x == found.calibration.x]
+    final = [each for each in found.tests if each.strength == variance]
     assert {each.attack for each in final if each.passed} == {"lead", "other"}
-    assert any(not each.passed for each in found.checks)
+    assert any(not each.passed for each in found.tests)
 
 
 def test_an_attack_that_nothing_stops_is_said_to_be_so() -> None:
     found = gauge(lambda a, v: 0.9 if a == "other" else falling(1e-4)(v)).measure(family())
-    assert found.calibration.outcome is Outcome.NOT_CERTIFIED
+    assert found.calibration.strength is None
     assert found.counts is None
 
 
 def test_no_protection_is_found_where_none_is_needed() -> None:
     found = gauge(lambda attack, variance: 0.01).measure(family())
-    assert found.calibration.x == UNPROTECTED
+    assert found.calibration.strength == UNPROTECTED
 
 
 @pytest.mark.parametrize("breaks", ["lead", "other"])
 def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
     bare = family("secret-sharing")
-    assert gauge(lambda a, v: 0.01).measure(bare).calibration.outcome is Outcome.CERTIFIED
+    assert gauge(lambda a, v: 0.01).measure(bare).calibration.strength is not None
     found = gauge(lambda a, v: 0.9 if a == breaks else 0.01).measure(bare)
-    assert found.calibration.outcome is Outcome.NOT_CERTIFIED
+    assert found.calibration.strength is None
     assert breaks in found.calibration.reason
 
 
@@ -140,7 +140,7 @@ def test_games_are_never_used_twice_in_one_calibration() -> None:
     seen: dict[tuple[str, str], set[int]] = {}
     rate = answering(lambda a, v: falling(1e-3)(v))
 
-    def ask(tasks: Sequence[Task]) -> list[bytes]:
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
         for task in tasks:
             assert isinstance(task, AttackTask)
             if "others" not in task.stream:
@@ -164,9 +164,9 @@ def test_false_claims_stay_within_the_level() -> None:
             return 0.25 if variance < 1.0 else 0.0
 
         found = gauge(rate, seed=seed, level=level).measure(family())
-        x = found.calibration.x
+        x = found.calibration.strength
         if x is not None:
-            variance = 0.0 if x == UNPROTECTED else family().parameter(x)
+            variance = 0.0 if x == UNPROTECTED else family().strength(x)
             wrong += variance is not None and variance < 1.0
     assert binomtest(wrong, runs, level, alternative="greater").pvalue > 0.01
 
@@ -181,7 +181,7 @@ def test_families_that_look_alike_share_their_games() -> None:
 
 def test_an_estimate_lies_near_the_crossing() -> None:
     x, counts = gauge(lambda a, v: falling(1e-3)(v)).estimate(family(), 1)
-    variance = family().parameter(x)
+    variance = family().strength(x)
     assert variance is not None
     assert 3e-4 < variance < 1e-2
     assert counts.units >= 6

@@ -11,10 +11,10 @@ from tests.tuning.simulating import Simulated, asking
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.tasks import CostTask, Diverged, Task, TrainTask
+from trilemma.estimation.tasks import CostTask, Diverged, Job, TrainTask
 from trilemma.federation.timing import Spent
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.families.pricing import Pricing, breached_cap, priced, ranked
+from trilemma.tuning.families.pricing import Pricing, priced, ranked
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.updates import Profile
@@ -75,7 +75,7 @@ def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
 
 
 def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found, objective = pricing(Problem(0.3, 2.0, 0.0)).price(
         asking(bench(lost={"randomization": 0.1}), done), NOISE
     )
@@ -114,22 +114,12 @@ def test_a_training_that_diverges_is_told_apart() -> None:
         pricing().price(asking(bench(diverging=("randomization",))), NOISE)
 
 
-def test_caps() -> None:
-    capped = Problem(0.3, max_utility_loss=0.1, max_cost=2.0)
-    assert breached_cap(capped, costs(0.1, 2.0)) == ""
-    assert "utility loss of 0.11 exceeds the cap of 0.1" in breached_cap(capped, costs(0.11, 0))
-    assert "efficiency reduction of 2.5 exceeds the cap of 2" in breached_cap(
-        capped, costs(0, 2.5)
-    )
-    assert breached_cap(Problem(), costs(9, 9)) == ""
-
-
 def test_a_cap_is_a_reason() -> None:
     capped = pricing(Problem(0.3, max_utility_loss=0.01))
     plain = Candidate("a", "measured", True, True, "Fine.")
     found = priced(plain, asking(bench(lost={"randomization": 0.1})), NOISE, capped)
     assert not found.feasible
-    assert found.statement.startswith("Fine. The utility loss of 0.09")
+    assert found.statement.startswith("Fine. But the utility loss of 0.09")
     assert found.costs is not None, "what it would cost is shown"
 
 

@@ -24,13 +24,13 @@ def usual() -> Meter:
 
 
 def found(name: str, parameter: float | None = None) -> Candidate:
-    return replace(candidate(name, 0.1), parameter=parameter, protection="x")
+    return replace(candidate(name, 0.1), strength=parameter, protection="x")
 
 
 def test_a_grid_lies_around_the_strength_found(usual: Meter) -> None:
     noise = family(usual, "randomization")
     middle = 0.3 * noise.domain[0]
-    xs = grid(noise, found("randomization", noise.parameter(middle)), 5)
+    xs = grid(noise, found("randomization", noise.strength(middle)), 5)
     assert len(xs) == 5
     assert np.allclose(np.diff(xs, 2), 0)
     assert xs[0] == pytest.approx(middle - 1.5)
@@ -40,7 +40,7 @@ def test_a_grid_lies_around_the_strength_found(usual: Meter) -> None:
 def test_a_grid_stays_where_the_mechanism_can_go(usual: Meter) -> None:
     noise = family(usual, "randomization")
     for x in noise.domain:
-        xs = grid(noise, found("randomization", noise.parameter(x)), 4)
+        xs = grid(noise, found("randomization", noise.strength(x)), 4)
         assert noise.domain[0] - 1e-9 <= xs[0] < xs[-1] <= noise.domain[1] + 1e-9
     xs = grid(noise, found("randomization"), 4)
     assert (xs[0], xs[-1]) == noise.domain, "all of it where nothing was found"
@@ -48,7 +48,7 @@ def test_a_grid_stays_where_the_mechanism_can_go(usual: Meter) -> None:
 
 def test_which_points_are_measured(usual: Meter) -> None:
     noise = family(usual, "randomization")
-    parameter = noise.parameter(-0.5)
+    parameter = noise.strength(-0.5)
     tuned = [found("randomization", parameter), *(found(name) for name in NAMES[1:])]
     wanted = curve_procedures(usual.plan, tuned)
     assert next(iter(wanted)) == "curve of none"
@@ -62,8 +62,8 @@ def test_which_points_are_measured(usual: Meter) -> None:
     ]
     ask = asking(Simulated(small, None, 1, 2, 0))
     points = [procedure(ask) for procedure in wanted.values()]
-    curve = [each for each in points if each.mechanism == "randomization"]
-    assert curve[-1].parameter == pytest.approx(parameter), "the test's own counts"
+    curve = [each for each in points if each.family == "randomization"]
+    assert curve[-1].strength == pytest.approx(parameter), "the test's own counts"
     rates = [each.recovered for each in curve[:-1]]
     assert rates == sorted(rates, reverse=True)
 

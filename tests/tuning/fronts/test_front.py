@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.fronts.front import grid_strength, hypervolume, knee, non_dominated
+from trilemma.tuning.fronts.front import grid_place, hypervolume, knee, non_dominated
 
 
 def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -73,7 +73,7 @@ def test_the_knee_of_a_known_front() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 13, 33, 100])
 def test_the_grid_covers_whenever_it_is_stopped(count: int) -> None:
-    strengths = sorted(grid_strength(number) for number in range(count))
+    strengths = sorted(grid_place(number) for number in range(count))
     assert len(set(strengths)) == count
     assert (strengths[0], strengths[-1]) == (0, 1)
     assert max(np.diff(strengths)) <= 4 / count, "gaps"

@@ -12,14 +12,14 @@ from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.tasks import AttackTask, Task, TrainTask
+from trilemma.estimation.tasks import AttackTask, Job, TrainTask
 from trilemma.protections.protection import Protection
+from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.families.families import Family
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.tuning.results import candidates as results
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
 
@@ -40,21 +40,21 @@ def family(meter: Meter, name: str) -> Family:
 
 
 def measured(
-    meter: Meter, name: str, strength: float, done: list[Task] | None = None, **laws: Any
-) -> Evaluated:
+    meter: Meter, name: str, strength: float, done: list[Job] | None = None, **laws: Any
+) -> Point:
     ask = asking(Simulated(small, None, 1, 2, 0, **laws), done)
     return meter.point(family(meter, name), strength)(ask)
 
 
 def test_the_start_costs_nothing_and_leaks_most(usual: Meter) -> None:
     found = usual.unprotected(asking(Simulated(small, None, 1, 2, 0)))
-    assert (found.mechanism, found.protection, found.units) == ("none", "none", 40)
+    assert (found.family, found.protection, found.units) == ("none", "none", 40)
     assert found.recovered == 40
     assert found.utility_loss == found.efficiency_reduction == Estimate(0, 0, 0)
 
 
 def test_the_same_games_at_every_strength_by_the_leading_attack(usual: Meter) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     points = [measured(usual, "randomization", s, done) for s in (0.0, 0.5, 1.0)]
     rates = [each.recovered for each in points]
     assert rates == sorted(rates, reverse=True)
@@ -68,13 +68,13 @@ def test_the_same_games_at_every_strength_by_the_leading_attack(usual: Meter) ->
 
 
 def test_what_thins_is_measured_for_one_round(usual: Meter) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     measured(usual, "compression", 0.5, done)
     assert {each.rounds for each in done if isinstance(each, AttackTask)} == {1}
 
 
 def test_masks_cancel_in_the_sum_which_the_server_reads_too(usual: Meter) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = measured(usual, "bounded-masks", 1.0, done, summed=0.9)
     played = {each.stream for each in done if isinstance(each, AttackTask)}
     assert played == {"front of the message", "front of the sum"}
@@ -84,7 +84,7 @@ def test_masks_cancel_in_the_sum_which_the_server_reads_too(usual: Meter) -> Non
 
 
 def test_a_key_is_never_a_measured_zero(usual: Meter) -> None:
-    done: list[Task] = []
+    done: list[Job] = []
     found = measured(usual, "paillier", 0.0, done)
     assert (found.basis, found.leakage, found.units) == ("cryptographic", None, 0)
     assert not [each for each in done if isinstance(each, AttackTask)]
@@ -110,16 +110,16 @@ def test_what_cannot_be_run_or_trained_says_why(
 def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None:
     noise = family(usual, "randomization")
     tests = (
-        results.Tested("gaussian-posterior", 1e-3, 9, 9, passed=False),
-        results.Tested("gaussian-posterior", 1e-2, 50, 5, passed=True),
-        results.Tested("analytic", 1e-2, 30, 1, passed=True),
+        Tested("gaussian-posterior", 1e-3, 9, 9, passed=False),
+        Tested("gaussian-posterior", 1e-2, 50, 5, passed=True),
+        Tested("analytic", 1e-2, 30, 1, passed=True),
     )
     chosen = replace(
-        candidate("randomization", 0.1), parameter=1e-2, tests=tests, protection="x",
+        candidate("randomization", 0.1), strength=1e-2, tests=tests, protection="x",
         leakage=Estimate(0.1, 0, 0.2),
     )  # fmt: skip
     found = usual.tested(noise, chosen)
-    assert noise.parameter(noise.at(found.strength or 0.0)) == pytest.approx(1e-2)
+    assert noise.strength(noise.at(found.place or 0.0)) == pytest.approx(1e-2)
     assert found.by_attack == {"gaussian-posterior": 5, "analytic": 1}
     assert found.leakage == chosen.leakage
     assert found.metric == 0.9

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import optuna
 import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import simulate
@@ -36,15 +39,15 @@ def front() -> Front:
 
 
 def test_what_a_front_holds(front: Front) -> None:
-    names = [each.mechanism for each in front.points]
+    names = [each.family for each in front.points]
     assert names[0] == "none"
     assert sorted(names[1:3]) == ["paillier", "secret-sharing"]
     assert (len(names), front.evaluations, front.wanted) == (9, 8, 8)
     for each in front.points:
-        assert each.units == (0 if each.mechanism == "paillier" else 10)
+        assert each.units == (0 if each.family == "paillier" else 10)
         if each.leakage is not None:
             assert each.leakage.low <= each.leakage.value <= each.leakage.high
-    noise = {each.strength: each for each in front.points if each.mechanism == "randomization"}
+    noise = {each.place: each for each in front.points if each.family == "randomization"}
     assert noise[0.0].recovered > noise[1.0].recovered
     best = [front.points[place].objectives for place in front.front]
     assert front.knee in front.front
@@ -139,7 +142,7 @@ def test_optuna_picks_points_against_a_curious_client(sampler: Any) -> None:
 def test_a_point_without_costs_is_not_on_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(monkeypatch, diverging=("randomization",))
     found = pareto(small, families=("randomization",), evaluations=2, units=4, **ASKED)
-    lost = [n for n, each in enumerate(found.points) if each.mechanism == "randomization"]
+    lost = [n for n, each in enumerate(found.points) if each.family == "randomization"]
     assert len(lost) == 2
     assert not set(lost) & set(found.front)
     assert all("diverged" in found.points[n].note for n in lost)
@@ -154,3 +157,22 @@ def test_bad_arguments() -> None:
         pareto(small, confidence=1.0, **ASKED)
     with pytest.raises(InvalidInput, match="at least one family"):
         pareto(small, families=(), **ASKED)
+
+
+def test_a_shared_study_holds_one_scenario_and_one_kind_of_settings(tmp_path: Path) -> None:
+    """Another model, or another effort, on the same storage begins a study of its own."""
+    asked: dict[str, Any] = {**ASKED, "families": ("secret-sharing",), "evaluations": 1}
+    storage = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    pareto(small, storage=storage, units=4, **asked)
+    for change in ({"units": 5}, {"units": 4, "restarts": 2}, {"units": 4, "seed": 1}):
+        pareto(small, storage=storage, **{**asked, **change})
+    pareto(partial(small, clients=3), storage=storage, units=4, **asked)
+    pareto(replace(small(), server_decay=True), storage=storage, units=4, **asked)
+    pareto(small, storage=storage, units=4, budget=0.5, **asked)  # a front has no budget
+    names = optuna.get_all_study_names(storage)
+    assert len(names) == 6
+
+
+def test_no_front_is_measured_for_anyone() -> None:
+    with pytest.raises(InvalidInput, match=r"measured.*tune with knows='anyone'"):
+        pareto(small(), knows="anyone")

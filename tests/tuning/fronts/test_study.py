@@ -10,7 +10,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
 from trilemma.tuning.fronts.study import Study, grid_point
 from trilemma.tuning.results.front import SamplerName
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 
 def test_the_grid_takes_turns() -> None:
@@ -32,11 +32,11 @@ def study(path: Path, sampler: SamplerName, owner: str | None = None) -> Study:
     )
 
 
-def toy(mechanism: str, strength: float) -> Evaluated:
-    leaked, lost = (1 - strength) ** 2, strength**2 + 0.1 * (mechanism == "b")
-    return Evaluated(
-        mechanism,
-        strength,
+def toy(family: str, place: float) -> Point:
+    leaked, lost = (1 - place) ** 2, place**2 + 0.1 * (family == "b")
+    return Point(
+        family,
+        place,
         leakage=Estimate(leaked, 0, 1),
         utility_loss=Estimate(lost, 0, 1),
         efficiency_reduction=Estimate(0, 0, 0),
@@ -46,8 +46,8 @@ def toy(mechanism: str, strength: float) -> Evaluated:
 def worked(trials: Study, count: int) -> list[tuple[str, float]]:
     while choices := trials.choices(count, at_once=1):
         for each in choices:
-            trials.finish(each, toy(each.mechanism, each.strength))
-    return [(each.mechanism, each.strength or 0.0) for each in trials.points()]
+            trials.finish(each, toy(each.family, each.place))
+    return [(each.family, each.place or 0.0) for each in trials.points()]
 
 
 @pytest.mark.parametrize("sampler", ["grid", "motpe", "nsga2"])
@@ -71,10 +71,10 @@ def test_two_owners_share_a_study(tmp_path: Path, sampler: SamplerName) -> None:
     ):
         (held,) = mine.choices(6, at_once=1)
         found = worked(yours, 5)
-        assert (held.mechanism, held.strength) not in found, "no point is measured twice"
+        assert (held.family, held.place) not in found, "no point is measured twice"
         (again,) = mine.choices(6, at_once=1)
         assert again.trial.number == held.trial.number
-        mine.finish(again, Evaluated(again.mechanism, again.strength, note="It diverged."))
+        mine.finish(again, Point(again.family, again.place, note="It diverged."))
         assert not yours.choices(6, at_once=1)
         assert [each.note for each in mine.points()].count("It diverged.") == 1
         assert len(mine.points()) == 6

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trilemma.estimation.leakage import Estimate
-from trilemma.tuning.results.points import RESOLUTION, Evaluated
+from trilemma.tuning.results.points import RESOLUTION, Point
 
 
-def at(loss: float, reduction: float) -> Evaluated:
-    return Evaluated(
+def at(loss: float, reduction: float) -> Point:
+    return Point(
         "a",
         0.5,
         leakage=Estimate(0.1234, 0, 1),
@@ -26,7 +26,7 @@ def test_objectives_are_bounded_and_rounded() -> None:
 
 
 def test_without_costs_there_are_none_and_a_key_leaks_nothing() -> None:
-    assert Evaluated("a", 0.5).objectives is None
+    assert Point("a", 0.5).objectives is None
     free = Estimate(0, 0, 0)
-    key = Evaluated("paillier", None, utility_loss=free, efficiency_reduction=free)
+    key = Point("paillier", None, utility_loss=free, efficiency_reduction=free)
     assert key.objectives == (0.0, 0.0, 0.5)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from trilemma.bounds import Constants, Regime
+from trilemma.bounds.surrogate import Constants, Regime
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import Form
 from trilemma.tuning.problem import Problem

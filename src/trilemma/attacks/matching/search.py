@@ -30,21 +30,21 @@ def evaluations(
     task: Task,
     value: Callable[..., torch.Tensor],
     data: tuple[torch.Tensor, ...],
+    starts: torch.Tensor,
 ) -> Callable[[torch.Tensor], Evaluate]:
     """What `minimise` binds: `value(z [d], *rows)` and its gradient for any choice of units.
 
-    `data` are tensors [U, ...], of which each unit gets its rows; `key` names the function.
+    `data` are tensors [U, ...], of which each unit gets its rows, like its `starts` [U, R, d];
+    `key` names the function.
     """
     evaluation = vmap(grad_and_value(value))
 
     def bind(chosen: torch.Tensor) -> Evaluate:
         rows = tuple(tensor[chosen] for tensor in data)
-        prepared: list[Callable[..., tuple[torch.Tensor, torch.Tensor]]] = []
+        run = traced(key, task, evaluation, (starts[chosen, 0], *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            if not prepared:
-                prepared.append(traced(key, task, evaluation, (z, *rows)))
-            gradient, loss = prepared[0](z, *rows)
+            gradient, loss = run(z, *rows)
             return loss, gradient
 
         return evaluate
@@ -86,7 +86,7 @@ def invert(
     enough = torch.full_like(energy, tolerance)
     search = partial(
         minimise,
-        evaluations(key, view.task, value, data),
+        evaluations(key, view.task, value, data, starts),
         tolerance=enough,
         solved=enough,
         # under noise, a gain far below s² moves the candidate by far less than its error

@@ -22,12 +22,12 @@ class ClipFactors:
     """Mean factors min(1, clip / ‖u‖) of B units.
 
     own [B, N]: the sought record's client with each candidate; others [B]: any other client;
-    scale [B]: relative variance of the own client's factor, None where nothing is clipped.
+    jitter [B]: variance of the own client's factor, None where nothing is clipped.
     """
 
     own: torch.Tensor
     others: torch.Tensor
-    scale: torch.Tensor | None
+    jitter: torch.Tensor | None
 
 
 def clip_factors(
@@ -68,5 +68,4 @@ def clip_factors(
     sideways = table.anchor_candidate[:, 1][:, None] + along[..., None]
     norms = mean[..., None] + 2 * sideways / size + candidates / size**2
     own = factor(whole[..., None] * norms)
-    spread = own.var(1, correction=0) / own.mean(1).square()
-    return ClipFactors(own.mean(1), others.mean(1), spread.mean(1))
+    return ClipFactors(own.mean(1), others.mean(1), own.var(1, correction=0).mean(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 from torch.func import vmap
@@ -36,13 +36,8 @@ class ExactPosterior:
     record (`trilemma.attacks.posterior.by_record`).
     """
 
-    @property
-    def name(self) -> str:
-        return "exact-posterior"
-
-    @property
-    def rung(self) -> Rung:
-        return "rest"
+    name: ClassVar[str] = "exact-posterior"
+    rung: ClassVar[Rung] = "rest"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         owned = [view.knowledge for view in views]
@@ -54,7 +49,7 @@ class ExactPosterior:
         rests = stacked([v.knowledge.rest for v in views], "the other records", self.rung)
         slots = _slots(views, rests)
         noises = [v.observation.noise for v in views]
-        scores = []
+        scores, linear = [], _adds_up(view, rests)
         held = view.task.layout.size * (line_ups.count + view.records)
         for start, stop in blocks(len(units), _HELD // held):
             gaps = _Gaps(
@@ -62,6 +57,7 @@ class ExactPosterior:
                 slice(start, stop),
                 rests.units(start, stop).to(like).expanded(stop - start),
                 slots[start:stop].to(like.device),
+                linear,
             )
             squared, largest = gaps.sizes(line_ups.units(start, stop).to(like))
             rows = zip(squared, largest, noises[start:stop], strict=True)
@@ -84,35 +80,53 @@ def _slots(views: Sequence[View], rests: Batch) -> torch.Tensor:
     return torch.tensor(slots)
 
 
+def _adds_up(view: View, rests: Batch) -> bool:
+    """Whether a record's share of an update is the same whatever is beside it."""
+    training, size = view.local_training, view.local_training.unit_size
+    if training.algorithm != "fedsgd" or view.observation.clip is not None:
+        return False
+    if training.by_record or size == 1:
+        return True
+    few = rests.units(0, 1).to(next(view.task.model.parameters())).expanded(1)
+    return not view.task.couples_records(few.inputs[0, :size], few.labels[0, :size])
+
+
 @dataclass(frozen=True, eq=False)
 class _Gaps:
     """What candidates leave unexplained of the observations of a block of B units.
 
     rests: all K·S records of each unit; slots [B]. Only the update of the client whose record is
-    sought changes with the candidate, so all the others' is computed once.
+    sought changes with the candidate, so all the others' is computed once; `linear`: and only by
+    the record's own share.
     """
 
     units: Units
     block: slice
     rests: Batch
     slots: torch.Tensor
+    linear: bool
 
     def sizes(self, line_ups: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Squared and largest gap [B, N] of each candidate, on the known coordinates, float64."""
-        view = self.units.view
-        linear = view.local_training.algorithm == "fedsgd" and view.observation.clip is None
-        gap_of = self._linear() if linear else self._by_substitution()
-        # a substituted candidate brings its whole batch along
-        held = view.task.layout.size * len(self.slots)
+        """Squared and largest gap [B, N] of each candidate on the known coordinates, float64.
+
+        The squares are up to a constant a unit, so that rounding stays small beside the noise.
+        """
+        start, explained_by = self._linear() if self.linear else self._by_substitution()
+        held = self.units.view.task.layout.size * len(self.slots)
         squared, largest = [], []
-        for start, stop in blocks(line_ups.count, _HELD // held):
-            gap = gap_of(line_ups.rows(start, stop))
-            squared.append((gap * gap).sum(2, dtype=torch.float64))
-            largest.append(gap.abs().amax(2).double())
+        for first, end in blocks(line_ups.count, _HELD // held):
+            added = explained_by(line_ups.rows(first, end))
+            cross = (added @ start.transpose(1, 2))[:, :, 0].double()
+            norms = torch.linalg.vector_norm(added, dim=2).double()
+            squared.append(norms.square() - 2 * cross)
+            largest.append(added.sub_(start).abs_().amax(2).double())
         return torch.cat(squared, 1), torch.cat(largest, 1)
 
-    def _linear(self) -> Callable[[Batch], torch.Tensor]:
-        """Gaps [B, n, m] by one gradient a candidate: G_j = G_0 + share · (g_j - g_0)."""
+    def _linear(self) -> tuple[torch.Tensor, Callable[[Batch], torch.Tensor]]:
+        """What is left without the record [B, 1, m], and what candidates add to the rest.
+
+        By one gradient a candidate: G_j = G_0 + share · (g_j - g_0).
+        """
         task, training = self.units.view.task, self.units.view.local_training
         path = [self.units.weights[self.block]]
         unit = torch.arange(len(self.slots), device=self.slots.device)
@@ -125,13 +139,13 @@ class _Gaps:
         start = self._observed() - self._known() * self._explained()
         start = start + share * contributions(task, path, kept, training)
 
-        def gap_of(candidates: Batch) -> torch.Tensor:
-            return start - share * contributions(task, path, candidates, training)
+        def added(candidates: Batch) -> torch.Tensor:
+            return contributions(task, path, candidates, training).mul_(share)
 
-        return gap_of
+        return start, added
 
-    def _by_substitution(self) -> Callable[[Batch], torch.Tensor]:
-        """Gaps [B, n, m] by the client's update with each candidate in the record's place."""
+    def _by_substitution(self) -> tuple[torch.Tensor, Callable[[Batch], torch.Tensor]]:
+        """What is left without the record's client, and what it sends with each candidate."""
         size = self.units.view.local_training.unit_size
         unit = torch.arange(len(self.slots), device=self.slots.device)
         place = self.slots % size
@@ -141,15 +155,15 @@ class _Gaps:
         others = self._explained() - self._sent(inputs, labels)
         start = self._observed() - self._known() * others
 
-        def gap_of(candidates: Batch) -> torch.Tensor:
+        def added(candidates: Batch) -> torch.Tensor:
             each = candidates.expanded(len(unit))
             tried = inputs.repeat(1, each.count, *[1] * (inputs.ndim - 2))
             named = labels.repeat(1, each.count, *[1] * (labels.ndim - 2))
             tried[unit, :, place] = each.inputs
             named[unit, :, place] = each.labels
-            return start - self._known() * self._sent(tried, named)
+            return self._known() * self._sent(tried, named)
 
-        return gap_of
+        return start, added
 
     def _observed(self) -> torch.Tensor:
         return self.units.update[self.block, None]

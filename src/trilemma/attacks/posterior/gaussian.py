@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 from torch.nn.functional import one_hot
 
 from trilemma.attacks.base import Reconstructions, Rung, View
-from trilemma.attacks.posterior.candidate_updates import average_path, contributions
+from trilemma.attacks.posterior.candidate_updates import (
+    Path,
+    average_path,
+    contributions,
+    observed_path,
+)
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
 from trilemma.attacks.posterior.inner_products import (
     Rows,
     Table,
-    outside_variance,
+    held_out_remainder,
     tabulate,
 )
 from trilemma.attacks.posterior.rest_law import Message, by_classes, few_counts, overall
@@ -27,11 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianPosterior"]
 
-Averaged = tuple[list[torch.Tensor], torch.Tensor]
-"""The models [B, m] on the path of an average client, and the mean contribution [B, m]."""
 
 _TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
-_FLOOR: Final = 1e-6  # the least remainder, relative to the rest's variance inside the span
+_NONE: Final = 1e-12  # of an update's square
 _ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _FEWEST: Final = 4  # records on which a law can be fitted
 
@@ -40,21 +43,20 @@ _FEWEST: Final = 4  # records on which a law can be fitted
 class GaussianPosterior:
     """π(j) ∝ p(G | candidate j), the rest of the batch and cohort drawn from a population.
 
-    The moments of the population's single-record updates at the unit's model give the law of the
-    rest: a covariance of low rank, and outside its span what records left out have there. The
-    population is `knowledge.population`, the public records where there is none; the sought
-    record belongs to the first client. Exact for one record; several local steps are taken along
-    the path of an average client, and clipping by the factor that batches of the population with
-    the candidate have on average.
+    log p = -½ (G - E_j)ᵀ Q⁻¹ (G - E_j) by Woodbury, E_j the expected observation with candidate j
+    and Q the covariance of the rest, of low rank plus a remainder, and of the noise. The moments
+    are those of single records' updates at the unit's model; a small rest is summed over its
+    classes, each with moments of its own. The population is `knowledge.population`, the public
+    records where there is none; the sought record belongs to the first client.
+
+    Approximate where shares do not simply add up: several local steps are taken along the path
+    that the observation shows, a clipped client's factor is that of batches of the population
+    with the candidate, unknown up to their variance, and coordinates that some clients did not
+    send are taken as independent beyond what all have in common.
     """
 
-    @property
-    def name(self) -> str:
-        return "gaussian-posterior"
-
-    @property
-    def rung(self) -> Rung:
-        return "candidates"
+    name: ClassVar[str] = "gaussian-posterior"
+    rung: ClassVar[Rung] = "candidates"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = units_of(views)
@@ -96,9 +98,12 @@ class _Block:
         view, known = self.units.view, self.units.known[self.block]
         weights = self.units.client_weights[self.block]
         task, training = view.task, view.local_training
+        total = weights.sum(1).reshape(len(weights), -1)
         averaged = average_path(task, self.units.weights[self.block], self.people, training)
+        gap = self.units.update[self.block] - known * total * averaged[1]
+        averaged = observed_path(task, averaged, self._deviation(gap), self.people, training)
         mean = known * averaged[1]
-        gap = self.units.update[self.block] - weights.sum(1).reshape(len(weights), -1) * mean
+        gap = self.units.update[self.block] - total * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
         factors = clip_factors(
             table,
@@ -114,14 +119,22 @@ class _Block:
             message = self._message(table, flat, factors)
         if weights.dtype == torch.float32 and _is_rounded(table, message):
             return self._doubled().scores()
-        rest = view.records - 1
-        equal = flat is not None and bool((flat == flat[:, :1]).all())
-        if task.classes is None or not equal or not few_counts(rest, task.classes):
+        if flat is None or not self._by_classes(flat):
             return overall(table, message).double()
-        member = one_hot(self.people.labels, task.classes).to(weights)
+        member = one_hot(self.people.labels, task.classes or 0).to(weights)
         if self.people.shared:
             member = member.expand(len(weights), *member.shape)
-        return by_classes(table, message, member, rest).double()
+        return by_classes(table, message, member, view.records - 1).double()
+
+    def _by_classes(self, weights: torch.Tensor) -> bool:
+        """Whether the rest is a known, small number of records of equal shares, with classes."""
+        view = self.units.view
+        if view.task.classes is None or view.records == 1 or self._poisson():
+            return False
+        if view.observation.clip is not None and view.observation.clients > 1:
+            return False
+        equal = bool((weights == weights[:, :1]).all())
+        return equal and few_counts(view.records - 1, view.task.classes)
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""
@@ -135,7 +148,7 @@ class _Block:
         like = units.weights
         return _Block(units, self.block, self.line_ups.to(like), self.people.to(like), self.seed)
 
-    def _rows(self, batch: Batch, averaged: Averaged, scale: torch.Tensor) -> Rows:
+    def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
         view = self.units.view
         path, mean = averaged
@@ -149,7 +162,7 @@ class _Block:
 
     def _table(
         self,
-        averaged: Averaged,
+        averaged: Path,
         scales: tuple[torch.Tensor, torch.Tensor],
         anchors: torch.Tensor,
     ) -> Table:
@@ -160,15 +173,36 @@ class _Block:
             self.units.known[self.block].sum(1),
         )
 
+    def _deviation(self, gap: torch.Tensor) -> torch.Tensor:
+        """How far the first client's update is likely to be from the average one's, [B, m].
+
+        `gap` is what was observed beyond the average. It is believed the less, the more its noise
+        would change the model that it is added to.
+        """
+        weights = self.units.client_weights[self.block]
+        lead = weights[:, 0] / weights.square().sum(1).clamp(min=torch.finfo(gap.dtype).tiny)
+        energy = self.units.weights[self.block].square().sum(1)
+        noise = self._noise() * self.units.known[self.block].sum(1)
+        kept = energy / (energy + noise).clamp(min=torch.finfo(gap.dtype).tiny)
+        return lead.reshape(len(gap), -1) * kept[:, None] * gap
+
     def _noise(self) -> torch.Tensor:
         return self.units.noise[self.block].square()
 
     def _counts(self) -> torch.Tensor:
-        """How many records [K] each client adds to the rest."""
+        """How many records [K] each client adds to the rest, on average."""
         view = self.units.view
         counts = torch.full((view.observation.clients,), float(view.local_training.unit_size))
-        counts[0] -= 1
+        if not self._poisson():
+            counts[0] -= 1
         return counts.to(self.units.weights)
+
+    def _poisson(self) -> bool:
+        """Whether the sought record comes on top of a batch of unknown size.
+
+        The others then join independently and rarely: a Poisson number of them.
+        """
+        return self.units.view.local_training.sampling == "poisson"
 
     def _message(self, table: Table, weights: torch.Tensor, factors: ClipFactors) -> Message:
         """How clients of weights [B, K] add up; anchors: the gap to the mean, and the mean."""
@@ -177,26 +211,31 @@ class _Block:
         squares = self._counts() * shares.square()
         spread = squares[:, 0] * factors.own.square().mean(1)
         spread = spread + squares[:, 1:].sum(1) * factors.others.square()
-        remainder = self._noise() + spread * outside_variance(table)
+        remainder = self._noise() + spread * held_out_remainder(table)
         cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
+        if self._poisson():
+            cut = cut - shares[:, :1] * factors.own
         return Message(
             torch.stack([torch.ones_like(cut), cut], 1),
             shares[:, :1] * factors.own,
             spread,
-            torch.maximum(remainder, _least(table, spread)),
-            factors.scale,
-            torch.cat([torch.ones_like(own), own + others], 1),
+            torch.maximum(remainder, _least(table)),
+            factors.jitter,
+            torch.cat([torch.zeros_like(own), own], 1),
+            shares[:, 0],
+            torch.stack([0 * spread, spread], 1) if self._poisson() else None,
         )
 
     def _own_places(
-        self, averaged: Averaged, gap: torch.Tensor, table: Table, factors: ClipFactors
+        self, averaged: Path, gap: torch.Tensor, table: Table, factors: ClipFactors
     ) -> tuple[Table, Message]:
         """What adds up where clients sent coordinates of their own, weights [B, K, m].
 
         The rest's covariance Σ_k n_k (w_k w_kᵀ) ∘ Σ / S² is taken as (v vᵀ) ∘ Σ and a diagonal, v
         along the weights' leading direction, and coordinates are measured in its units.
         """
-        weights, size = self.units.client_weights[self.block], self._counts()[-1]
+        weights = self.units.client_weights[self.block]
+        size = self.units.view.local_training.unit_size
         known, mean = self.units.known[self.block], averaged[1]
         kept = factors.others[:, None].expand(-1, weights.shape[1]).clone()
         kept[:, 0] = factors.own.square().mean(1).sqrt()
@@ -205,25 +244,29 @@ class _Block:
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
         diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
-        outside = outside_variance(table)[:, None]
+        outside = held_out_remainder(table)[:, None]
         diagonal = diagonal + self._noise()[:, None] + along.square() * outside
-        least = _least(table, spread.mean(1))[:, None]
-        unit = known / torch.maximum(diagonal, least).sqrt()
+        unit = known / torch.maximum(diagonal, _least(table)[:, None]).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)
         anchors = torch.stack([unit * gap, own * mean, others * mean], 1)
         scaled = self._table(averaged, (unit * along, own / size), anchors)
         one = torch.ones_like(factors.own)
+        cut = 1 - factors.own - (factors.own / size if self._poisson() else 0)
+        clients = weights.shape[1]
+        drift = one.new_tensor([0.0, 1 / size, 1 / (size * max(1, clients - 1))])
         message = Message(
-            torch.stack([one, 1 - factors.own, (1 - factors.others[:, None]) * one], 1),
+            torch.stack([one, cut, (1 - factors.others[:, None]) * one], 1),
             factors.own,
             one[:, 0],
             one[:, 0],
-            factors.scale,
-            one[:, :3],
+            factors.jitter,
+            one.new_tensor([0.0, 1.0, 0.0]).expand(len(one), -1),
+            one[:, 0],
+            drift.expand(len(one), -1) if self._poisson() else None,
         )
         return scaled, message
 
-    def _variance(self, averaged: Averaged) -> torch.Tensor:
+    def _variance(self, averaged: Path) -> torch.Tensor:
         """The population's variance of each coordinate [B, m]."""
         mean = averaged[1]
         make = self._rows(self.people, averaged, torch.ones_like(mean))
@@ -252,7 +295,6 @@ def _is_rounded(table: Table, message: Message) -> bool:
     return not bool((largest < _ROUNDED).all())
 
 
-def _least(table: Table, spread: torch.Tensor) -> torch.Tensor:
-    """The least remainder [B] that keeps the forms well-conditioned."""
-    inside = table.rows.diagonal(dim1=1, dim2=2).mean(1) / table.rows.shape[1]
-    return _FLOOR * spread * inside + 1e-12 * table.candidate.mean(1)
+def _least(table: Table) -> torch.Tensor:
+    """The remainder [B] that stands for none, where there is neither noise nor a rest."""
+    return _NONE * table.candidate.mean(1) + torch.finfo(table.candidate.dtype).tiny

@@ -7,6 +7,7 @@ rows are made in blocks, so that memory stays bounded for large models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,8 +16,11 @@ import torch
 
 from trilemma.attacks.posterior.units import blocks
 
-__all__ = ["Forms", "Rows", "Table", "class_table", "outside_variance", "tabulate"]
+__all__ = ["Forms", "Rows", "Table", "class_table", "held_out_remainder", "tabulate"]
 
+_GUESS: Final = 1e-3  # of the rows' mean variance in their span: a remainder to start from
+_STEPS: Final = 6
+_LONGEST: Final = 4.0  # step of the remainder's logarithm
 _HELD: Final = 2**27  # numbers of one block of rows: updates times coordinates
 
 Rows = Callable[[int, int], torch.Tensor]
@@ -83,29 +87,34 @@ class Forms:
     candidate: torch.Tensor
     log_det: torch.Tensor
 
-    def of_residuals(self, mix: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
-        """rᵀ Q⁻¹ r [..., N] of r_j = Σ_a mix_aj · anchor_a - share_j · candidate_j.
+    def of(self, mix: torch.Tensor, share: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
+        """rᵀ Q⁻¹ r [..., V, N] of r = Σ_a mix_aj · a - Σ_c shift_vc · c - share_j · candidate_j.
 
-        mix [..., A, N], share [..., N].
+        The first anchors a have mix [..., A', N], all others c have shifts [..., V, A - A']; share
+        [..., N].
         """
-        own = (mix * (self.anchor @ mix)).sum(-2)
-        cross = (mix * self.anchor_candidate).sum(-2)
-        return own - 2 * share * cross + share**2 * self.candidate
+        first = mix.shape[-2]
+        own = (mix * (self.anchor[..., :first, :first] @ mix)).sum(-2)
+        cross = (mix * self.anchor_candidate[..., :first, :]).sum(-2)
+        plain = own - 2 * share * cross + share**2 * self.candidate
+        moved = share[..., None, :] * self.anchor_candidate[..., first:, :]
+        moved = moved - self.anchor[..., first:, :first] @ mix
+        turned = ((shifts @ self.anchor[..., first:, first:]) * shifts).sum(-1, keepdim=True)
+        return plain[..., None, :] + 2 * shifts @ moved + turned
 
-    def widened(self, mix: torch.Tensor, variance: torch.Tensor) -> Forms:
-        """The forms under Q + variance · d dᵀ, d = Σ_a mix_a · anchor_a, by Sherman-Morrison.
+    def widened(self, place: int, variance: torch.Tensor) -> Forms:
+        """The forms under Q + variance · a aᵀ, a the anchor at `place`, by Sherman-Morrison.
 
-        mix [..., A], variance [...].
+        variance [...].
         """
-        column = mix[..., None]
-        by_anchor = self.anchor @ column  # [..., A, 1]
-        by_candidate = self.anchor_candidate.transpose(-2, -1) @ column  # [..., N, 1]
-        size = (column * by_anchor).sum((-2, -1))
-        shrink = (variance / (1 + variance * size))[..., None, None]
+        by_anchor, by_candidate = self.anchor[..., place], self.anchor_candidate[..., place, :]
+        size = self.anchor[..., place, place]
+        shrink = (variance / (1 + variance * size))[..., None]
         return Forms(
-            self.anchor - shrink * by_anchor @ by_anchor.transpose(-2, -1),
-            self.anchor_candidate - shrink * by_anchor @ by_candidate.transpose(-2, -1),
-            self.candidate - shrink[..., 0] * by_candidate[..., 0].square(),
+            self.anchor - shrink[..., None] * by_anchor[..., None] * by_anchor[..., None, :],
+            self.anchor_candidate
+            - shrink[..., None] * by_anchor[..., None] * by_candidate[..., None, :],
+            self.candidate - shrink * by_candidate.square(),
             self.log_det + torch.log1p(variance * size),
         )
 
@@ -178,22 +187,30 @@ def class_table(table: Table, member: torch.Tensor) -> Table:
     )
 
 
-def outside_variance(table: Table) -> torch.Tensor:
-    """Variance [B] a coordinate of an update outside the span of the population's rows.
+def held_out_remainder(table: Table) -> torch.Tensor:
+    """The remainder r [B] at which a record left out is as far off as the others' law says.
 
-    Each row is measured against the span of all the others, at 1 / (G⁻¹)_ii of their inner
-    products G: it is what an update that took no part has outside. Zero where nothing is outside,
-    NaN where G is rounded too much to tell.
+    The mean over i of a_iᵀ (Σ_{p≠i} a_p a_pᵀ / (P - 2) + r · I)⁻¹ a_i is the number of known
+    coordinates. So outside the rows' span r is the variance that new records have there; inside
+    it makes up for what few rows miss. With K = G + (P - 2) r · I, G the rows' inner products, the
+    form of row i is (1 / (K⁻¹)_ii - (P - 2) r) / r; Newton's method solves for log r.
     """
-    rows = table.rows.double()
-    size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float64).tiny)
+    rows = table.rows
+    people = rows.shape[1]
+    size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(rows.dtype).tiny)
     # Centred rows add up to zero; their mean is put back as a direction of its own.
     inner = rows / size[:, None, None] + 10.0
-    ridge = 1e-5 if table.rows.dtype == torch.float32 else 1e-11
-    inner.diagonal(dim1=1, dim2=2).add_(ridge)
-    factor, failed = torch.linalg.cholesky_ex(inner)
-    inverse = torch.cholesky_inverse(factor)
-    outside = (1 / inverse.diagonal(dim1=1, dim2=2) - ridge).clamp(min=0).mean(1) * size
-    free = table.known - rows.shape[1] + 2
-    outside = torch.where(free > 0, outside / free.clamp(min=1), 0.0)
-    return torch.where((failed > 0) & (free > 0), torch.nan, outside).to(table.rows)
+    log = torch.full_like(size, math.log(_GUESS))
+    least = math.log(100 * torch.finfo(rows.dtype).eps)
+    for _ in range(_STEPS):
+        ridge = (log.exp() * (people - 2) / people)[:, None]
+        factor, _ = torch.linalg.cholesky_ex(inner + torch.diag_embed(ridge.expand(-1, people)))
+        inverse = torch.cholesky_inverse(factor)
+        own = inverse.diagonal(dim1=1, dim2=2)
+        left = (1 / own - ridge).mean(1)
+        growth = ridge[:, 0] * (inverse.square().sum(2) / own.square() - 1).mean(1) / left
+        step = (torch.log(left / table.known.clamp(min=1)) + math.log(people) - log) / (1 - growth)
+        log = (log + step.clamp(-_LONGEST, _LONGEST)).clamp(min=least)
+        if not bool((step.abs() > 1).any()):
+            break
+    return log.exp() * size / people

@@ -18,7 +18,7 @@ from trilemma.attacks.posterior.inner_products import Forms, Table, class_table
 
 __all__ = ["Message", "by_classes", "few_counts", "overall"]
 
-_COUNTS: Final = 2000  # ways to spread a rest over the classes that are tried one by one
+_COUNTS: Final = 12_000  # ways to spread a rest over the classes that are tried one by one
 _REFINED: Final = 4  # of them, those that get the covariances of their own classes
 _SHRINK: Final = 3.0  # records' worth of trust in the covariance that all classes have in common
 
@@ -29,16 +29,32 @@ class Message:
 
     With candidate j they leave r_j = Σ_a mix_aj · anchor_a - share_j · candidate_j for the rest
     and the noise to explain: mix [B, A, N], share [B, N]. The covariance of that is spread [B]
-    times one record's, plus remainder [B] on every coordinate, plus scale [B] (None: zero) along
-    the observation itself, which is Σ_a observed_a · anchor_a, observed [B, A].
+    times one record's, plus remainder [B] on every coordinate. Where the sought record's client
+    is clipped, its factor has variance jitter [B] (None: not clipped), along what it would send
+    unclipped: Σ_a sent_a · anchor_a + full · candidate_j, sent [B, A], full [B]. Where it is not
+    known how many records the rest has, drift [B, A] is the variance along each anchor.
     """
 
     mix: torch.Tensor
     share: torch.Tensor
     spread: torch.Tensor
     remainder: torch.Tensor
-    scale: torch.Tensor | None
-    observed: torch.Tensor
+    jitter: torch.Tensor | None
+    sent: torch.Tensor
+    full: torch.Tensor
+    drift: torch.Tensor | None = None
+
+    def lifted(self) -> Message:
+        """The same for forms with one more dimension behind the units."""
+        return Message(
+            self.mix[:, None],
+            self.share[:, None],
+            self.spread[:, None],
+            self.remainder[:, None],
+            None if self.jitter is None else self.jitter[:, None],
+            self.sent[:, None],
+            self.full[:, None],
+        )
 
 
 def overall(table: Table, message: Message) -> torch.Tensor:
@@ -47,14 +63,17 @@ def overall(table: Table, message: Message) -> torch.Tensor:
     N(0, spread · Σ + remainder · I), Σ the covariance of the population's rows.
     """
     people = table.rows.shape[1]
-    weights = (message.spread / max(1, people - 1))[:, None].expand(-1, people)
-    forms = _forms(table, weights, message)
-    return -forms.of_residuals(message.mix, message.share) / 2
+    weights = (message.spread / (people - 1))[:, None].expand(-1, people)
+    forms = table.forms(weights, message.remainder)
+    if message.drift is not None:
+        for place in range(message.drift.shape[1]):
+            forms = forms.widened(place, message.drift[:, place])
+    return _log_density(forms, message, table.rows[:, :1, :0])[:, 0]
 
 
-def few_counts(records: int, classes: int | None) -> bool:
+def few_counts(records: int, classes: int) -> bool:
     """Whether the ways to spread that many records over the classes can be tried one by one."""
-    return classes is not None and math.comb(records + classes - 1, records) <= _COUNTS
+    return math.comb(records + classes - 1, records) <= _COUNTS
 
 
 def by_classes(table: Table, message: Message, member: torch.Tensor, records: int) -> torch.Tensor:
@@ -69,12 +88,13 @@ def by_classes(table: Table, message: Message, member: torch.Tensor, records: in
     sizes = member.sum(1)
     table = class_table(table, member)
     counts = _count_vectors(records, classes).to(sizes)
-    share = message.share.mean(1)[:, None, None]
     frequency = (sizes / people).clamp(min=1e-9).log()
     prior = frequency @ counts.T - torch.lgamma(counts + 1).sum(1)
     common = max(1, people - classes)
     weights = (message.spread / common)[:, None].expand(-1, people)
-    scores = _scores(_forms(table, weights, message), message.mix, message.share, share * counts)
+    scores = _log_density(
+        table.forms(weights, message.remainder), message, counts.expand(len(sizes), -1, -1)
+    )
     scores = scores + prior[..., None]
 
     likely = torch.logsumexp(scores, 2).topk(min(_REFINED, len(counts)), 1).indices
@@ -83,48 +103,32 @@ def by_classes(table: Table, message: Message, member: torch.Tensor, records: in
     own = (chosen * trust / (sizes - 1).clamp(min=1)[:, None]) @ member.transpose(1, 2)
     weights = own + (chosen * (1 - trust)).sum(2, keepdim=True) / common
     weights = weights * (message.spread / max(1, records))[:, None, None]
-    refined = _scores(
-        _forms(table, weights, message),
-        message.mix[:, None],
-        message.share[:, None],
-        (share * chosen)[:, :, None],
-    )[:, :, 0]
+    forms = table.forms(weights, message.remainder)
+    refined = _log_density(forms, message.lifted(), chosen[:, :, None])[:, :, 0]
     refined = refined + torch.gather(prior, 1, likely)[..., None]
     places = likely[..., None].expand_as(refined)
     return torch.logsumexp(scores.scatter(1, places, refined), 1)
 
 
-def _forms(table: Table, weights: torch.Tensor, message: Message) -> Forms:
-    forms = table.forms(weights, message.remainder)
-    if message.scale is None:
-        return forms
-    direction = torch.zeros_like(table.anchor[:, 0])
-    direction[:, : message.mix.shape[1]] = message.observed
-    middle = [None] * (weights.ndim - 2)
-    return forms.widened(direction[(slice(None), *middle)], message.scale[(slice(None), *middle)])
+def _log_density(forms: Forms, message: Message, counts: torch.Tensor) -> torch.Tensor:
+    """log N of what candidates and counts [..., V, C] leave, [..., V, N] up to a constant.
 
-
-def _scores(
-    forms: Forms, mix: torch.Tensor, share: torch.Tensor, shifts: torch.Tensor
-) -> torch.Tensor:
-    """log N(r_j - Σ_c shift_c μ_c; Q) [..., V, N] for the shifts [..., V, C] of the class means.
-
-    The class means are the forms' last anchors; mix [..., A, N] is of the others.
+    The forms' last C anchors are the class means; the rest's records have the mean share.
     """
-    first = mix.shape[-2]
-    means = forms.anchor[..., first:, first:]
-    plain = Forms(
-        forms.anchor[..., :first, :first],
-        forms.anchor_candidate[..., :first, :],
-        forms.candidate,
-        forms.log_det,
-    )
-    base = plain.of_residuals(mix, share)
-    moved = share[..., None, :] * forms.anchor_candidate[..., first:, :]
-    moved = moved - forms.anchor[..., first:, :first] @ mix
-    quadratic = base[..., None, :] + 2 * shifts @ moved
-    quadratic = quadratic + ((shifts @ means) * shifts).sum(-1, keepdim=True)
-    return -(quadratic + forms.log_det[..., None, None]) / 2
+    share = message.share.mean(-1)[..., None, None]
+    form = forms.of(message.mix, message.share, share * counts)
+    log_det = forms.log_det[..., None, None]
+    if message.jitter is None:
+        return -(form + log_det) / 2
+    # One more direction of the covariance, another for each candidate: Sherman-Morrison.
+    full = message.full[..., None]
+    sent = message.sent[..., None].expand_as(message.mix)
+    along = forms.of(sent, -full.expand_as(message.share), -full[..., None] * counts)
+    both = forms.of(message.mix + sent, message.share - full, (share - full[..., None]) * counts)
+    jitter = message.jitter[..., None, None]
+    inner = (both - form - along) / 2
+    form = form - jitter * inner.square() / (1 + jitter * along)
+    return -(form + log_det + torch.log1p(jitter * along)) / 2
 
 
 def _count_vectors(records: int, classes: int) -> torch.Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.claims import Claim
 from trilemma.records.records import Records
 
@@ -49,11 +50,14 @@ class Game:
 class Batches:
     """What the clients of one round train on.
 
-    `rows` [K, B] are places in the pool, in the order of clients; `present` [K, B] is false where
-    a row only pads. `slot` is where the tagged record stands in its client's row, None where the
-    round does not hold it.
+    `clients` [K] is the round's cohort, in rising order; `own` is the place in it of the tagged
+    record's client, None where it does not take part. `rows` [K, B] are places in the pool;
+    `present` [K, B] is false where a row only pads. `slot` is where the tagged record stands in
+    its client's row, None where the round does not hold it.
     """
 
+    clients: NDArray[np.int64]
+    own: int | None
     rows: NDArray[np.int64]
     present: NDArray[np.bool_]
     slot: int | None
@@ -65,6 +69,15 @@ class Arena:
 
     scenario: Scenario
     claim: Claim
+
+    def __post_init__(self) -> None:
+        training = self.scenario.local_training
+        if (training.algorithm, training.sampling) == ("fedavg", "poisson"):
+            raise InvalidInput(
+                f"no attack knows the batches of {training.steps} Poisson steps of FedAvg, so no "
+                "game is played on them; use sampling='fixed', from which a proof against anyone "
+                "makes Poisson steps by itself."
+            )
 
     @cached_property
     def pool(self) -> Records:
@@ -118,44 +131,63 @@ class Arena:
     def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
         """The batches of one round; `holds` forces the tagged record in or out (None: by chance).
 
-        It takes part with probability q = S/n of its client's original n, and fixed batches are
-        filled from what is free. Where too few are free, the batch is padded.
+        Where its client is in the cohort it takes part with probability q = S/n of the client's
+        original n, and fixed batches are filled from what is free. Where too few are free, the
+        batch is padded.
         """
         training = self.scenario.local_training
         size, n = training.unit_size, int(self.sizes[game.client])
+        clients = self._cohort(game, draw, holds=bool(holds))
+        found = np.flatnonzero(clients == game.client)
+        own = int(found[0]) if len(found) else None
         if holds is None:
-            holds = bool(draw.random() < size / n)
+            holds = own is not None and bool(draw.random() < size / n)
         keys = draw.random(game.free.shape)
         keys[~game.free] = np.inf
         if training.sampling == "poisson":
-            return self._poisson(game, draw, keys, holds=holds)
-        places = np.argsort(keys, axis=1)[:, :size]
-        rows, slot = places + self.starts[:, None], None
-        present = np.take_along_axis(game.free, places, axis=1)
-        if holds:
-            empty = np.flatnonzero(~present[game.client])
+            taken = keys < (size / self.sizes)[:, None]
+            chosen = [np.flatnonzero(taken[k]) + self.starts[k] for k in clients]
+            return self._poisson(game, draw, clients, chosen, own, holds=holds)
+        last = min(size, keys.shape[1]) - 1
+        places = np.argpartition(keys[clients], last, axis=1)[:, :size]
+        rows, slot = places + self.starts[clients, None], None
+        present = np.take_along_axis(game.free[clients], places, axis=1)
+        if holds and own is not None:
+            empty = np.flatnonzero(~present[own])
             slot = int(empty[0]) if len(empty) else int(draw.integers(size))
-            rows[game.client, slot], present[game.client, slot] = game.sought, True
-        return Batches(rows, present, slot)
+            rows[own, slot], present[own, slot] = game.sought, True
+        return Batches(clients, own, rows, present, slot)
+
+    def _cohort(self, game: Game, draw: np.random.Generator, *, holds: bool) -> NDArray[np.int64]:
+        """The clients of a round, evenly drawn; among them the game's where it has to be."""
+        everyone, size = np.arange(len(self.sizes)), self.scenario.per_round
+        if size == len(everyone):
+            return everyone
+        if not holds:
+            return np.sort(draw.choice(everyone, size, replace=False))
+        others = draw.choice(np.delete(everyone, game.client), size - 1, replace=False)
+        return np.sort(np.append(others, game.client))
 
     def _poisson(
-        self, game: Game, draw: np.random.Generator, keys: NDArray[np.float64], *, holds: bool
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        clients: NDArray[np.int64],
+        chosen: list[NDArray[np.int64]],
+        own: int | None,
+        *,
+        holds: bool,
     ) -> Batches:
-        """Each free record joins by itself; the batches are padded to the longest."""
-        taken = keys < (self.scenario.local_training.unit_size / self.sizes)[:, None]
-        chosen = [
-            np.flatnonzero(row) + start for row, start in zip(taken, self.starts, strict=True)
-        ]
+        """Each free record joined by itself; the batches are padded to the longest."""
         slot = None
-        if holds:
-            own = chosen[game.client]
-            slot = int(draw.integers(len(own) + 1))
-            chosen[game.client] = np.insert(own, slot, game.sought)
+        if holds and own is not None:
+            slot = int(draw.integers(len(chosen[own]) + 1))
+            chosen[own] = np.insert(chosen[own], slot, game.sought)
         rows = np.zeros((len(chosen), max(1, *map(len, chosen))), dtype=np.int64)
         present = np.zeros(rows.shape, dtype=bool)
         for k, places in enumerate(chosen):
             rows[k, : len(places)], present[k, : len(places)] = places, True
-        return Batches(rows, present, slot)
+        return Batches(clients, own, rows, present, slot)
 
     def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
         """Records besides the game's own, on which the law of the others may be fitted.

@@ -8,7 +8,7 @@ record are handed to the attacks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -68,11 +68,17 @@ class Observer:
                 f"rounds whose participation is secret are attacked by those who know the rest, "
                 f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
             )
+        sampling = self.arena.scenario.local_training.sampling
+        if self.participation == "secret" and sampling == "fixed":
+            raise InvalidInput(
+                f"who knows the rest counts it, so that batches of sampling={sampling!r} keep no "
+                "participation secret; use sampling='poisson', or grant participation."
+            )
 
     def views(self, games: Sequence[Game]) -> list[list[View]]:
         """The views of each game: one for each round that holds its record, perhaps none.
 
-        Where participation is secret there is one for every round of a training.
+        Where participation is secret there is one for every round that its client takes part in.
         """
         return self._one_round(games) if self.arena.claim.rounds == 1 else self._training(games)
 
@@ -116,17 +122,20 @@ class Observer:
                 for game, draw in zip(games, draws, strict=True)
             ]
             updates = self._updates(weights, made)
-            means = []
+            secret = self.participation == "secret"
+            seen = [each.slot is not None or (secret and each.own is not None) for each in made]
+            means = self._noisy_means(updates, made, noise)
+            if means is None:
+                means, redone = torch.empty_like(weights), [True] * len(games)
+            else:
+                redone = seen  # the means of what the views show, by the views' own draws
             for place, (game, batches) in enumerate(zip(games, made, strict=True)):
-                mean = None
-                if batches.slot is None and self.participation == "known":
-                    mean = self._noisy_mean(updates[place], noise[place])
-                else:
+                if seen[place]:
                     view = self._view(game, weights[place], batches, updates[place], round)
                     views[place].append(view)
-                means.append(self._mean(updates[place], game, round) if mean is None else mean)
-            step = server_step(first, round, rounds, decay=decay)
-            weights = weights - step * torch.stack(means)
+                if redone[place]:
+                    means[place] = self._mean(updates[place], game, batches, round)
+            weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
@@ -137,8 +146,8 @@ class Observer:
         outside = np.flatnonzero(~np.isin(kinds, kinds[game.line_up]))
         rows = batches.rows.copy()
         stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
-        rows[game.client, batches.slot] = stranger
-        return Batches(rows, batches.present, batches.slot)
+        rows[batches.own, batches.slot] = stranger
+        return replace(batches, rows=rows)
 
     def _updates(self, weights: torch.Tensor, made: Sequence[Batches]) -> torch.Tensor:
         """What every client of every game sends before protection, [U, K, m]."""
@@ -179,37 +188,40 @@ class Observer:
             mask_seed=draws.integer("mask"),
         )
 
-    def _order(self, game: Game) -> NDArray[np.int64]:
-        """All clients, the tagged record's own first."""
-        others = np.delete(np.arange(len(self.arena.sizes)), game.client)
-        return np.concatenate([[game.client], others])
-
-    def _mean(self, updates: torch.Tensor, game: Game, round: int) -> torch.Tensor:
-        """The server's mean of what all clients send, by the draws of `_view` for that round."""
-        order = self._order(game)
+    def _mean(
+        self, updates: torch.Tensor, game: Game, batches: Batches, round: int
+    ) -> torch.Tensor:
+        """The server's mean of what the cohort sends, by the draws of `_view` for that round."""
+        order, counts = _order(batches), self._counts[batches.clients]
         draws, info = self._round_info(game, len(order), round)
-        shares = self._counts[order] / self._counts.sum()
+        shares = counts[order] / counts.sum()
         total = torch.zeros_like(updates[0])
         for place, (client, share) in enumerate(zip(order.tolist(), shares.tolist(), strict=True)):
             sent = self.protection.apply(updates[client], place, info, draws, of_sum=True)
             total += share * sent.values
         return total
 
-    def _noisy_mean(self, updates: torch.Tensor, draw: torch.Generator) -> torch.Tensor | None:
-        """The same mean where the clients' parts need no telling apart: noise alone, or nothing.
+    def _noisy_means(
+        self, updates: torch.Tensor, made: Sequence[Batches], draws: Sequence[torch.Generator]
+    ) -> torch.Tensor | None:
+        """The same means [U, m] where the clients' parts need no telling apart: noise or nothing.
 
         The sum of independent Gaussians is drawn as one.
         """
         variance = _added_variance(self.protection)
         if variance is None:
             return None
-        shares = torch.from_numpy(self._counts / self._counts.sum()).to(updates)
-        mean = (shares[:, None] * updates).sum(0)
-        if variance:
-            scale = (variance * float((shares**2).sum())) ** 0.5
-            noise = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=mean.device)
-            mean = mean + scale * noise
-        return mean
+        counts = np.stack([self._counts[batches.clients] for batches in made])
+        shares = torch.from_numpy(counts / counts.sum(1, keepdims=True)).to(updates)
+        means = torch.einsum("uk,ukm->um", shares, updates)
+        scales = (variance * shares.square().sum(1)).sqrt().tolist()
+        for mean, scale, draw in zip(means, scales, draws, strict=True):
+            if scale:
+                noise = torch.randn(
+                    mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
+                )
+                mean.add_(noise, alpha=scale)
+        return means
 
     def _view(
         self,
@@ -220,7 +232,7 @@ class Observer:
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
-        scenario, order = self.arena.scenario, self._order(game)
+        scenario, order = self.arena.scenario, _order(batches)
         reads_messages = self.protection.transport.server_reads == "messages"
         if self.adversary is Adversary.SERVER and reads_messages:
             order = order[:1]
@@ -228,7 +240,7 @@ class Observer:
         seen = observe_updates(
             self.protection,
             updates[torch.from_numpy(order)],
-            self._counts[order].tolist(),
+            self._counts[batches.clients][order].tolist(),
             self.adversary,
             entropy=draws,
             round=info,
@@ -271,10 +283,19 @@ class Observer:
             pool.inputs[torch.from_numpy(rows.reshape(-1))],
             pool.labels[torch.from_numpy(rows.reshape(-1))],
         ).to(device)
-        there = None if present.all() else torch.from_numpy(present.reshape(-1)).to(device)
+        # A Poisson batch without padding is still of no size that others share.
+        alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
+        there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
         share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
         rate = share if secret else None
         return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
+
+
+def _order(batches: Batches) -> NDArray[np.int64]:
+    """Places in the cohort, that of the tagged record's own client first where it takes part."""
+    own = [] if batches.own is None else [batches.own]
+    others = np.delete(np.arange(len(batches.clients)), own)
+    return np.concatenate([np.array(own, dtype=np.int64), others])
 
 
 def _added_variance(protection: Protection) -> float | None:
@@ -288,4 +309,5 @@ def _added_variance(protection: Protection) -> float | None:
 
 def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
     """Rows [K, B] with zeros added up to `width`."""
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short))) if short else rows

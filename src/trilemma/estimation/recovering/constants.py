@@ -17,7 +17,7 @@ import numpy as np
 from trilemma.beliefs.belief import leakage, system_leakage
 from trilemma.beliefs.blind import BlindGuess, blind_guess, default_threshold
 from trilemma.beliefs.recovery import Criterion
-from trilemma.bounds import c1_error_bound, log_c2
+from trilemma.bounds.surrogate import c1_error_bound, log_c2
 from trilemma.entropy import Seeded
 from trilemma.estimation.leakage import (
     Estimate,
@@ -293,9 +293,9 @@ def _why_infinite(hits: Sequence[int], trials: int, kappa: BlindGuess | None) ->
     if kappa.successes == kappa.trials:
         return "the blind guess always succeeded, so the prior of 'nothing recovered' is 0"
     if trials in hits:
-        return f"a client's records were recovered in all of {trials} units"
+        return f"a client's records were recovered from all of {trials} updates"
     if 0 in hits:
-        return f"a client's records were recovered in none of {trials} units"
+        return f"a client's records were recovered from none of {trials} updates"
     return None
 
 

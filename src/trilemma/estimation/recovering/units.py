@@ -70,11 +70,11 @@ class Measurement:
         return self.protection != Protection() or self.adversary is not Adversary.SERVER
 
     def cohort(self, scenario: Scenario) -> int:
-        """Clients whose updates one observation holds: one message, or the sum of all."""
+        """Clients whose updates one observation holds: one message, or the sum of a cohort."""
         reads = self.protection.transport.server_reads
         if self.adversary is Adversary.SERVER and reads == "messages":
             return 1
-        clients = len(scenario.records)
+        clients = scenario.per_round
         if self.adversary is Adversary.CLIENT and clients < 2:
             raise InvalidInput(
                 f"a curious client needs another one to be curious about, got {clients} client; "

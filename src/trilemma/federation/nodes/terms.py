@@ -229,10 +229,7 @@ class Terms:
             options += _record_events(self.deployment, deviation, noise.clip)
         if len(options) < 2 or self.deployment is None:
             return next(iter(options), Event(0.0))
-        rounds = self.deployment.rounds
-        return min(
-            options, key=lambda each: epsilon_of([replace(each, rounds=rounds)], self.delta)
-        )
+        return _cheapest(tuple(options), self.deployment.rounds, self.delta)
 
     def refusal(self, events: Sequence[Event]) -> str | None:
         """Why data that took part in these events, the last one still to come, must not go on."""

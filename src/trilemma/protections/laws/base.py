@@ -107,12 +107,7 @@ class Law(ABC):
 
     @abstractmethod
     def efficiency_bound(
-        self,
-        strength: Strength,
-        profile: Profile,
-        c5: float,
-        form: Form = "corrected",
-        clients: int = 1,
+        self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
         """The paper's bound of the efficiency reduction for costs in [0, C₅], at most C₅."""
 
@@ -177,12 +172,7 @@ class BoxLaw(Law):
         return 1 - tv if form == "printed" and self.swapped_when_printed else tv
 
     def efficiency_bound(
-        self,
-        strength: Strength,
-        profile: Profile,
-        c5: float,
-        form: Form = "corrected",
-        clients: int = 1,
+        self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
         """C₅·TV (Lemma eps_e_upper_bound)."""
         return c5 * self.distortion(self.dose_of(strength, profile), profile)

@@ -71,12 +71,7 @@ class RandomizationLaw(Law):
         return c4 * self._lemma(log_dose, profile)
 
     def efficiency_bound(
-        self,
-        strength: Strength,
-        profile: Profile,
-        c5: float,
-        form: Form = "corrected",
-        clients: int = 1,
+        self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
         """(3/2) C₅ min{1, s²A} (the lemma after it), at most C₅."""
         return c5 * self._lemma(strength.log_dose, profile)

@@ -35,14 +35,9 @@ class SecretSharingLaw(BoxLaw):
         return 0.0
 
     def efficiency_bound(
-        self,
-        strength: Strength,
-        profile: Profile,
-        c5: float,
-        form: Form = "corrected",
-        clients: int = 1,
+        self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
         """C₅·TV; as printed K·m·log r, negative for r < 1 and a sum where ε_e is a mean (E13)."""
         if form == "printed":
             return clients * profile.parameters * self.value(strength).log_value
-        return super().efficiency_bound(strength, profile, c5)
+        return super().efficiency_bound(strength, profile, c5, form, clients)

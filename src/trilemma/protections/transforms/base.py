@@ -1,6 +1,6 @@
 """What a transform is: a frozen value that changes an update before it is sent.
 
-`Partial` is an update on its way out, `Recipe` what everyone knows of how it was made.
+`Partial` is an update on its way out, `Making` what everyone knows of how it was made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trilemma.protections.laws.base import Law
     from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["Partial", "Recipe", "Transform"]
+__all__ = ["Making", "Partial", "Transform"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Partial:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Making:
     """What everyone knows of how a client made its values: gain · (clip(u) + noise) where known.
 
     An adversary divides by `gain` (1/ρ for unbiased compression). `known` is None where all
@@ -57,7 +57,7 @@ class Recipe:
         """The places of the known coordinates, rising."""
         return None if self.known is None else np.flatnonzero(self.known.numpy())
 
-    def with_noise(self, kind: Literal["gaussian", "uniform"], scale: float) -> Recipe:
+    def with_noise(self, kind: Literal["gaussian", "uniform"], scale: float) -> Making:
         """With noise of this scale on the sent values, here in units of the update."""
         from trilemma.observations import Noise  # imports torch
 
@@ -92,7 +92,7 @@ class Transform(ABC):
         """What leaves the client; the given update is not changed."""
 
     @abstractmethod
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
         """What everyone knows after this transform, given what was known before it."""
 
     @property

@@ -16,7 +16,7 @@ from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.texts import described
-from trilemma.protections.transforms.base import Partial, Recipe
+from trilemma.protections.transforms.base import Making, Partial
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -43,17 +43,13 @@ class BoundedMask(Tunable):
     law: ClassVar[Law | None] = SecretSharingLaw()
     parameter: ClassVar[Parameter] = SecretSharingLaw.parameter
     caveat: ClassVar[str] = (
-        "bounded masks are weak: each coordinate rules out all candidates more than r away, so "
+        "Bounded masks are weak: each coordinate rules out all candidates more than r away, so "
         "they hide less the larger the model, and the server reads the sum without noise."
     )
 
     def __post_init__(self) -> None:
         bound = positive("bound (r, of the random mask)", self.bound)
         object.__setattr__(self, "bound", bound)
-
-    @classmethod
-    def at(cls, value: float) -> BoundedMask:
-        return cls(value)
 
     @classmethod
     def warm(cls, start: Start) -> float:
@@ -86,8 +82,8 @@ class BoundedMask(Tunable):
             masked = masked.masked_fill(~update.known, 0.0)
         return Partial(masked, update.known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
-        return recipe.with_noise("uniform", self.bound)
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+        return making.with_noise("uniform", self.bound)
 
     def describe(self) -> str:
         return described(self, self.name)

@@ -18,7 +18,7 @@ from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.compression import CompressionLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial, Recipe, Transform
+from trilemma.protections.transforms.base import Making, Partial, Transform
 from trilemma.protections.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive, whole
 from trilemma.updates import Layout
@@ -76,16 +76,16 @@ class _Thinning(Transform):
             return Partial(torch.from_numpy(sent), known)
         return Partial(torch.where(known, values * gain, 0.0), known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
         import torch  # heavy: `trilemma solve` must start without it
 
         known = torch.from_numpy(_known(round.mask_seed, self._layers(size)).copy())
-        if recipe.known is not None:
-            known = known & recipe.known
-        gain = recipe.gain
+        if making.known is not None:
+            known = known & making.known
+        gain = making.gain
         if self.unbiased:
             gain = gain * self._gain(torch.empty(size, dtype=torch.float64))
-        return Recipe(known, gain, recipe.noise, recipe.clip)
+        return Making(known, gain, making.noise, making.clip)
 
     def _text(self, rate: str) -> str:
         return f"{self.name}:{rate}{'' if self.unbiased else ',unbiased=false'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
 from trilemma.protections.texts import described
-from trilemma.protections.transforms.base import Partial, Recipe, Transform
+from trilemma.protections.transforms.base import Making, Partial, Transform
 from trilemma.quantities import positive
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TopK(Transform):
     name: ClassVar[str] = "top-k"
     thins: ClassVar[bool] = True
     selects_by_value: ClassVar[bool] = True
-    caveat: ClassVar[str] = "top-k shows which coordinates are large."
+    caveat: ClassVar[str] = "Top-k shows which coordinates are large."
 
     def __post_init__(self) -> None:
         keep = positive("keep (fraction of coordinates that are sent)", self.keep)
@@ -56,8 +56,8 @@ class TopK(Transform):
             known &= update.known
         return Partial(values.masked_fill(~known, 0.0), known)
 
-    def explain(self, recipe: Recipe, round: RoundInfo, size: int) -> Recipe:
-        return recipe  # each message says which coordinates it holds
+    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+        return making  # each message says which coordinates it holds
 
     def describe(self) -> str:
         return described(self, self.name)

@@ -44,9 +44,9 @@ class Tunable(Transform):
     parameter: ClassVar[Parameter]
 
     @classmethod
-    @abstractmethod
     def at(cls, value: float) -> Self:
-        """The transform with this value of its parameter."""
+        """The transform with this value of its parameter: by default its only argument."""
+        return cls(value)  # type: ignore[call-arg]
 
     @classmethod
     @abstractmethod

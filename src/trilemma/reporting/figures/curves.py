@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.leakage import Estimate
     from trilemma.reporting.page.panels import Mark, Panel
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
 
 __all__ = ["draw_costs", "draw_leakage"]
 
 
-def draw_leakage(
-    points: Sequence[Evaluated], panels: Sequence[Panel], budget: float | None
-) -> Figure:
+def draw_leakage(points: Sequence[Point], panels: Sequence[Panel], budget: float | None) -> Figure:
     """What leaks, the budget, and the strengths that somebody names."""
     figure = blank(3.1 * len(panels) + 0.6, 3.0)
     line = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
@@ -56,13 +54,13 @@ def _mark(axes: Axes, mark: Mark) -> None:
         axes.plot([x], [0.97], "<" if x == 0 else ">", color="#8C3A00", ms=7)
 
 
-def draw_costs(points: Sequence[Evaluated], panels: Sequence[Panel], metric: str) -> Figure:
+def draw_costs(points: Sequence[Point], panels: Sequence[Panel], metric: str) -> Figure:
     """The loss of the metric, and bits and seconds of a round."""
     figure = blank(3.1 * len(panels) + 0.6, 5.0)
     upper, lower = figure.subplots(2, len(panels), squeeze=False, sharey="row")
-    bare = next((each for each in points if each.mechanism == "none"), None)
+    bare = next((each for each in points if each.family == "none"), None)
     for number, panel in enumerate(panels):
-        colour, marker = style(panel.mechanism)
+        colour, marker = style(panel.family)
         _band(upper[number], points, panel, lambda each: each.utility_loss)
         upper[number].set_title(panel.name)
         for what, line in (("seconds", "-"), ("bits", "--")):
@@ -88,11 +86,11 @@ def draw_costs(points: Sequence[Evaluated], panels: Sequence[Panel], metric: str
 
 def _band(
     axes: Axes,
-    points: Sequence[Evaluated],
+    points: Sequence[Point],
     panel: Panel,
-    estimate: Callable[[Evaluated], Estimate | None],
+    estimate: Callable[[Point], Estimate | None],
 ) -> None:
-    colour, marker = style(panel.mechanism)
+    colour, marker = style(panel.family)
     found = [(x, estimate(points[place])) for x, place in panel.points]
     drawn = [(x, each) for x, each in found if each is not None]
     xs = [x for x, _ in drawn]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trilemma.reporting.page.panels import Panel
     from trilemma.tuning.results.front import Front
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
 
 __all__ = ["draw_figures"]
 
@@ -87,13 +87,11 @@ def _front(front: Front) -> Drawings:
     }
 
 
-def _compromises(points: Sequence[Evaluated], places: Sequence[int]) -> Drawings:
+def _compromises(points: Sequence[Point], places: Sequence[int]) -> Drawings:
     return {"front": lambda: draw_front(points, places, _metric(points))}
 
 
-def _curves(
-    points: Sequence[Evaluated], panels: Sequence[Panel], budget: float | None
-) -> Drawings:
+def _curves(points: Sequence[Point], panels: Sequence[Panel], budget: float | None) -> Drawings:
     if not panels:
         return {}
     return {
@@ -102,5 +100,5 @@ def _curves(
     }
 
 
-def _metric(points: Sequence[Evaluated]) -> str:
+def _metric(points: Sequence[Point]) -> str:
     return metric_name(each.metric for each in points)

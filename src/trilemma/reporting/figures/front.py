@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trilemma.estimation.leakage import Estimate
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
 
 __all__ = ["draw_front"]
 
 
-def draw_front(points: Sequence[Evaluated], front: Sequence[int], metric: str) -> Figure:
+def draw_front(points: Sequence[Point], front: Sequence[int], metric: str) -> Figure:
     """Leakage against loss; the length of a round as colour, the front filled."""
     from matplotlib.colors import LogNorm
 
@@ -28,13 +28,13 @@ def draw_front(points: Sequence[Evaluated], front: Sequence[int], metric: str) -
     lengths = {n: min(1e6, max(1e-6, 1 + _value(points[n].efficiency_reduction))) for n in able}
     norm = LogNorm(min(0.5, *lengths.values()), max(2.0, *lengths.values()))
     shade = None
-    for mechanism in dict.fromkeys(points[n].mechanism for n in able):
-        _, marker = style(mechanism)
-        own = [n for n in able if points[n].mechanism == mechanism]
+    for name in dict.fromkeys(points[n].family for n in able):
+        _, marker = style(name)
+        own = [n for n in able if points[n].family == name]
         rest, best = [n for n in own if n not in front], [n for n in own if n in front]
         axes.scatter(
             *_places(points, rest), marker=marker, s=18, facecolors="none", edgecolors="0.6",
-            label=family(mechanism),
+            label=family(name),
         )  # fmt: skip
         shade = axes.scatter(
             *_places(points, best), marker=marker, s=52, c=[lengths[n] for n in best], norm=norm,
@@ -48,7 +48,7 @@ def draw_front(points: Sequence[Evaluated], front: Sequence[int], metric: str) -
     return figure
 
 
-def _places(points: Sequence[Evaluated], own: Sequence[int]) -> tuple[list[float], list[float]]:
+def _places(points: Sequence[Point], own: Sequence[int]) -> tuple[list[float], list[float]]:
     return (
         [_value(points[n].leakage) for n in own],
         [_value(points[n].utility_loss) for n in own],

@@ -17,7 +17,7 @@ from trilemma.estimation.leakage import Estimate
 if TYPE_CHECKING:
     from trilemma.estimation.playing.claims import Claim
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
 
 __all__ = ["Explorer", "Option", "Preference", "Recommendation"]
 
@@ -71,7 +71,7 @@ class Explorer:
     `once` are the families that were measured for one round, where the claim is on a training.
     """
 
-    points: tuple[Evaluated, ...]
+    points: tuple[Point, ...]
     claim: Claim
     start: Preference
     verdict: Preference | None = None
@@ -107,7 +107,7 @@ class Explorer:
         of the leakage is within the budget.
         """
         found = []
-        for family in dict.fromkeys(each.mechanism for each in self.points):
+        for family in dict.fromkeys(each.family for each in self.points):
             place = self._weakest(family, wanted.budget)
             if place is not None and family not in self.barred and self._within_caps(place):
                 found.append((place, self._objective(place, wanted)))
@@ -123,9 +123,9 @@ class Explorer:
 
     def _weakest(self, family: str, budget: float) -> int | None:
         """From strong to weak, as long as the limit stays within the budget."""
-        places = [n for n, each in enumerate(self.points) if each.mechanism == family]
+        places = [n for n, each in enumerate(self.points) if each.family == family]
         weakest = None
-        for place in sorted(places, key=lambda n: -(self.points[n].strength or 0.0)):
+        for place in sorted(places, key=lambda n: -(self.points[n].place or 0.0)):
             point = self.points[place]
             if point.protection is None:  # cannot be run, so that nothing was attacked
                 continue
@@ -152,7 +152,7 @@ class Explorer:
         return Estimate(*ends)
 
 
-def _costs(point: Evaluated) -> tuple[Estimate, Estimate]:
+def _costs(point: Point) -> tuple[Estimate, Estimate]:
     assert point.utility_loss is not None
     assert point.efficiency_reduction is not None
     return point.utility_loss, point.efficiency_reduction

@@ -25,19 +25,8 @@ from trilemma.reporting.page.sections import (
     verdict_data,
 )
 from trilemma.reporting.sources import Earlier, Result, gallery_of
-from trilemma.reporting.words.front import front_setting
-from trilemma.reporting.words.numbers import (
-    bits,
-    count,
-    hundred,
-    interval,
-    listed,
-    metric,
-    number,
-    percent,
-    slower,
-    times,
-)
+from trilemma.reporting.words import numbers
+from trilemma.reporting.words.front import front_attacker
 from trilemma.reporting.words.protections import family, phrase, short_spec, strength
 from trilemma.tuning.results.verdict import Verdict
 from trilemma.work.files import write_text
@@ -52,8 +41,9 @@ _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
 )  # fmt: skip
 _FILTERS: Final = (
-    bits, count, family, front_setting, hundred, interval, listed, metric, number, percent, phrase,
-    short_spec, slower, strength, times,
+    numbers.bits, numbers.count, numbers.hundred, numbers.interval, numbers.listed, numbers.metric,
+    numbers.number, numbers.percent, numbers.slower, numbers.times,
+    family, front_attacker, phrase, short_spec, strength,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from trilemma.tuning.fronts.front import non_dominated
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
     from trilemma.tuning.results.certificate import Certificate
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]
@@ -26,17 +26,17 @@ _DECIMALS: Final = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True)
 class Axis:
-    """log₁₀ of the weakest and of the strongest parameter measured: 0 and 1 on the axis."""
+    """log₁₀ of the weakest and of the strongest strength measured: 0 and 1 on the axis."""
 
     weakest: float
     strongest: float
 
-    def x(self, parameter: float) -> float:
-        """Where a parameter lies; beyond [0, 1] where nothing was measured."""
-        return (math.log10(parameter) - self.weakest) / (self.strongest - self.weakest)
+    def x(self, strength: float) -> float:
+        """Where a strength lies; beyond [0, 1] where nothing was measured."""
+        return (math.log10(strength) - self.weakest) / (self.strongest - self.weakest)
 
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """(x, parameter) at round values: decades, or 1, 2 and 5 where there are few."""
+        """(x, strength) at round values: decades, or 1, 2 and 5 where there are few."""
         low, high = sorted((self.weakest, self.strongest))
         for digits in ((1.0,), _DECIMALS):
             values = [
@@ -53,7 +53,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """A parameter that somebody names, where it lies on the axis; `text` says all."""
+    """A strength that somebody names, where it lies on the axis; `text` says all."""
 
     kind: MarkKind
     x: float
@@ -65,7 +65,7 @@ class Mark:
 class Panel:
     """One family: its points from weak to strong (x, place), and marks; `name` is in words."""
 
-    mechanism: str
+    family: str
     name: str
     symbol: str
     axis: Axis
@@ -76,40 +76,38 @@ class Panel:
 def verdict_panels(verdict: Verdict) -> tuple[Panel, ...]:
     """The panels of a verdict's curves."""
     return tuple(
-        replace(panel, marks=tuple(_marks(verdict, panel.mechanism, panel.axis)))
+        replace(panel, marks=tuple(_marks(verdict, panel.family, panel.axis)))
         for panel in bare_panels(verdict.curves)
     )
 
 
-def bare_panels(points: Sequence[Evaluated]) -> tuple[Panel, ...]:
+def bare_panels(points: Sequence[Point]) -> tuple[Panel, ...]:
     """One panel for each family that has a strength, with nothing marked on it."""
     panels = []
-    for mechanism in dict.fromkeys(each.mechanism for each in points):
+    for named in dict.fromkeys(each.family for each in points):
         own = [
-            (each.strength, each.parameter, n)
+            (each.place, each.strength, n)
             for n, each in enumerate(points)
-            if each.mechanism == mechanism and each.strength is not None and each.parameter
+            if each.family == named and each.place is not None and each.strength
         ]
         values = [value for _, value, _ in sorted(own)]
         if values and min(values) > 0 and values[0] != values[-1]:
             axis = Axis(math.log10(values[0]), math.log10(values[-1]))
             drawn = tuple(sorted((axis.x(value), n) for _, value, n in own))
             symbol = points[own[0][2]].symbol or "value"
-            panels.append(Panel(mechanism, family(mechanism), symbol, axis, drawn))
+            panels.append(Panel(named, family(named), symbol, axis, drawn))
     return tuple(panels)
 
 
-def front_places(points: Sequence[Evaluated]) -> tuple[int, ...]:
+def front_places(points: Sequence[Point]) -> tuple[int, ...]:
     """Places of the points that no other one is better than in all three objectives."""
     able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
     return tuple(able[n][0] for n in non_dominated([found for _, found in able]))
 
 
-def _marks(verdict: Verdict, mechanism: str, axis: Axis) -> Iterator[Mark]:
+def _marks(verdict: Verdict, named: str, axis: Axis) -> Iterator[Mark]:
     for each in verdict.promises:
-        if _PAPER_MASKS.get(each.mechanism, each.mechanism) == mechanism and _positive(
-            each.parameter
-        ):
+        if _PAPER_MASKS.get(each.mechanism, each.mechanism) == named and _positive(each.parameter):
             leaks = f"; measured {interval(each.measured)}" if each.measured else ""
             yield Mark(
                 "surrogate",
@@ -119,23 +117,23 @@ def _marks(verdict: Verdict, mechanism: str, axis: Axis) -> Iterator[Mark]:
                 each.measured,
             )
     for found in verdict.candidates:
-        if found.name != mechanism:
+        if found.name != named:
             continue
         if found.certificate is not None:
             yield _certificate(found.certificate, axis)
-        elif found.feasible and _positive(found.parameter):
+        elif found.feasible and _positive(found.strength):
             chosen = found.name == verdict.chosen
             yield Mark(
                 "verdict" if chosen else "tested",
-                axis.x(found.parameter),
+                axis.x(found.strength),
                 f"{'Verdict' if chosen else 'Tested with fresh games'}: {found.symbol} "
-                f"{number(found.parameter)}, leakage {interval(found.leakage)}.",
+                f"{number(found.strength)}, leakage {interval(found.leakage)}.",
                 found.leakage,
             )
 
 
-def _positive(parameter: float | None) -> TypeGuard[float]:
-    return parameter is not None and parameter > 0
+def _positive(strength: float | None) -> TypeGuard[float]:
+    return strength is not None and strength > 0
 
 
 def _certificate(proof: Certificate, axis: Axis) -> Mark:

@@ -63,7 +63,7 @@ def front_explorer(front: Front) -> Explorer:
 
     It is measured for one round, where the claim is on a training.
     """
-    thinned = {each.mechanism for each in front.points if "compression" in each.mechanism}
+    thinned = {each.family for each in front.points if "compression" in each.family}
     return Explorer(
         front.points,
         front.claim,
@@ -180,7 +180,7 @@ def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
             "allowed": [hundred(explorer.allowed(each)) for each in stops["budget"]],
             "phrases": [phrase(each.protection) for each in explorer.points],
         },
-        "names": {each.mechanism: family(each.mechanism) for each in explorer.points},
+        "names": {each.family: family(each.family) for each in explorer.points},
         "panels": [{**asdict(panel), "ticks": panel.axis.ticks()} for panel in panels],
     }
 

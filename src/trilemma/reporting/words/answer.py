@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trilemma.estimation.costs import Costs
+    from trilemma.tuning.calibrating.outcomes import Tested
     from trilemma.tuning.request import Request
-    from trilemma.tuning.results.candidates import Candidate, Tested
+    from trilemma.tuning.results.candidates import Candidate
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = [
@@ -109,14 +110,14 @@ def metric_name(values: Iterable[float | None]) -> str:
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
     """The tests at the strength found."""
-    return tuple(each for each in candidate.tests if each.parameter == candidate.parameter)
+    return tuple(each for each in candidate.tests if each.strength == candidate.strength)
 
 
 def earlier_tests(candidate: Candidate) -> str:
     """The tests that failed on the way, in one sentence; empty where none did."""
     failed = [
         f"{each.attack} picked right in {each.recovered} of {each.units} games at "
-        f"{candidate.symbol or 'strength'} {number(each.parameter)}"
+        f"{candidate.symbol or 'strength'} {number(each.strength)}"
         for each in candidate.tests
         if not each.passed
     ]

@@ -12,9 +12,9 @@ from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.front import Front
-    from trilemma.tuning.results.points import Evaluated
+    from trilemma.tuning.results.points import Point
 
-__all__ = ["front_setting", "show_front"]
+__all__ = ["front_attacker", "show_front"]
 
 
 def show_front(front: Front) -> None:
@@ -22,7 +22,7 @@ def show_front(front: Front) -> None:
     out, there = Printer(), front.federation
     out.text(
         f"{there.scenario}: {count(there.clients, 'client')}, "
-        f"{count(there.records_per_update, 'record')} an update; {front_setting(front)}; "
+        f"{count(there.records_per_update, 'record')} an update; {front_attacker(front)}; "
         f"{front.evaluations} of {front.wanted} evaluations ({front.sampler}), seed "
         f"{front.request.seed}"
     )
@@ -41,7 +41,7 @@ def show_front(front: Front) -> None:
     out.bullets(front.limits)
 
 
-def front_setting(front: Front) -> str:
+def front_attacker(front: Front) -> str:
     """Who attacks, over how many rounds and out of how many candidates."""
     claim = front.claim
     over = "one round" if claim.rounds == 1 else f"{claim.rounds} rounds"
@@ -51,14 +51,14 @@ def front_setting(front: Front) -> str:
     )
 
 
-def _cells(each: Evaluated) -> tuple[str, ...]:
+def _cells(each: Point) -> tuple[str, ...]:
     leak = "key"
     if each.leakage is not None:
         leak = f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
     loss, reduction = each.utility_loss, each.efficiency_reduction
     return (
-        family(each.mechanism),
-        "–" if each.mechanism == "none" else short(strength(each.mechanism, each.parameter)),
+        family(each.family),
+        "–" if each.family == "none" else short(strength(each.family, each.strength)),
         leak,
         "–" if loss is None else change(-loss.value),
         "–" if reduction is None else slower(reduction.value),

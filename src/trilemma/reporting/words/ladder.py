@@ -65,7 +65,7 @@ class Step:
     reduction: float | None
     once: bool = False
     note: str = ""
-    parameter: float | None = None
+    value: float | None = None
 
     @property
     def marked(self) -> str:
@@ -163,11 +163,11 @@ def _attacker(knows: Knows) -> str:
 
 def _stronger(step: Step, own: Step) -> bool:
     """Whether more is needed; of what thins, less is more."""
-    if step.parameter is None or own.parameter is None:
-        return step.parameter is not None
+    if step.value is None or own.value is None:
+        return step.value is not None
     if "% kept" in step.strength:
-        return step.parameter < own.parameter
-    return step.parameter > own.parameter
+        return step.value < own.value
+    return step.value > own.value
 
 
 def _price(step: Step, made: Ladder) -> str:
@@ -235,7 +235,7 @@ def _missing(knows: Knows, name: str, candidate: Candidate | None) -> Step:
         blank,
         mark="proved",
         strength=strength(name, proof.variance),
-        parameter=proof.variance,
+        value=proof.variance,
         metric=None if costs is None else costs.protected_metric,
         reduction=None if costs is None else costs.efficiency_reduction.value,
         note=f"Leakage at most {number(proof.leakage)} at every N.",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from trilemma.estimation.leakage import Estimate, mean_leakage, success_rate
+from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
     from trilemma.estimation.recovering.constants import (
+        ClientConstants,
         EstimatedConstants,
         Guess,
         LiteralConstants,
@@ -23,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["show_constants", "show_recoveries"]
 
+_WIDE: Final = 100
+
 
 def show_recoveries(
     headline: str, rows: Sequence[tuple[str, Outcomes]], guess: Guess, confidence: float
 ) -> None:
     """One column a protection: success of the tagged record, of all records, and the leakage."""
-    console = _console()
-    console.print(Text(headline))
-    console.print(Text(_criterion(guess)))
+    out = Printer(_WIDE)
+    out.text(headline)
+    out.text(f"{_criterion(guess)}\n")
     columns = [_column(outcomes, confidence) for _, outcomes in rows]
     interval = f"{100 * confidence:g} % interval"
     labels = ("recovered", interval, "of all records", f"median {guess.criterion.metric.upper()}")
-    table = _table("protection", *(name for name, _ in rows))
-    for label, *cells in zip((*labels, "leakage", interval), *columns, strict=True):
-        table.add_row(label, *cells)
-    console.print(Padding(table, (1, 0)))
+    lines = zip((*labels, "leakage", interval), *columns, strict=True)
+    out.table(("protection", *(name for name, _ in rows)), lines, gap=2)
 
 
 def _column(outcomes: Outcomes, confidence: float) -> tuple[str, ...]:
@@ -60,41 +58,44 @@ def show_constants(
     headline: str, found: EstimatedConstants, literal: LiteralConstants | None
 ) -> None:
     """C₁, ξ, C₂ and κ overall, then the clients."""
-    console = _console()
-    console.print(Text(headline))
-    overall = _table("", "value", f"{100 * found.confidence:g} % interval")
-    overall.add_row("C1 (mean over clients)", f"{found.c1.value:.3f}", _interval(found.c1))
-    overall.add_row("C1 (worst client)", f"{found.c1_max.value:.3f}", _interval(found.c1_max))
-    overall.add_row("success", f"{found.success.value:.3f}", _interval(found.success))
-    overall.add_row(
-        "any record of a unit", f"{found.success_any.value:.3f}", _interval(found.success_any)
-    )
+    out = Printer(_WIDE)
+    out.text(f"{headline}\n")
+    overall = [
+        ("C1 (mean over clients)", found.c1),
+        ("C1 (worst client)", found.c1_max),
+        ("success", found.success),
+        ("any record of an update", found.success_any),
+    ]
+    rows = [(name, f"{each.value:.3f}", _interval(each)) for name, each in overall]
     if found.kappa is not None:
         limits = f"{found.kappa.low:.4f} .. {found.kappa.high:.4f}"
-        overall.add_row("kappa (blind guess)", f"{found.kappa.rate:.4f}", limits)
+        rows.append(("kappa (blind guess)", f"{found.kappa.rate:.4f}", limits))
     for name, value, smoothed in (
         ("xi", found.ratio.xi, found.ratio.xi_smoothed),
         ("C2", found.ratio.c2, found.ratio.c2_smoothed),
     ):
         shown = "not finite" if value is None else f"{value:.4g}"
-        overall.add_row(name, shown, f"smoothed {smoothed:.4g}")
-    console.print(Padding(overall, (1, 0)))
-    clients = _table("client", "units", "success", "interval", "C1", "interval", "error bound")
-    for client in found.clients:
-        error = client.error_corrected
-        clients.add_row(
-            str(client.client),
-            str(client.units),
-            f"{client.success.value:.3f}",
-            _interval(client.success),
-            f"{client.c1.value:.3f}",
-            _interval(client.c1),
-            "vacuous" if error is None else f"{error:.3f} (paper: {client.error_printed:.3f})",
-        )
-    console.print(clients)
-    console.print()
+        rows.append((name, shown, f"smoothed {smoothed:.4g}"))
+    out.table(("", "value", f"{100 * found.confidence:g} % interval"), rows, gap=2)
+    out.text("")
+    columns = ("client", "updates", "success", "interval", "C1", "interval", "error bound")
+    out.table(columns, map(_client, found.clients), gap=2)
+    out.text("")
     for sentence in _remarks(found, literal):
-        console.print(Text(sentence))
+        out.text(sentence)
+
+
+def _client(client: ClientConstants) -> tuple[str, ...]:
+    error = client.error_corrected
+    return (
+        str(client.client),
+        str(client.units),
+        f"{client.success.value:.3f}",
+        _interval(client.success),
+        f"{client.c1.value:.3f}",
+        _interval(client.c1),
+        "vacuous" if error is None else f"{error:.3f} (paper: {client.error_printed:.3f})",
+    )
 
 
 def _remarks(found: EstimatedConstants, literal: LiteralConstants | None) -> list[str]:
@@ -112,10 +113,10 @@ def _remarks(found: EstimatedConstants, literal: LiteralConstants | None) -> lis
         )
     failed = sum(client.failed for client in found.clients)
     if failed:
-        remarks.append(f"{failed} units diverged and are counted as recovered.")
+        remarks.append(f"{failed} updates diverged and are counted as recovered.")
     if found.models is not None and found.models < found.units:
         remarks.append(
-            f"All units share {found.models} models: the intervals are conditional on those."
+            f"All updates share {found.models} models: the intervals are conditional on those."
         )
     if literal is not None:
         xi = "not finite" if literal.xi is None else f"{literal.xi:.4g}"
@@ -134,19 +135,6 @@ def _criterion(guess: Guess) -> str:
     if guess.kappa is None:
         return sentence
     return f"{sentence}; a blind guess reaches it for {100 * guess.kappa.rate:.2f} % of records"
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    console.width = min(console.width, 100)
-    return console
-
-
-def _table(*columns: str) -> Table:
-    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
 
 
 def _interval(estimate: Estimate) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from trilemma.bounds import Constants
+from trilemma.bounds.surrogate import Constants
+from trilemma.reporting.words.terminal import Printer
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.surrogate.solving import Solution
 
@@ -32,28 +30,22 @@ _ROWS: tuple[tuple[str, Callable[[Solution], str]], ...] = (
 
 def show(constants: Constants, problem: Problem, solutions: Sequence[Solution]) -> None:
     """Print the solutions side by side, then one sentence on what each is worth."""
-    console = Console()
-    console.width = min(console.width, 80)
-    console.print(
+    out = Printer()
+    out.text(
         f"C1 = {constants.c1:g}, C2 = {constants.c2:g}, budget = {problem.budget:g} "
-        f"(normalised leakage); basis: surrogate, the paper's closed forms",
-        highlight=False,
+        f"(normalised leakage); basis: surrogate, the paper's closed forms\n"
     )
-    table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column("", style="dim", no_wrap=True)
-    for solution in solutions:
-        table.add_column(solution.mechanism, no_wrap=True)
-    for label, cell in _ROWS:
-        table.add_row(label, *(Text(cell(solution)) for solution in solutions))
-    console.print(Padding(table, (1, 0)))
+    rows = ((label, *map(cell, solutions)) for label, cell in _ROWS)
+    out.table(("", *(solution.mechanism for solution in solutions)), rows, gap=2)
+    out.text("")
     worth: dict[str, list[str]] = {}
     for solution in solutions:
-        console.print(Text(f"{solution.parameter.symbol}: {solution.parameter.meaning}."))
+        out.text(f"{solution.parameter.symbol}: {solution.parameter.meaning}.")
         sentence = " ".join(filter(None, (_capitalised(solution.reason), solution.guarantee)))
         worth.setdefault(sentence, []).append(solution.mechanism)
-    console.print()
+    out.text("")
     for sentence, mechanisms in worth.items():
-        console.print(Text.assemble((", ".join(mechanisms), "bold"), f": {sentence}"))
+        out.note(Text.assemble((", ".join(mechanisms), "bold"), f": {sentence}"))
 
 
 def _capitalised(sentence: str) -> str:

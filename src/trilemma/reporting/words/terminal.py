@@ -19,9 +19,9 @@ _WIDTH: Final = 80
 class Printer:
     """Prints the same text on a terminal and on a pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = _WIDTH) -> None:
         self._console = Console(highlight=False, soft_wrap=False, file=sys.stdout)
-        self._console.width = min(self._console.width, _WIDTH)
+        self._console.width = min(self._console.width, width)
 
     def text(self, sentence: str, *, bold: bool = False) -> None:
         """A paragraph over the whole width."""

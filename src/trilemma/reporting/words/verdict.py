@@ -153,7 +153,7 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
     for each in verdict.candidates:
         costs, found = each.costs, "–"
         if each.leakage or costs:
-            found = short(strength(each.name, each.parameter))
+            found = short(strength(each.name, each.strength))
         rows.append(
             (
                 "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}",

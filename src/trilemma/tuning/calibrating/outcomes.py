@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from scipy.special import betaincinv
 
-from trilemma.beliefs.intervals import Interval, clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.tuning.calibrating.success_curve import CurveSummary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +20,7 @@ __all__ = [
     "AttackUnits",
     "Calibration",
     "Control",
-    "Outcome",
-    "TestedStrength",
+    "Tested",
     "counts_by_strength",
     "non_monotone",
 ]
@@ -34,23 +30,16 @@ _ODD: Final = 0.01  # level of the report that a curve is not monotone
 
 
 class AttackUnits(Protocol):
-    """Attack `count` fresh units, numbered from `first_unit`, at strength x; say how many fell.
+    """Attack `count` fresh units, numbered from `first_unit`, at a strength; say how many fell.
 
-    x is `UNPROTECTED` for no protection. The answer is the number of successes or one truth value
-    a unit. A unit that diverged counts as a success, and none may be left out.
+    `strength` is log₁₀ of it over the warm start, `UNPROTECTED` for no protection. The answer is
+    the number of successes or one truth value a unit. A unit that diverged counts as a success,
+    and none may be left out.
     """
 
     def __call__(
-        self, x: float, count: int, stage: str, first_unit: int
+        self, strength: float, count: int, stage: str, first_unit: int, /
     ) -> int | Sequence[bool] | NDArray[np.bool_]: ...
-
-
-class Outcome(StrEnum):
-    """How a calibration ended."""
-
-    CERTIFIED = "certified"
-    NOT_CERTIFIED = "not-certified"
-    ATTACK_FAILED = "attack-failed"  # the control: without protection nothing was recovered either
 
 
 @dataclass(frozen=True)
@@ -69,81 +58,65 @@ class Control:
 
 
 @dataclass(frozen=True)
-class TestedStrength:
-    """What was seen at one strength; `allowed` and `passed` are None where nothing was tested."""
+class Tested:
+    """Games of one attack at one strength, and how many it won; `passed` None: only explored.
+
+    Inside a calibration `strength` is log₁₀ of it over the warm start, as everywhere in this
+    room; in a verdict it is the family's own value, None without protection. `level` is that of
+    the test.
+    """
 
     __test__ = False  # a name that pytest would collect
 
-    x: float
+    attack: str
+    strength: float | None
     units: int
-    successes: int
-    stage: str
-    level: float | None = None
-    allowed: int | None = None
+    recovered: int
     passed: bool | None = None
+    stage: str = ""
+    level: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.successes <= self.units or self.units < 1:
+        if not 0 <= self.recovered <= self.units or self.units < 1:
             raise InvalidInput(
-                f"a strength needs 0 <= successes <= units and at least one unit, "
-                f"got {self.successes} of {self.units}."
+                f"a strength needs 0 <= recovered <= units and at least one game, "
+                f"got {self.recovered} of {self.units}."
             )
-
-    @property
-    def pointwise_interval(self) -> Interval:
-        """95 % Clopper-Pearson interval as if this strength had been chosen in advance."""
-        return clopper_pearson(self.successes, self.units)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result. `x` is exactly as tested, never rounded or interpolated; None: not certified.
+    """The result. `strength` is exactly as tested, never rounded or interpolated.
 
-    `pointwise_interval` is for display: it ignores that this strength was selected. What is
-    certified, at confidence 1 - α, is that the success rate at x is at most `p_max`.
+    What is shown, at confidence 1 - α, is that the success rate there is at most `p_max`; None:
+    of no strength.
     """
 
-    outcome: Outcome
     p_max: float
-    alpha: float
-    x: float | None
-    points: tuple[TestedStrength, ...]
+    strength: float | None
+    points: tuple[Tested, ...]
     units: int
     reason: str
-    curve: CurveSummary | None = None
-    pointwise_interval: Interval | None = None
     smallest_upper_limit: float | None = None
-    units_needed: int | None = None
     non_monotone: tuple[float, float] | None = None
 
-    def __post_init__(self) -> None:
-        if (self.x is not None) != (self.outcome is Outcome.CERTIFIED):
-            raise InvalidInput(
-                f"a calibration has a strength exactly when it is certified, got x = {self.x} and "
-                f"{self.outcome.value}."
-            )
-
     @property
-    def tested(self) -> tuple[TestedStrength, ...]:
+    def tested(self) -> tuple[Tested, ...]:
         """The points that were tested with fresh units, in order."""
         return tuple(point for point in self.points if point.passed is not None)
 
-    @property
-    def explored(self) -> tuple[TestedStrength, ...]:
-        """The points that only served to choose the others."""
-        return tuple(point for point in self.points if point.passed is None)
 
-
-def counts_by_strength(points: Sequence[TestedStrength]) -> dict[float, tuple[int, int]]:
-    """(successes, units) seen at each x over all stages, from weak to strong."""
-    counts = dict.fromkeys(sorted({point.x for point in points}), (0, 0))
-    for point in points:
-        successes, units = counts[point.x]
-        counts[point.x] = successes + point.successes, units + point.units
+def counts_by_strength(points: Sequence[Tested]) -> dict[float, tuple[int, int]]:
+    """(successes, units) seen at each strength over all stages, from weak to strong."""
+    seen = [(UNPROTECTED if each.strength is None else each.strength, each) for each in points]
+    counts = dict.fromkeys(sorted({strength for strength, _ in seen}), (0, 0))
+    for strength, each in seen:
+        successes, units = counts[strength]
+        counts[strength] = successes + each.recovered, units + each.units
     return counts
 
 
-def non_monotone(points: Sequence[TestedStrength]) -> tuple[float, float] | None:
+def non_monotone(points: Sequence[Tested]) -> tuple[float, float] | None:
     """(weaker, stronger) x where success rises significantly with strength, if anywhere.
 
     Neighbouring strengths are pooled: on a falling curve no run of weaker ones can have a lower

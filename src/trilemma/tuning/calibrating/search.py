@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from trilemma.beliefs.intervals import Interval, clopper_pearson_upper, zero_success_size
+from trilemma.beliefs.intervals import clopper_pearson_upper, zero_success_size
 from trilemma.errors import InvalidInput
 from trilemma.tuning.calibrating.acceptance import SMALLEST_BATCH, SequentialTest, sequential_test
 from trilemma.tuning.calibrating.outcomes import (
@@ -16,8 +16,7 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    Outcome,
-    TestedStrength,
+    Tested,
     counts_by_strength,
     non_monotone,
 )
@@ -55,12 +54,11 @@ class Search:
         attack_units: AttackUnits,
         p_max: float,
         alpha: float,
-        max_units: float,
         first_unit: int,
     ) -> None:
         self.attack_units, self.p_max, self.alpha = attack_units, p_max, alpha
-        self.max_units, self.first_unit = max_units, first_unit
-        self.points: list[TestedStrength] = []
+        self.first_unit = first_unit
+        self.points: list[Tested] = []
         self.units = 0
 
     def believe(self, domain: tuple[float, float], control: Control, unprotected: bool) -> None:
@@ -81,8 +79,8 @@ class Search:
         successes = int(answer.sum()) if whole else -1
         if not 0 <= successes <= count:
             raise InvalidInput(
-                f"attack_units must return the successes among {count} units or one truth value "
-                f"a unit, got {answer.tolist()}."
+                f"attack_units must return the successes among {count} games or one truth value "
+                f"a game, got {answer.tolist()}."
             )
         self.units += count
         return successes
@@ -101,14 +99,14 @@ class Search:
             place = int(np.argmin(np.abs(self.curve.expect() - rate))) + self.offset
             x = float(self.candidates[place])
             successes = self.attack(x, SMALLEST_BATCH, "explore")
-            self.points.append(TestedStrength(x, SMALLEST_BATCH, successes, "explore"))
+            self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
             self.observe(place, SMALLEST_BATCH, successes)
             used += SMALLEST_BATCH
             settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary().sd)
             if used >= _EXPLORATION_START and self.curve.crossing(self.p_max)[1] <= settled:
                 return
 
-    def certify(self) -> int | None:
+    def walks(self) -> int | None:
         """The chains; the place of the last strength that passed."""
         failed: int | None = None
         for chain in range(_CHAINS):
@@ -128,8 +126,6 @@ class Search:
         """One chain from `place` towards weaker strengths, up to its first fail."""
         best: int | None = None
         for _ in range(_TESTS):
-            if self.units + test.looks[-1] > self.max_units:
-                break
             if not self.passes(place, test, stage):
                 break
             best = place
@@ -153,8 +149,7 @@ class Search:
             look += 1
         self.observe(place, units, successes)
         passed = decision == "pass"
-        allowed = test.accept[look - 1]
-        self.points.append(TestedStrength(x, units, successes, stage, test.level, allowed, passed))
+        self.points.append(Tested("", x, units, successes, passed, stage, test.level))
         return passed
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
@@ -181,35 +176,20 @@ class Search:
             chance = np.concatenate([[test.pass_probability(rates).mean()], chance])
         return test, chance
 
-    def attack_failed(self, control: Control) -> Calibration:
-        return Calibration(
-            Outcome.ATTACK_FAILED,
-            self.p_max,
-            self.alpha,
-            None,
-            tuple(self.points),
-            self.units,
-            f"The attack failed here: it recovered {control.successes} of {control.units} "
-            f"unprotected units, so its failure under protection would show nothing; give it "
-            f"more restarts or iterations, or use another attack.",
-        )
-
-    def certified(self, best: int) -> Calibration:
+    def passed(self, best: int) -> Calibration:
         x = float(self.candidates[best])
         point = next(p for p in reversed(self.points) if p.passed)
         what = "no protection" if x == UNPROTECTED else f"10^{x:.3f} times the warm start"
         return self.result(
-            Outcome.CERTIFIED,
             x,
-            f"At {what}, {point.successes} of {point.units} fresh units were recovered, which "
+            f"At {what}, {point.recovered} of {point.units} fresh games were won, which "
             f"shows a success rate of at most {self.p_max:.4g} at confidence "
             f"{1 - self.alpha:.4g}.",
-            pointwise_interval=point.pointwise_interval,
         )
 
-    def not_certified(self) -> Calibration:
+    def not_passed(self) -> Calibration:
         rates = self.curve.expect()
-        likely, needed = float(rates.min()), None
+        likely = float(rates.min())
         upper = self.smallest_upper()
         reason = (
             f"No strength was shown to keep the success rate at or below {self.p_max:.4g}: the "
@@ -217,13 +197,13 @@ class Search:
         )
         if likely < self.p_max:
             needed = _size_needed(self.p_max, likely, self.alpha)
-            reason += f"; about {needed} units at the strongest setting would be needed."
+            reason += f"; about {needed} games at the strongest setting would be needed."
         else:
             reason += (
-                f" and the success rate seems to stay near {likely:.2g}, so more units would not "
+                f" and the success rate seems to stay near {likely:.2g}, so more games would not "
                 f"help; raise the budget or combine protections."
             )
-        return self.result(Outcome.NOT_CERTIFIED, None, reason, units_needed=needed)
+        return self.result(None, reason)
 
     def smallest_upper(self) -> float:
         """Over all strengths tried, each by itself; for display: the least of many is biased."""
@@ -233,34 +213,15 @@ class Search:
         )
         return min(limits)
 
-    def result(
-        self,
-        outcome: Outcome,
-        x: float | None,
-        reason: str,
-        *,
-        pointwise_interval: Interval | None = None,
-        units_needed: int | None = None,
-    ) -> Calibration:
+    def result(self, x: float | None, reason: str) -> Calibration:
         odd = non_monotone(self.points)
         if odd is not None:
             reason += (
-                f" The curve is not monotone: x = {odd[1]:.3f} is stronger than x = {odd[0]:.3f} "
-                f"but was broken significantly more often."
+                f" The curve is not monotone: 10^{odd[1]:.3f} times the warm start is stronger "
+                f"than 10^{odd[0]:.3f} times but was broken significantly more often."
             )
         return Calibration(
-            outcome,
-            self.p_max,
-            self.alpha,
-            x,
-            tuple(self.points),
-            self.units,
-            reason,
-            self.curve.summary(),
-            pointwise_interval,
-            self.smallest_upper(),
-            units_needed,
-            odd,
+            self.p_max, x, tuple(self.points), self.units, reason, self.smallest_upper(), odd
         )
 
 

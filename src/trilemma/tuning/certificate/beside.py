@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask
 
-__all__ = ["measured_beside", "proved_rounds", "recipe_of"]
+__all__ = ["games_beside", "measured_beside", "proved_rounds", "recipe_of"]
 
 _GAMES: Final = 64
-_CHUNK: Final = 16
+_CHUNK: Final = 8  # whole trainings whose every round is attacked are large
 _WHO: Final = "whoever knows every other record"
 
 
@@ -72,7 +72,7 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Callable[[Ask], tuple[Rounds
                 most = Estimate(bound, 0.0, bound)
                 points.append(RoundsPoint("anyone", who, step, most, certified=True))
         for who in _playable(chosen):
-            parts = [read_attack(each)["after"] for each in ask(_tasks(plan, chosen, who))]
+            parts = [read_attack(each)["after"] for each in ask(games_beside(plan, chosen, who))]
             for step in checkpoints(plan.claim.rounds):
                 right = sum(sum(part[plan.suite.lead][str(step)]) for part in parts)
                 points.append(RoundsPoint("rest", who, step, _leakage(plan, right)))
@@ -89,8 +89,10 @@ def _playable(chosen: Candidate) -> tuple[Participation, ...]:
     return ("secret", "known") if proof.participation == "secret" else ("known",)
 
 
-def _tasks(plan: Plan, chosen: Candidate, participation: Participation) -> list[AttackTask]:
-    """Games with only the noise of the honest survivors that the proof counts.
+def games_beside(
+    plan: Plan, chosen: Candidate, participation: Participation, games: int = _GAMES
+) -> list[AttackTask]:
+    """Games of the exact posterior with only the noise of the honest survivors that count.
 
     It is as much in the sum of all clients as those few leave there.
     """
@@ -110,13 +112,13 @@ def _tasks(plan: Plan, chosen: Candidate, participation: Participation) -> list[
             recipe=recipe_of(chosen),
             participation=participation,
         )
-        for first in range(0, _GAMES, _CHUNK)
+        for first in range(0, games, _CHUNK)
     ]
 
 
 def _beside(plan: Plan, chosen: Candidate, participation: Participation, ask: Ask) -> Beside:
     lead, size, proof = plan.suite.lead, plan.claim.candidates, chosen.certificate
-    payloads = ask(_tasks(plan, chosen, participation))
+    payloads = ask(games_beside(plan, chosen, participation))
     right = sum(sum(read_attack(each)["correct"][lead]) for each in payloads)
     bounds = None if proof is None else proof.known if participation == "known" else proof.success
     told = "told" if participation == "known" else "not told"

@@ -52,7 +52,7 @@ def _certified(ask: Ask, plan: Plan, family: Family, proof: Proof) -> Candidate:
         rounds=certificate.rounds,
         protection=protection.describe(),
         symbol=family.symbol,
-        parameter=certificate.variance,
+        strength=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,
         deployment=proof.deployment(clip, plan.pricing.rounds),

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "check_scenario"]
 
 _NO_MEMORY: Final = (
-    "The proof holds for clients that remember nothing of past batches: plain SGD from the "
-    "server's weights, no momentum or error feedback, nothing released that depends on a batch "
-    "but the protected update. The server may do with the sums what it likes."
+    "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
+    "release anything else that depends on one: plain SGD from the server's weights is proved. "
+    "The server may do with the sums what it likes."
 )
 _NO_RETRY: Final = (
-    "A round that is run again counts as a further round, with batches and noise drawn anew: a "
-    "retry with the same batch is not covered."
+    "A retry with the same batch: a round that is run again draws batches and noise anew, and "
+    "counts as a further round."
 )
 KEPT: Final = (_NO_MEMORY, _NO_RETRY)
 """What no scenario shows and every node has to keep."""

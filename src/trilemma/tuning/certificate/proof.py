@@ -51,13 +51,15 @@ class Proof:
 
     `survivors` honest clients hide a record by their noise: the threshold less the helpers where
     only the sum is seen, one where single messages are. `remainder` is what fixed point adds to
-    any success rate.
+    any success rate. `clients` of the `population` take part in a round; that hides nobody, as
+    the server sees who does.
     """
 
     level: Literal["record", "client"]
     training: Training
     local_training: LocalTraining
     transport: str
+    population: int
     clients: int
     records: tuple[int, ...]
     parameters: int
@@ -73,7 +75,7 @@ class Proof:
         """The proof that the plan's request asks for; refused where the scenario allows none."""
         request, scenario = plan.request, plan.scenario
         own, sizes = scenario.local_training, tuple(map(len, scenario.records))
-        clients, parameters = len(sizes), scenario.task.layout.size
+        clients, parameters = scenario.per_round, scenario.task.layout.size
         threshold = plan.deployment.threshold
         curious = max(request.helpers, int(request.adversary is Adversary.CLIENT))
         summed = transport != "plain" or request.adversary is Adversary.CLIENT
@@ -104,6 +106,7 @@ class Proof:
             training=training,
             local_training=local_training,
             transport=transport,
+            population=len(sizes),
             clients=clients,
             records=sizes,
             parameters=parameters,
@@ -216,7 +219,7 @@ class Proof:
         return Deployment(
             recipe.local_training,
             self.parameters,
-            clients=self.clients,
+            clients=self.population,
             cohort=self.clients,
             threshold=self.threshold,
             weighting="equal",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,7 @@ class Chosen:
     server_lr: float
 
 
+@lru_cache(maxsize=1)  # the search is run again whenever it has asked for trainings
 def usual_norm(scenario: Scenario) -> float:
     """The median norm of one record's gradient (of an update, for FedAvg) at fresh models.
 

@@ -36,32 +36,31 @@ def proved_headline(proof: Certificate | None, request: Request) -> str:
 
 
 def proved_limits(proof: Certificate, transport: str) -> tuple[str, ...]:
-    """What the proof rests on and does not cover, in sentences."""
-    seen = "Every single message may be seen, and the server may send any model."
+    """What the proof does not cover, in sentences."""
+    sentences = []
     if proof.survivors > 1:
-        helped = "none of them helps the attacker"
-        if proof.helpers:
-            helped = f"besides them {proof.helpers} may help the attacker"
-        seen = (
-            f"Only sums are seen, which rests on {transport} and a server that runs it as "
-            f"prescribed; the noise of {proof.survivors} honest clients is counted in each, and "
-            f"{helped}."
+        others = (
+            f"more than {proof.helpers} clients that help"
+            if proof.helpers
+            else "clients that help"
         )
-    sentences = [seen]
+        sentences.append(
+            f"Whoever sees more than sums: a server that does not run {transport} as prescribed, "
+            f"or {others} the attacker; the noise of {proof.survivors} honest clients is counted "
+            "in every sum."
+        )
     if proof.rounds == 1:
-        sentences += ["One round: whoever combines the updates of several rounds learns more."]
-    hidden = "one record" if proof.person == 1 else f"{proof.person} records"
+        sentences.append("Several rounds: whoever combines their updates learns more.")
+    hidden = "More than one record" if proof.person == 1 else f"More than {proof.person} records"
     if proof.level == "client":
-        hidden = "all records of a client, and so those"
-    private = (
-        f"In the words of differential privacy ε is {proof.epsilon:.3g} at δ = {proof.delta:g}, "
-        f"and a membership test that is wrong for 1 % of the others finds at most "
-        f"{100 * proof.true_positive_rate:.2g} % of the members."
+        hidden = "More than one client"
+    sentences.append(f"{hidden} of one person.")
+    sentences.append(
+        "Candidates that are not equally likely beforehand: of these the likeliest counts, with "
+        "prior probability 1/N."
     )
     return (
         *sentences,
         *KEPT,
-        f"It hides {hidden} of a person, where all candidates are equally likely beforehand.",
-        private,
-        "The trainings that chose clip and step used the clients' records: they are not covered.",
+        "The trainings that chose clip and server step, which used the clients' records.",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trilemma.estimation.leakage import client_leakage
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import measured_beside
@@ -38,12 +37,11 @@ def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedu
         counts = plan.gauge(ask).count(
             "beside", protection, _UNITS, attacks=(plan.suite.lead,), adversary=other
         )
-        kappa, sure = plan.claim.kappa, plan.request.confidence
         return Beside(
             who,
             f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
             f"games (measured, not tuned for)",
-            client_leakage(counts.successes, counts.units, confidence=sure, kappa=kappa),
+            plan.leakage(counts.successes, counts.units),
             counts.units,
             counts.successes,
         )

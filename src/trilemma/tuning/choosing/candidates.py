@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration
 from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.families.pricing import Pricing, priced
-from trilemma.tuning.results.candidates import Candidate, Point, Tested
+from trilemma.tuning.results.candidates import Candidate
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts, Measured
@@ -33,27 +33,26 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
     candidate = Candidate(
         name=family.name,
         basis="measured",
-        feasible=calibration.outcome is Outcome.CERTIFIED,
+        feasible=calibration.strength is not None,
         deployable=family.deployable,
         statement=_statement(family, found),
         rounds=rounds,
         symbol=family.symbol,
-        units=calibration.units + sum(each.units for each in found.checks),
+        units=calibration.units + sum(each.units for each in found.tests),
         points=tuple(
-            Point(family.parameter(p.x), p.units, p.successes, p.stage, p.passed)
-            for p in calibration.points
+            replace(
+                each, strength=None if each.strength is None else family.strength(each.strength)
+            )
+            for each in calibration.points
         ),
-        tests=tuple(
-            Tested(each.attack, family.parameter(each.x), each.units, each.successes, each.passed)
-            for each in found.checks
-        ),
+        tests=found.tests,
         non_monotone=calibration.non_monotone is not None,
         smallest_leakage=_reached(calibration, kappa),
     )
-    if calibration.x is None or found.counts is None:
+    if calibration.strength is None or found.counts is None:
         return candidate
     try:
-        protection = family.protection(calibration.x)
+        protection = family.protection(calibration.strength)
     except InvalidInput as error:  # such as noise below the grid of a transport
         return replace(candidate, feasible=False, statement=f"Cannot be run: {error}")
     counts, confidence = found.counts, pricing.confidence
@@ -61,7 +60,7 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
     candidate = replace(
         candidate,
         protection=protection.describe(),
-        parameter=family.parameter(calibration.x),
+        strength=family.strength(calibration.strength),
         leakage=client_leakage(counts.successes, counts.units, confidence=confidence, kappa=kappa),
         success=success_rate(counts.successes, counts.units, confidence),
         worst_client=worst,
@@ -90,16 +89,17 @@ def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
 
 def _statement(family: Family, found: Measured) -> str:
     calibration = found.calibration
-    if calibration.x is None:
+    if calibration.strength is None:
         parts = [found.note, calibration.reason]
     else:
         at = "The bare sum of all clients"
-        if calibration.x == UNPROTECTED and family.mechanism is not None:
+        if calibration.strength == UNPROTECTED and family.mechanism is not None:
             at = "No protection at all"
         elif family.mechanism is not None:
-            at = f"{family.symbol} {family.parameter(calibration.x):.3g}".capitalize()
-        tests = [each for each in found.checks if each.x == calibration.x and each.passed]
-        counts = ", ".join(f"{each.attack} {each.successes} of {each.units}" for each in tests)
+            at = f"{family.symbol} {family.strength(calibration.strength):.3g}".capitalize()
+        own = family.strength(calibration.strength)
+        tests = [each for each in found.tests if each.strength == own and each.passed]
+        counts = ", ".join(f"{each.attack} {each.recovered} of {each.units}" for each in tests)
         shown = (
             f"{at}: every attack of the rung passed its own test on fresh games (right picks: "
             f"{counts}), which shows a rate of at most {calibration.p_max:.3g}."

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import client_leakage
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.results.verdict import Rung
 
@@ -44,7 +43,7 @@ def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung,
                 family=family.name,
                 tested=found.feasible,
                 rounds=found.rounds,
-                strength=found.parameter,
+                strength=found.strength,
                 leakage=found.leakage,
                 metric=None if found.costs is None else found.costs.protected_metric,
                 efficiency_reduction=(
@@ -78,24 +77,13 @@ def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
         elif family.mechanism is None:
             shown = family.attacked(UNPROTECTED, plan.request.adversary)
             stream = f"none of the {family.seen}, {rung}"
-            x, counts = (
-                UNPROTECTED,
-                gauge.count(
-                    stream, shown, _BARE_UNITS, attacks=(gauge.suite.lead,), rounds=rounds
-                ),
-            )
+            x, lead = UNPROTECTED, (gauge.suite.lead,)
+            counts = gauge.count(stream, shown, _BARE_UNITS, attacks=lead, rounds=rounds)
         else:
             x, counts = gauge.estimate(family, rounds)
-        leakage = None
-        if counts is not None:
-            leakage = client_leakage(
-                counts.successes,
-                counts.units,
-                confidence=plan.request.confidence,
-                kappa=plan.claim.kappa,
-            )
+        leakage = None if counts is None else plan.leakage(counts.successes, counts.units)
         found = replace(
-            Rung(rung, family.name, False, rounds, family.parameter(x), leakage, None, None),
+            Rung(rung, family.name, False, rounds, family.strength(x), leakage, None, None),
             note="" if counts else "The server reads nothing; this rests on the key.",
         )
         try:

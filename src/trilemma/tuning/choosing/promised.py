@@ -74,7 +74,7 @@ def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) 
         ),
         protection=best.protection,
         symbol=best.symbol,
-        parameter=best.parameter,
+        strength=best.parameter,
         leakage=best.measured,
         units=best.units,
     )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.certificate.beside import proved_rounds
 from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
+    from trilemma.estimation.playing.claims import Participation
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask, Procedure
@@ -45,14 +46,19 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
 
 
 def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
-    """Leakage after 1 .. R rounds of the same trainings, participation known."""
+    """Leakage after 1 .. R rounds of the same trainings; participation known, and secret too.
+
+    Secret is what nobody is told under Poisson sampling; it is inferred under Gaussian noise.
+    """
+    known: list[tuple[Rung, Participation]] = [(rung, "known") for rung in _BELIEVERS]
 
     def measure(ask: Ask) -> tuple[RoundsPoint, ...]:
         if plan.claim.rounds == 1 or not _visible(plan, chosen):
             return ()
         made = []
         steps = checkpoints(plan.claim.rounds)
-        for rung, attack in _BELIEVERS.items():
+        for rung, participation in (*known, *_secret(plan, chosen)):
+            attack = _BELIEVERS[rung]
             tasks = [
                 AttackTask(
                     stream="rounds",
@@ -63,21 +69,25 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
                     first=first,
                     count=_CHUNK,
                     checkpoints=steps,
+                    participation=participation,
                 )
                 for first in range(0, _GAMES, _CHUNK)
             ]
             parts = [read_attack(payload)["after"][attack] for payload in ask(tasks)]
             for step in steps:
                 won = sum(sum(part[str(step)]) for part in parts)
-                made.append(RoundsPoint(rung, "known", step, _leakage(plan, won, _GAMES)))
+                point = RoundsPoint(rung, participation, step, plan.leakage(won, _GAMES))
+                made.append(point)
         return tuple(made)
 
     return measure
 
 
-def _leakage(plan: Plan, won: int, games: int) -> Any:
-    sure, kappa = plan.request.confidence, plan.claim.kappa
-    return client_leakage(won, games, confidence=sure, kappa=kappa)
+def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:
+    noise = parse_protection(chosen.protection or "none").transforms
+    alone = len(noise) == 1 and isinstance(noise[0], Randomization) and noise[0].clip is None
+    poisson = plan.scenario.local_training.participation == "secret"
+    return (("rest", "secret"),) if alone and poisson else ()
 
 
 def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trilemma.tuning.calibrating.outcomes import Calibration
+from trilemma.tuning.calibrating.outcomes import Calibration, Tested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Check", "Counts", "Measured", "Seen", "counted"]
+__all__ = ["Counts", "Measured", "Seen", "counted"]
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,6 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Check:
-    """The test of one attack at one strength, by games of its own."""
-
-    attack: str
-    x: float
-    units: int
-    successes: int
-    passed: bool
-
-
-@dataclass(frozen=True)
 class Measured:
     """How a family fared: its calibration, the test of every attack, and what was counted.
 
@@ -56,7 +45,7 @@ class Measured:
     """
 
     calibration: Calibration
-    checks: tuple[Check, ...]
+    tests: tuple[Tested, ...]
     counts: Counts | None
     note: str = ""
 

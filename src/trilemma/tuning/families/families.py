@@ -96,31 +96,31 @@ class Family:
             return None
         return _NAMES.get(self.mechanism.name, self.mechanism.parameter.meaning)
 
-    def parameter(self, x: float) -> float | None:
-        """The mechanism's own parameter at strength x; None for none."""
-        if self.mechanism is None or x == UNPROTECTED:
+    def strength(self, x: float | None) -> float | None:
+        """The mechanism's own value, x decades beyond the warm start; None for none."""
+        if self.mechanism is None or x is None or x == UNPROTECTED:
             return None
         scale = self.mechanism.parameter
         return scale.within(scale.moved(self.warm, x))
 
-    def at(self, strength: float) -> float:
-        """x = low + strength · (high - low) of the domain."""
+    def at(self, place: float) -> float:
+        """x = low + place · (high - low) of the domain."""
         low, high = self.domain
-        return low + strength * (high - low)
+        return low + place * (high - low)
 
-    def position(self, parameter: float) -> float:
-        """The strength x at which the mechanism has this parameter."""
+    def decades(self, strength: float) -> float:
+        """x of a strength: how many decades it lies beyond the warm start."""
         if self.mechanism is None:
-            raise InvalidInput(f"{self.name} has no strength to be tuned, got {parameter}.")
-        return self.mechanism.parameter.decades(self.warm, parameter)
+            raise InvalidInput(f"{self.name} has no strength to be tuned, got {strength}.")
+        return self.mechanism.parameter.decades(self.warm, strength)
 
     def protection(self, x: float) -> Protection:
-        """What a federation runs at strength x."""
+        """What a federation runs, x decades beyond the warm start."""
         transforms = self._transforms(x)
         return Protection(transforms, self._carrier(transforms))
 
     def attacked(self, x: float, adversary: Adversary) -> Protection:
-        """What the adversary reads at strength x, without the grid of a transport.
+        """What the adversary reads there, without the grid of a transport.
 
         Rounding only helps the clients. Masks that cancel are attacked in the messages; the sum,
         where they do, as the bare sum. A curious client reads the same mean whatever carries it,
@@ -132,7 +132,7 @@ class Family:
         return Protection(self._transforms(x))
 
     def _transforms(self, x: float) -> tuple[Transform, ...]:
-        value = self.parameter(x)
+        value = self.strength(x)
         thinned = (Compression(_KEPT),) if self.name == _BOTH else ()
         if value is None or self.mechanism is None:
             return thinned

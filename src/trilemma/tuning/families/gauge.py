@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +31,9 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    Outcome,
-    TestedStrength,
+    Tested,
 )
-from trilemma.tuning.families.counts import Check, Counts, Measured, Seen, counted
+from trilemma.tuning.families.counts import Counts, Measured, Seen, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +110,7 @@ class Gauge:
 
     def _searched(self, family: Family, rounds: int) -> Measured:
         lead, floor = self.suite.lead, family.domain[0]
-        checks: list[Check] = []
+        tests: list[Tested] = []
         found: Calibration | None = None
         for attempt in range(_ATTEMPTS):
             level = 0.75 * self.level / 4**attempt
@@ -123,29 +122,30 @@ class Gauge:
             found = calibrate(
                 top,
                 self.p_max,
+                control,
                 alpha=_SEARCH * level,
                 domain=(floor, family.domain[1]),
-                control=control,
                 unprotected=attempt == 0,
                 first_unit=control.units,
             )
-            if found.x is None:
-                return Measured(found, tuple(checks), None)
+            if found.strength is None:
+                return Measured(found, tuple(tests), None)
             point = next(p for p in reversed(found.points) if p.passed)
-            own = (point.x, point.stage)
+            own = (point.strength, point.stage)
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
-            checks.append(Check(lead, found.x, point.units, point.successes, passed=True))
+            at = family.strength(found.strength)
+            tests.append(replace(point, attack=lead, strength=at))
             others = [name for name in self.suite.attacks if name != lead]
-            shown = family.attacked(found.x, self.adversary)
+            shown = family.attacked(found.strength, self.adversary)
             tested = self._tested(
-                *(others, shown, f"{stream}, the others", rounds, found.x),
+                *(others, shown, f"{stream}, the others", rounds, at),
                 level=_OTHERS * level,
             )
-            checks += tested
+            tests += tested
             failed = [each.attack for each in tested if not each.passed]
             if not failed:
-                return Measured(found, tuple(checks), counts)
-            lead, floor = failed[0], max(found.x, family.domain[0])
+                return Measured(found, tuple(tests), counts)
+            lead, floor = failed[0], max(found.strength, family.domain[0])
             if floor >= family.domain[1]:
                 break
         assert found is not None
@@ -153,7 +153,8 @@ class Gauge:
             f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
             f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
-        return Measured(_unmet(found, reason), tuple(checks), None)
+        unmet = Calibration(self.p_max, None, found.points, found.units, reason)
+        return Measured(unmet, tuple(tests), None)
 
     def _start(self, attack: AttackUnits, x: float) -> tuple[int, int]:
         """Wins of a few games at the weakest strength; a search needs something to fall from."""
@@ -164,30 +165,24 @@ class Gauge:
         """Test the one strength there is: nothing is added to what the adversary reads."""
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
-        checks = self._tested(
-            self.suite.attacks, shown, stream, rounds, UNPROTECTED, level=self.level
-        )
-        passed = all(each.passed for each in checks)
-        last = checks[0] if passed else next(each for each in checks if not each.passed)
-        point = TestedStrength(
-            UNPROTECTED, last.units, last.successes, "walk", self.level, None, passed
-        )
+        tests = self._tested(self.suite.attacks, shown, stream, rounds, None, level=self.level)
+        passed = all(each.passed for each in tests)
+        last = tests[0] if passed else next(each for each in tests if not each.passed)
+        point = replace(last, stage="walk", level=self.level)
         few = "which shows a rate of at most" if passed else "too many for a rate of"
         found = Calibration(
-            Outcome.CERTIFIED if passed else Outcome.NOT_CERTIFIED,
             self.p_max,
-            self.level,
             UNPROTECTED if passed else None,
             (point,),
-            sum(each.units for each in checks),
-            f"{last.attack} picked the right record in {last.successes} of {last.units} games "
+            sum(each.units for each in tests),
+            f"{last.attack} picked the right record in {last.recovered} of {last.units} games "
             f"from the sum of all clients, {few} {self.p_max:.3g}.",
         )
         counts = None
         if passed:
-            lead = checks[0]
+            lead = tests[0]
             counts = self.count(stream, shown, lead.units, attacks=(lead.attack,), rounds=rounds)
-        return Measured(found, tuple(checks), counts)
+        return Measured(found, tuple(tests), counts)
 
     def _tested(
         self,
@@ -195,24 +190,24 @@ class Gauge:
         shown: Protection,
         stream: str,
         rounds: int,
-        x: float,
+        strength: float | None,
         *,
         level: float,
-    ) -> list[Check]:
+    ) -> list[Tested]:
         """Each attack's own test at one strength; all go on together until one of them fails."""
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, _SEPARATION, largest)
-        checks: dict[str, Check] = {}
+        tests: dict[str, Tested] = {}
         for look, units in enumerate(test.looks):
-            pending = [name for name in attacks if name not in checks]
+            pending = [name for name in attacks if name not in tests]
             pieces = _pieces(test.looks[: look + 1])
             for name, won in self._wins(stream, shown, pieces, pending, rounds).items():
                 decision = test.decide(look, won)
                 if decision is not None:
-                    checks[name] = Check(name, x, units, won, decision == "pass")
-            if len(checks) == len(attacks) or not all(each.passed for each in checks.values()):
+                    tests[name] = Tested(name, strength, units, won, decision == "pass")
+            if len(tests) == len(attacks) or not all(each.passed for each in tests.values()):
                 break
-        return [checks[name] for name in attacks if name in checks]
+        return [tests[name] for name in attacks if name in tests]
 
     def _wins(
         self,
@@ -246,10 +241,10 @@ class Gauge:
         rounds: int,
         log: _Log,
     ) -> AttackUnits:
-        def play(x: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
-            shown = family.attacked(x, self.adversary)
+        def play(strength: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
+            shown = family.attacked(strength, self.adversary)
             seen = self._play(stream, shown, first_unit, count, (attack,), rounds=rounds)
-            log.append((x, stage, seen))
+            log.append((strength, stage, seen))
             return seen.correct[attack]
 
         return play
@@ -315,16 +310,3 @@ def stream_of(family: Family) -> str:
 def streams(families: Sequence[Family]) -> int:
     """M: how many calibrations the families take."""
     return max(1, len({stream_of(each) for each in families if each.seen != "nothing"}))
-
-
-def _unmet(found: Calibration, reason: str) -> Calibration:
-    return Calibration(
-        Outcome.NOT_CERTIFIED,
-        found.p_max,
-        found.alpha,
-        None,
-        found.points,
-        found.units,
-        reason,
-        found.curve,
-    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trilemma.updates import Profile
     from trilemma.work.replay import Ask
 
-__all__ = ["Pricing", "breached_cap", "priced", "ranked"]
+__all__ = ["Pricing", "priced", "ranked"]
 
 
 @dataclass(frozen=True)
@@ -100,25 +100,15 @@ def priced(
         costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
     except Diverged as error:
         return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
-    if breach := breached_cap(pricing.problem, costs):
-        candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {breach}")
+    breach = pricing.problem.breach(
+        costs.utility_loss.value,
+        costs.efficiency_reduction.value,
+        ("utility loss", "efficiency reduction"),
+    )
+    if breach:
+        said = f"{candidate.statement} But {breach}"
+        candidate = replace(candidate, feasible=False, statement=said)
     return replace(candidate, costs=costs, objective=objective)
-
-
-def breached_cap(problem: Problem, costs: Costs) -> str:
-    """Why a measured protection is beyond the user's caps; empty if it is not."""
-    loss, reduction = costs.utility_loss.value, costs.efficiency_reduction.value
-    if problem.max_utility_loss is not None and loss > problem.max_utility_loss:
-        return (
-            f"The utility loss of {loss:.3g} exceeds the cap of {problem.max_utility_loss:g}; "
-            f"raise the cap or the budget."
-        )
-    if problem.max_cost is not None and reduction > problem.max_cost:
-        return (
-            f"The efficiency reduction of {reduction:.3g} exceeds the cap of "
-            f"{problem.max_cost:g}; raise the cap or the budget."
-        )
-    return ""
 
 
 def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:

@@ -30,7 +30,7 @@ _RECORDS: Final = 16  # of one client at each model
 
 @dataclass(frozen=True)
 class Setting:
-    """Sizes of a federation and of its updates.
+    """Sizes of a federation and of its updates; `clients` take part in a round.
 
     `spread` is the root mean squared distance between the updates that two records of one client
     would give if each were alone in it; a record has 1/S of that in its client's update.
@@ -70,7 +70,7 @@ class Setting:
         each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
         return cls(
             parameters=task.layout.size,
-            clients=len(scenario.records),
+            clients=scenario.per_round,
             records=tuple(len(records) for records in scenario.records),
             unit_size=unit,
             unknowns=each * unit,
@@ -93,12 +93,13 @@ class Setting:
 
         Candidates whose updates are Δ = spread/S apart in independent directions are told from
         one another at a separation of Δ/(s√2) standard deviations; rounds that hold the record
-        add up, on average K = max(1, R·S/n) of them.
+        add up, on average max(1, R·S/n) of them, or fewer where a cohort is drawn.
         """
         apart = separation_for(p_max, claim.candidates)
         often = 1.0
         if claim.rounds > 1:
-            often = max(1.0, claim.rounds * self.unit_size / min(self.records))
+            rounds = claim.rounds * self.clients / len(self.records)
+            often = max(1.0, rounds * self.unit_size / min(self.records))
         return often * (self.spread / self.unit_size) ** 2 / (2 * apart**2)
 
 

@@ -49,7 +49,7 @@ def curve_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, P
             for x in grid(family, candidate, plan.request.strengths):
                 low, high = family.domain
                 place = (x - low) / (high - low)
-                wanted[f"{name} at {family.parameter(x):.3g}"] = meter.point(family, place)
+                wanted[f"{name} at {family.strength(x):.3g}"] = meter.point(family, place)
             if candidate.costs is not None:
                 wanted[f"{name} as tested"] = _tested(meter, family, candidate)
     return wanted
@@ -62,7 +62,7 @@ def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure:
 def grid(family: Family, candidate: Candidate, count: int) -> tuple[float, ...]:
     """Strengths around the one that was found, or over the whole domain where none was."""
     low, high = family.domain
-    if candidate.parameter is not None:
-        x = family.position(candidate.parameter)
+    if candidate.strength is not None:
+        x = family.decades(candidate.strength)
         low, high = max(low, x - _WEAKER), min(high, x + _STRONGER)
     return tuple(np.linspace(low, high, count).tolist())

@@ -12,7 +12,7 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["grid_strength", "hypervolume", "knee", "non_dominated"]
+__all__ = ["grid_place", "hypervolume", "knee", "non_dominated"]
 
 
 def non_dominated(points: Sequence[Sequence[float]]) -> tuple[int, ...]:
@@ -84,12 +84,12 @@ def knee(points: Sequence[Sequence[float]]) -> int:
     return int(np.argmin((scaled**2).sum(axis=1)))
 
 
-def grid_strength(number: int) -> float:
+def grid_place(number: int) -> float:
     """The number-th strength of an anytime grid on [0, 1]: both ends, then van der Corput's order.
 
     After n strengths no gap is wider than 4/n, whenever one stops.
 
-    >>> [grid_strength(number) for number in range(7)]
+    >>> [grid_place(number) for number in range(7)]
     [0.0, 1.0, 0.5, 0.25, 0.75, 0.125, 0.625]
     """
     if number < 2:

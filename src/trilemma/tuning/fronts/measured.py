@@ -9,7 +9,7 @@ from trilemma.observations import Adversary
 from trilemma.tuning.choosing.advice import limits
 from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
 from trilemma.tuning.results.front import Front
-from trilemma.tuning.results.points import RESOLUTION, Evaluated
+from trilemma.tuning.results.points import RESOLUTION, Point
 from trilemma.tuning.results.provenance import versions
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ _ADVERSARY: Final = {
 
 
 def front_of(
-    plan: Plan, start: Evaluated, found: Sequence[Evaluated], *, sampler: SamplerName, wanted: int
+    plan: Plan, start: Point, found: Sequence[Point], *, sampler: SamplerName, wanted: int
 ) -> Front:
     """The front of no protection and of what was found so far.
 
-    Each place counts once: a mechanism without strength may recur among the points of several
+    Each place counts once: a family without strength may recur among the points of several
     machines.
     """
-    places = {(start.mechanism, start.strength): start}
+    places = {(start.family, start.place): start}
     for each in found:
-        places.setdefault((each.mechanism, each.strength), each)
+        places.setdefault((each.family, each.place), each)
     points = list(places.values())
     objectives = [(place, each.objectives) for place, each in enumerate(points)]
     able = [(place, at) for place, at in objectives if at is not None]

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.tasks import Diverged
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.families import KEY_STATEMENT
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 if TYPE_CHECKING:
+    from trilemma.estimation.costs import Costs
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.families.families import Family, Seen
     from trilemma.tuning.plan import Plan
@@ -38,19 +38,19 @@ class Meter:
     units: int
     seeds: int
 
-    def unprotected(self, ask: Ask) -> Evaluated:
+    def unprotected(self, ask: Ask) -> Point:
         """The point that every federation starts from: no protection, no cost."""
         seen: Seen = "sum" if self.plan.request.adversary is Adversary.CLIENT else "message"
         counts = self._counts(ask, [(seen, Protection())], self.plan.claim.rounds)
-        point = Evaluated("none", None, protection=Protection().describe())
+        point = Point("none", None, protection=Protection().describe())
         return self._priced(self._counted(point, counts), ask, Protection())
 
-    def point(self, family: Family, strength: float) -> Callable[[Ask], Evaluated]:
-        """At a strength in [0, 1] of the family's domain, which is a log₁₀ scale."""
-        x = family.at(strength) if family.mechanism else UNPROTECTED
+    def point(self, family: Family, place: float) -> Callable[[Ask], Point]:
+        """At a place in [0, 1] of the family's domain, which is a log₁₀ scale."""
+        x = family.at(place) if family.mechanism else UNPROTECTED
 
-        def measure(ask: Ask) -> Evaluated:
-            blank = _blank(family, x, strength)
+        def measure(ask: Ask) -> Point:
+            blank = _blank(family, x, place)
             try:
                 protection = family.protection(x)
             except InvalidInput as error:  # such as noise below the step of a transport's grid
@@ -67,29 +67,25 @@ class Meter:
 
         return measure
 
-    def tested(self, family: Family, candidate: Candidate) -> Evaluated:
+    def tested(self, family: Family, candidate: Candidate) -> Point:
         """The point at the strength that was found, by what its test has counted already."""
-        x = UNPROTECTED if candidate.parameter is None else family.position(candidate.parameter)
+        x = UNPROTECTED if candidate.strength is None else family.decades(candidate.strength)
         low, high = family.domain
-        place = (x - low) / (high - low) if candidate.parameter is not None else 0.0
+        place = (x - low) / (high - low) if candidate.strength is not None else 0.0
         point = _blank(family, x, place)
         won = next((each for each in reversed(candidate.tests) if each.passed), None)
         costs = candidate.costs
         if costs is None:
             return point
-        return replace(
+        tested = replace(
             point,
             protection=candidate.protection,
             leakage=candidate.leakage,
             units=0 if won is None else won.units,
             recovered=0 if won is None else won.recovered,
             by_attack={each.attack: each.recovered for each in candidate.tests if each.passed},
-            utility_loss=costs.utility_loss,
-            efficiency_reduction=costs.efficiency_reduction,
-            metric=costs.protected_metric,
-            bits=costs.protected.bits,
-            seconds=costs.protected.seconds,
         )
+        return _costing(tested, costs)
 
     def sights(self, family: Family, x: float) -> list[Sight]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""
@@ -114,39 +110,41 @@ class Meter:
         ]
         return max(found, key=lambda counts: counts.successes)
 
-    def _counted(self, point: Evaluated, counts: Counts) -> Evaluated:
-        found, units, plan = counts.successes, counts.units, self.plan
+    def _counted(self, point: Point, counts: Counts) -> Point:
+        found, units = counts.successes, counts.units
         return replace(
             point,
-            leakage=client_leakage(
-                found, units, confidence=plan.request.confidence, kappa=plan.claim.kappa
-            ),
+            leakage=self.plan.leakage(found, units),
             units=units,
             recovered=found,
             by_attack=counts.by_attack,
         )
 
-    def _priced(self, point: Evaluated, ask: Ask, protection: Protection) -> Evaluated:
+    def _priced(self, point: Point, ask: Ask, protection: Protection) -> Point:
         point = replace(point, protection=protection.describe())
         try:
             costs, _ = self.plan.at_most(self.seeds).price(ask, protection)
         except Diverged as error:
             return replace(point, note=f"{point.note} {error}".strip())
-        return replace(
-            point,
-            utility_loss=costs.utility_loss,
-            efficiency_reduction=costs.efficiency_reduction,
-            metric=costs.protected_metric,
-            bits=costs.protected.bits,
-            seconds=costs.protected.seconds,
-        )
+        return _costing(point, costs)
 
 
-def _blank(family: Family, x: float, strength: float) -> Evaluated:
-    return Evaluated(
-        mechanism=family.name,
-        strength=strength if family.mechanism else None,
+def _costing(point: Point, costs: Costs) -> Point:
+    return replace(
+        point,
+        utility_loss=costs.utility_loss,
+        efficiency_reduction=costs.efficiency_reduction,
+        metric=costs.protected_metric,
+        bits=costs.protected.bits,
+        seconds=costs.protected.seconds,
+    )
+
+
+def _blank(family: Family, x: float, place: float) -> Point:
+    return Point(
+        family=family.name,
+        place=place if family.mechanism else None,
         symbol=family.symbol,
-        parameter=family.parameter(x),
+        strength=family.strength(x),
         note="" if family.deployable else "Not to be deployed: use secret-sharing.",
     )

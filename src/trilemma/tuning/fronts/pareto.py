@@ -7,16 +7,19 @@ the very numbers that are shown.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput, UnknownName
+from trilemma.estimation.identity import own_code, scenario_identity
 from trilemma.tuning.fronts.measured import front_of
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.fronts.study import SAMPLERS, Study
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.request import Request
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ def pareto(
     units: int = 48,
     sampler: SamplerName = "grid",
     storage: str = "sqlite://",
-    study: str = "trilemma",
     shared: bool = False,
     run: Run | None = None,
     data_key: bytes | None = None,
@@ -48,15 +50,23 @@ def pareto(
     """Measure (family, strength) pairs until the study holds `evaluations`; then the front.
 
     `report` gets every intermediate front: one may stop at any time. `shared` says that other
-    machines use the `storage` too; then `evaluations` counts those of all of them.
+    machines use the `storage` too; then `evaluations` counts those of all of them. They share a
+    study where scenario, settings and code are the same.
     """
     asked = Request.of(request, settings)
+    if asked.knows == "anyone":
+        raise InvalidInput(
+            "a front is measured, and nothing that is measured holds for anyone; climb to the "
+            "rung 'rest' at most, or tune with knows='anyone'."
+        )
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)
     for name, value in (("evaluations", evaluations), ("units", units)):
         if value < 1:
             raise InvalidInput(f"{name} must be at least 1, got {value}.")
-    plan = Plan.of(source, asked, run=run, data_key=data_key)
+    plan = Plan.of(source, asked, run=run, data_key=data_key, beside=NOT_OF_A_FRONT)
+    if run is not None:
+        run.require({"units": units, "sampler": sampler}, whose="the front's")
     made = {
         family.name: family
         for family in plan.families
@@ -69,7 +79,7 @@ def pareto(
     with (
         Study(
             storage,
-            study,
+            _study_name(plan, units, sampler),
             sampler=sampler,
             tuned=[family.name for family in made.values() if family.mechanism],
             untuned=[family.name for family in made.values() if not family.mechanism],
@@ -83,10 +93,27 @@ def pareto(
         front = partial(front_of, plan, start, sampler=sampler, wanted=evaluations)
         while choices := trials.choices(evaluations, at_once=workers):
             found = done(
-                {each.name: meter.point(made[each.mechanism], each.strength) for each in choices}
+                {each.name: meter.point(made[each.family], each.place) for each in choices}
             )
             for each in choices:
                 trials.finish(each, found[each.name])
             if report is not None:
                 report(front(trials.points()))
         return front(trials.points())
+
+
+def _study_name(plan: Plan, units: int, sampler: str) -> str:
+    """Of the scenario and all settings, so that machines which share a study measure the same.
+
+    The records count by their number alone: a plain hash of them would tell of them.
+    """
+    scenario = plan.scenario
+    here = ("data", "device", "show_records")
+    identity = {
+        name: each for name, each in scenario_identity(scenario, b"").items() if name not in here
+    }
+    sizes = [list(each.inputs.shape) for each in (*scenario.records, scenario.test_records)]
+    asked = plan.request.decides(NOT_OF_A_FRONT)
+    whole = [identity, sizes, own_code(plan.own), asked, units, sampler]
+    digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    return f"pareto-{digest[:32]}"

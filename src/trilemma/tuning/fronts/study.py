@@ -1,7 +1,7 @@
-"""Which (mechanism, strength) to measure next: a grid or an optuna sampler, over one shared study.
+"""Which family to measure next, and where: a grid or an optuna sampler, over one shared study.
 
-The space is flat, a mechanism and a strength in [0, 1]: with a parameter of its own for each
-mechanism, NSGA-II is no better than random search. The study is an optuna storage, so that
+The space is flat, a family and a place in [0, 1]: with a parameter of its own for each
+family, NSGA-II is no better than random search. The study is an optuna storage, so that
 machines that name the same one share the work: each takes the next trial, none waits.
 """
 
@@ -25,9 +25,9 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, ProgrammingError, SQLA
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.tuning.fronts.front import grid_strength
+from trilemma.tuning.fronts.front import grid_place
 from trilemma.tuning.results.front import SamplerName
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.points import Point
 
 __all__ = ["SAMPLERS", "Choice", "Study", "grid_point"]
 
@@ -40,20 +40,20 @@ _OWNER: Final = "owner"
 
 @dataclass(frozen=True)
 class Choice:
-    """A trial of the study: measure this mechanism at this strength."""
+    """A trial of the study: measure this family at this place of its domain."""
 
     trial: Trial
-    mechanism: str
-    strength: float
+    family: str
+    place: float
 
     @property
     def name(self) -> str:
         """What a log calls it."""
-        return f"trial {self.trial.number}, {self.mechanism} at {self.strength:.3g},"
+        return f"trial {self.trial.number}, {self.family} at {self.place:.3g},"
 
 
 def grid_point(tuned: Sequence[str], untuned: Sequence[str], number: int) -> tuple[str, float]:
-    """The number-th point of the grid: mechanisms without a strength once, then by turns.
+    """The number-th point of the grid: families without a strength once, then by turns.
 
     >>> [grid_point(["noise", "masks"], ["sum"], number) for number in range(4)]
     [('sum', 0.0), ('noise', 0.0), ('masks', 0.0), ('noise', 1.0)]
@@ -61,7 +61,7 @@ def grid_point(tuned: Sequence[str], untuned: Sequence[str], number: int) -> tup
     if number < len(untuned) or not tuned:
         return untuned[number % len(untuned)], 0.0
     turn, place = divmod(number - len(untuned), len(tuned))
-    return tuned[place], grid_strength(turn)
+    return tuned[place], grid_place(turn)
 
 
 class _Grid(BaseSampler):
@@ -87,8 +87,8 @@ class _Grid(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        mechanism, strength = grid_point(self._tuned, self._untuned, trial.number)
-        return mechanism if param_name == "mechanism" else strength
+        family, place = grid_point(self._tuned, self._untuned, trial.number)
+        return family if param_name == "family" else place
 
 
 class Study:
@@ -145,7 +145,7 @@ class Study:
         self._storage.remove_session()
         self._storage.engine.dispose()
 
-    def points(self) -> list[Evaluated]:
+    def points(self) -> list[Point]:
         """What was handed to `finish` by all machines, in the order of the trials."""
         with self._one_sentence():
             found = [trial.user_attrs[_RESULT] for trial in self._trials() if _finished(trial)]
@@ -169,7 +169,7 @@ class Study:
                 chosen.append(self._next())
             return chosen
 
-    def finish(self, choice: Choice, point: Evaluated) -> None:
+    def finish(self, choice: Choice, point: Point) -> None:
         """Keep a point; one without objectives, as its training diverged, is told as failed."""
         plain, objectives = _document().dump_python(point, mode="json"), point.objectives
         with self._one_sentence():
@@ -201,8 +201,8 @@ class Study:
 
     def _suggested(self, trial: Trial) -> Choice:
         names = (*self._tuned, *self._untuned)
-        mechanism = trial.suggest_categorical("mechanism", names)
-        return Choice(trial, mechanism, trial.suggest_float("strength", 0.0, 1.0))
+        family = trial.suggest_categorical("family", names)
+        return Choice(trial, family, trial.suggest_float("place", 0.0, 1.0))
 
     def _sampler(self, number: int) -> BaseSampler:
         if self._kind == "grid":
@@ -244,5 +244,5 @@ def _finished(trial: FrozenTrial) -> bool:
 
 
 @cache
-def _document() -> TypeAdapter[Evaluated]:
-    return TypeAdapter(Evaluated)
+def _document() -> TypeAdapter[Point]:
+    return TypeAdapter(Point)

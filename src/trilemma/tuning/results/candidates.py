@@ -8,34 +8,13 @@ from typing import Literal
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
+from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.documents import Share, Shares
 
-__all__ = ["Basis", "Candidate", "Point", "Tested"]
+__all__ = ["Basis", "Candidate"]
 
 Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
-
-
-@dataclass(frozen=True)
-class Point:
-    """Games played at one parameter value (None: without it); `passed` None: only explored."""
-
-    parameter: float | None
-    units: int
-    recovered: int
-    stage: str
-    passed: bool | None
-
-
-@dataclass(frozen=True)
-class Tested:
-    """One attack's own test at a strength of the family."""
-
-    attack: str
-    parameter: float | None
-    units: int
-    recovered: int
-    passed: bool
 
 
 @dataclass(frozen=True)
@@ -59,7 +38,7 @@ class Candidate:
     rounds: int = 1
     protection: str | None = None
     symbol: str | None = None
-    parameter: float | None = None
+    strength: float | None = None
     leakage: Shares | None = None
     success: Shares | None = None
     worst_client: Shares | None = None
@@ -67,7 +46,7 @@ class Candidate:
     units: int = 0
     tests: tuple[Tested, ...] = ()
     failed_units: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[Tested, ...] = ()
     non_monotone: bool = False
     smallest_leakage: Share | None = None
     certificate: Certificate | None = None

@@ -62,11 +62,15 @@ class Certificate:
     def training(
         self, rounds: int | None = None, participation: Participation | None = None
     ) -> Training:
-        """The training that the bounds are of, or one of other rounds or participation."""
+        """The training that the bounds are of, or one of other rounds or participation.
+
+        A clipped update moves by as much whether one or all of a person's records are in it:
+        their number is in the sampling rate.
+        """
         return Training(
             self.rounds if rounds is None else rounds,
             self.sampling_rate,
             self.noise_multiplier,
             self.participation if participation is None else participation,
-            self.person,
+            1 if self.clips_updates else self.person,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 
@@ -19,7 +19,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
 from trilemma.work.files import parse_json, write_json
 
-__all__ = ["Document", "Share", "Shares"]
+__all__ = ["Document", "Kept", "Share", "Shares"]
 
 Kind = TypeVar("Kind")
 _SLACK: Final = 1e-9  # of rounding
@@ -117,6 +117,26 @@ class Document(Generic[Kind]):
         """The JSON Schema of the file."""
         schema = self._adapter.json_schema(mode="serialization")
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class Kept:
+    """A result that is kept in a file, as its `document` says."""
+
+    document: ClassVar[Document[Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain values, the version first."""
+        return self.document.plain(self)
+
+    def save(self, path: Path | str) -> None:
+        """Write the result; the file is complete, or not there."""
+        self.document.write(self, path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The result in a file."""
+        found: Self = cls.document.read(path)
+        return found
 
 
 def _faults(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

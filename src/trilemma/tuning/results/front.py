@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict
 
 from trilemma.estimation.playing.claims import Claim
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.documents import Document
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.documents import Document, Kept
+from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.verdict import Federation
 
 __all__ = ["Front", "SamplerName", "front_schema"]
@@ -20,10 +19,10 @@ SamplerName = Literal["grid", "motpe", "nsga2"]
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(Kept):
     """All points that were measured, and which of them (by place) are on the front.
 
-    `hypervolume` is that of the front's `Evaluated.objectives`, rounded to `resolution`, below
+    `hypervolume` is that of the front's `Point.objectives`, rounded to `resolution`, below
     `reference`; `knee` the place of the point of the front nearest to its utopia point, each
     objective scaled to the front's range. `reproduce` is the command that repeats it where no
     trilemma.toml is, empty from Python.
@@ -32,7 +31,7 @@ class Front:
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
     limits: tuple[str, ...]
-    points: tuple[Evaluated, ...]
+    points: tuple[Point, ...]
     front: tuple[int, ...]
     knee: int
     hypervolume: float
@@ -49,21 +48,8 @@ class Front:
     reproduce: str = ""
     schema_version: Literal[3] = 3
 
-    def as_json(self) -> dict[str, Any]:
-        """The front as plain values, the version first."""
-        return _DOCUMENT.plain(self)
 
-    def save(self, path: Path | str) -> None:
-        """Write the front; the file is complete, or not there."""
-        _DOCUMENT.write(self, path)
-
-    @staticmethod
-    def load(path: Path | str) -> Front:
-        """The front in a file."""
-        return _DOCUMENT.read(path)
-
-
-_DOCUMENT: Final = Document(
+Front.document = Document(
     Front,
     "front",
     3,
@@ -74,4 +60,4 @@ _DOCUMENT: Final = Document(
 
 def front_schema() -> dict[str, Any]:
     """The JSON Schema of pareto.json."""
-    return _DOCUMENT.schema()
+    return Front.document.schema()

@@ -7,18 +7,17 @@ shown, and it lives in a file of its own: a verdict never holds one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.results.documents import Document
+from trilemma.tuning.results.documents import Document, Kept
 
 __all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "Label", "Picture"]
 
 GALLERY: Final = "gallery.json"
-RECORDS: Final = 8
+RECORDS: Final = 4
 Label = Literal["unprotected", "verdict"]
 Picture = tuple[Annotated[int, Field(ge=0, le=255)], ...]
 
@@ -41,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class Gallery(Kept):
     """Records drawn at random as pictures [c, h, w] of levels 0 .. 255 between low and high.
 
     Every column holds games of its own label in the order of `tagged[label]`, the records that
@@ -72,21 +71,8 @@ class Gallery:
         if any(len(each) != size for each in pictures):
             raise InvalidInput(f"every picture of this gallery needs {size} levels.")
 
-    def as_json(self) -> dict[str, Any]:
-        """The gallery as plain values, the version first."""
-        return _DOCUMENT.plain(self)
 
-    def save(self, path: Path | str) -> None:
-        """Write the gallery; the file is complete, or not there."""
-        _DOCUMENT.write(self, path)
-
-    @staticmethod
-    def load(path: Path | str) -> Gallery:
-        """The gallery in a file."""
-        return _DOCUMENT.read(path)
-
-
-_DOCUMENT: Final = Document(
+Gallery.document = Document(
     Gallery,
     "gallery",
     2,

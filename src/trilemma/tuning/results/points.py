@@ -1,4 +1,4 @@
-"""One point of a curve or a front: a mechanism at a strength, what leaks and what it costs."""
+"""One point of a curve or a front: a family at a strength, what leaks and what it costs."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Final, Literal
 from trilemma.estimation.leakage import Estimate
 from trilemma.tuning.results.documents import Share, Shares
 
-__all__ = ["RESOLUTION", "Evaluated"]
+__all__ = ["RESOLUTION", "Point"]
 
 RESOLUTION: Final = (0.001, 0.001, 0.02)  # a clock tells 8 % of a round's duration apart
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """A mechanism at a strength in [0, 1] (None: it has none), and what was measured there.
+class Point:
+    """A family at a strength (None: it has none), and what was measured there.
 
-    `parameter` is the mechanism's own value. `leakage` is None where the server reads nothing;
-    `by_attack` counts the units that each binding attack recovers alone. `metric`, and the `bits`
-    and `seconds` that a round takes a client, are those under the protection. The costs are None
-    where the federation could not be trained, and the protection where it cannot be run.
+    `place` is where the strength lies in the family's domain, from 0 to 1. `leakage` is None
+    where the server reads nothing; `by_attack` counts the games that each attack wins. `metric`,
+    and the `bits` and `seconds` that a round takes a client, are those under the protection. The
+    costs are None where the federation could not be trained, and the protection where it cannot
+    be run.
     """
 
-    mechanism: str
-    strength: Share | None
+    family: str
+    place: Share | None
     symbol: str | None = None
-    parameter: float | None = None
+    strength: float | None = None
     protection: str | None = None
     basis: Literal["measured", "cryptographic"] = "measured"
     leakage: Shares | None = None
@@ -45,7 +46,7 @@ class Evaluated:
         """(leakage, ε_u, r / (1 + r)) with r = 1 + ε_e, all to be minimised; None: no costs.
 
         r is how long a protected round lasts in unprotected ones: r / (1 + r) is ½ without
-        protection and stays below 1, so that a slow mechanism does not drown the others. What
+        protection and stays below 1, so that a slow protection does not drown the others. What
         only a key protects leaks 0.
         """
         if self.utility_loss is None or self.efficiency_reduction is None:

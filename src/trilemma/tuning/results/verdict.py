@@ -7,7 +7,6 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
@@ -18,8 +17,8 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
-from trilemma.tuning.results.documents import Document, Share, Shares
-from trilemma.tuning.results.points import Evaluated
+from trilemma.tuning.results.documents import Document, Kept, Share, Shares
+from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class Federation:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Kept):
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
     `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
@@ -185,7 +184,7 @@ class Verdict:
     beside: tuple[Beside, ...]
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]
-    curves: tuple[Evaluated, ...]
+    curves: tuple[Point, ...]
     rounds: tuple[RoundsPoint, ...]
     beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]
@@ -199,21 +198,8 @@ class Verdict:
         """The candidate that was chosen."""
         return next((each for each in self.candidates if each.name == self.chosen), None)
 
-    def as_json(self) -> dict[str, Any]:
-        """The verdict as plain values, the version first."""
-        return _DOCUMENT.plain(self)
 
-    def save(self, path: Path | str) -> None:
-        """Write the verdict; the file is complete, or not there."""
-        _DOCUMENT.write(self, path)
-
-    @staticmethod
-    def load(path: Path | str) -> Verdict:
-        """The verdict in a file; `protection` is then what a federation can run."""
-        return _DOCUMENT.read(path)
-
-
-_DOCUMENT: Final = Document(
+Verdict.document = Document(
     Verdict,
     "verdict",
     SCHEMA_VERSION,
@@ -227,4 +213,4 @@ _DOCUMENT: Final = Document(
 
 def verdict_schema() -> dict[str, Any]:
     """The JSON Schema of verdict.json."""
-    return _DOCUMENT.schema()
+    return Verdict.document.schema()

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from trilemma.bounds import Constants, log_c2
+from trilemma.bounds.surrogate import Constants, log_c2
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import client_leakage
 from trilemma.protections.laws import LAWS

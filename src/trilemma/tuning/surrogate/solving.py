@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilemma.bounds import Constants, Regime
+from trilemma.bounds.surrogate import Constants, Regime
 from trilemma.protections.laws.base import (
     Form,
     Law,
@@ -87,7 +87,9 @@ def solve(
     # Where nothing is needed nothing is sent differently, whatever the clients' boxes are.
     limits = [_tv_limit(law, strength, profile) if needed > 0 else 0.0 for profile in profiles]
     tv_limit = _mean(limits)
-    breach = _breached_cap(problem, _mean(utility), _mean(cost))
+    # Both bounds rise with γ and γ* is the least γ allowed: a cap that γ* breaks stays so.
+    names = ("utility bound", "efficiency bound")
+    breach = problem.breach(_mean(utility), _mean(cost), names)
     return Solution(
         mechanism=law.name,
         parameter=law.parameter,
@@ -153,21 +155,6 @@ def _round_up(constants: Constants, edge: float, limit: float) -> str | None:
         if needed < 1 and needed <= limit:
             return f"{budget:.{digits}f}".rstrip("0")
     return None
-
-
-def _breached_cap(problem: Problem, utility: float, cost: float) -> str:
-    """Both bounds rise with γ and γ* is the least γ allowed, so a cap that γ* breaks stays so."""
-    if problem.max_utility_loss is not None and utility > problem.max_utility_loss:
-        return (
-            f"the utility bound {utility:.6g} exceeds the cap {problem.max_utility_loss:g}; "
-            f"raise the cap or the budget."
-        )
-    if problem.max_cost is not None and cost > problem.max_cost:
-        return (
-            f"the efficiency bound {cost:.6g} exceeds the cap {problem.max_cost:g}; "
-            f"raise the cap or the budget."
-        )
-    return ""
 
 
 def _guarantee(constants: Constants, budget: float, tv_limit: float) -> str:

@@ -3,7 +3,7 @@
 Whatever the executor, a task's payload is the same, so that a run may change it when it resumes.
 """
 
-from trilemma.work.executors.base import Executor, Task, WorkerDied
+from trilemma.work.executors.base import Executor, Job, WorkerDied
 from trilemma.work.executors.local import Crew, one_thread
 
-__all__ = ["Crew", "Executor", "Task", "WorkerDied", "one_thread"]
+__all__ = ["Crew", "Executor", "Job", "WorkerDied", "one_thread"]

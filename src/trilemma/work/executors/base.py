@@ -6,10 +6,10 @@ from typing import Protocol, TypeVar
 
 from trilemma.errors import TrilemmaError
 
-__all__ = ["Executor", "Task", "WorkerDied"]
+__all__ = ["Executor", "Job", "WorkerDied"]
 
 
-class Task(Protocol):
+class Job(Protocol):
     """Work to be done once: its payload depends on the task and the run's settings alone."""
 
     def key(self) -> tuple[str, int]:
@@ -21,7 +21,7 @@ class WorkerDied(TrilemmaError):
     """Workers ended again and again without an answer, most often for lack of memory."""
 
 
-Kind = TypeVar("Kind", bound=Task)
+Kind = TypeVar("Kind", bound=Job)
 
 
 class Executor(Protocol[Kind]):

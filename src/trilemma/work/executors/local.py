@@ -20,16 +20,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors.base import Task, WorkerDied
+from trilemma.work.executors.base import Job, WorkerDied
 
 __all__ = ["Crew", "one_thread"]
 
 _TRIES: Final = 3
-Kind = TypeVar("Kind", bound=Task)
+Kind = TypeVar("Kind", bound=Job)
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,7 @@ class Crew(Generic[Kind]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pipe, process in self._processes.items():
             pipe.close()
             process.terminate()
@@ -167,7 +161,7 @@ class _Failure:
     mendable: bool
 
 
-def _payload(answer: bytes | _Failure, task: Task) -> bytes:
+def _payload(answer: bytes | _Failure, task: Job) -> bytes:
     if isinstance(answer, _Failure):
         if answer.mendable:
             raise InvalidInput(answer.message)
@@ -175,7 +169,7 @@ def _payload(answer: bytes | _Failure, task: Task) -> bytes:
     return answer
 
 
-def _name(task: Task) -> str:
+def _name(task: Job) -> str:
     stage, chunk = task.key()
     return f"chunk {chunk} of {stage!r}"
 

@@ -5,7 +5,7 @@ const drawnHere = (panel) => panel.points.map(([x, place]) => ({ x, place, point
 function lines(point, panel) {
   const attacks = Object.entries(point.by_attack || {}).map(([name, hits]) => `${name} ${hits}`);
   return [
-    `${panel.name}: ${panel.symbol} ${number(point.parameter)}`,
+    `${panel.name}: ${panel.symbol} ${number(point.strength)}`,
     `leakage ${leaks(point)}; right in ${point.recovered} of ${point.units} games` +
       (attacks.length ? ` (${attacks.join(", ")})` : ""),
     ...(point.utility_loss === null ? [] : [`loss of ${data.metric} ${interval(point.utility_loss)}`]),
@@ -29,7 +29,7 @@ function curve(shown, estimate, x, y) {
 }
 
 function picked(panel, estimate, x, y) {
-  const place = weakest(panel.mechanism, wanted().budget);
+  const place = weakest(panel.family, wanted().budget);
   const here = drawnHere(panel).find((each) => each.place === place);
   const value = here && estimate(here.point);
   return value ? [svg("circle", { class: "pick", cx: x(here.x), cy: y(value.value), r: 6 })] : [];
@@ -102,7 +102,7 @@ function utilityPlot(panel) {
 }
 
 // Bits and seconds of a round, in those of an unprotected one.
-const bare = points.find((each) => each.mechanism === "none");
+const bare = points.find((each) => each.family === "none");
 const relative = (point, what) =>
   bare && bare[what] && point[what] ? point[what] / bare[what] : null;
 const ratios = drawnPoints.flatMap((each) => ["bits", "seconds"].map((what) => relative(each, what)))

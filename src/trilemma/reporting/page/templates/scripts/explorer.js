@@ -36,7 +36,7 @@ function showPick(want, { own, options }) {
     return;
   }
   say("pick", `Use ${found.phrases[options[0].place]}.`);
-  const ties = options.filter((each) => each.tied).map((each) => data.names[points[each.place].mechanism]);
+  const ties = options.filter((each) => each.tied).map((each) => data.names[points[each.place].family]);
   say("reading",
     `Leakage ${leaks(best)}, budget ${number(want.budget)}; loss of ${data.metric} ` +
     `${interval(best.utility_loss)}; a round takes ${lasts(best)} as long.` +
@@ -49,15 +49,15 @@ function showTable({ own, options }) {
   const rows = options.map(({ place, objective: cost, tied }, rank) => {
     const point = points[place];
     const cells = [
-      point.parameter === null ? "–" : number(point.parameter), leaks(point),
+      point.strength === null ? "–" : number(point.strength), leaks(point),
       interval(point.utility_loss), lasts(point), interval(cost) + (tied ? " =" : ""),
     ];
     return html("tr", rank || own ? {} : { class: "chosen" },
-      html("th", { scope: "row" }, data.names[point.mechanism]), ...cells.map((cell) => html("td", {}, cell)));
+      html("th", { scope: "row" }, data.names[point.family]), ...cells.map((cell) => html("td", {}, cell)));
   });
   document.querySelector("#options tbody").replaceChildren(...rows);
-  const there = new Set(options.map((each) => points[each.place].mechanism));
-  const out = [...new Set(points.map((each) => each.mechanism))]
+  const there = new Set(options.map((each) => points[each.place].family));
+  const out = [...new Set(points.map((each) => each.family))]
     .filter((name) => !there.has(name)).map((name) => data.names[name]);
   say("out", out.length
     ? `Out at this setting (nothing measured keeps the budget or a cap, measured for one round only, or not to be deployed): ${out.join(", ")}.`

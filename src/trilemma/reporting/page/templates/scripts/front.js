@@ -7,8 +7,8 @@ const lengthClass = (point) => {
   const bin = LENGTHS.findIndex((edge) => ratio < edge);
   return `c${bin === -1 ? LENGTHS.length : bin}`;
 };
-const mechanisms = [...new Set(points.map((each) => each.mechanism))];
-const shapeOf = (name) => shapeAt(mechanisms.indexOf(name));
+const families = [...new Set(points.map((each) => each.family))];
+const shapeOf = (name) => shapeAt(families.indexOf(name));
 
 const verdictAt = (x, y) => [
   marker("diamond", x, y, 7, "verdict"),
@@ -33,14 +33,14 @@ function frontPlot() {
       const on = best.has(each.place);
       return [
         each.place === data.front.knee && svg("circle", { class: "knee", cx: x(leak), cy: y(loss), r: 13 }),
-        marker(shapeOf(each.point.mechanism), x(leak), y(loss), on ? 7 : 4,
+        marker(shapeOf(each.point.family), x(leak), y(loss), on ? 7 : 4,
           on ? `on ${lengthClass(each.point)}` : "off"),
       ];
     }).flat(), ...(chosen ? verdictAt(x(chosen.leakage), y(chosen.loss)) : [])],
     targets: able.map(({ point, place }) => ({
       x: at({ point })[0], y: at({ point })[1],
       lines: [
-        `${data.names[point.mechanism]}${point.parameter === null ? "" : `: ${point.symbol} ${number(point.parameter)}`}` +
+        `${data.names[point.family]}${point.strength === null ? "" : `: ${point.symbol} ${number(point.strength)}`}` +
           (place === data.front.knee ? ", the knee" : best.has(place) ? ", on the front" : ", dominated"),
         `leakage ${leaks(point)}`, `loss of ${data.metric} ${interval(point.utility_loss)}`,
         `a round takes ${lasts(point)} as long`,
@@ -53,7 +53,7 @@ const frontHost = document.getElementById("front-plot");
 if (frontHost) {
   new Plot(frontHost, frontPlot);
   document.getElementById("front-legend").append(
-    html("ul", { class: "legend" }, ...mechanisms.map((name) => key(shapeOf(name), "off", data.names[name]))),
+    html("ul", { class: "legend" }, ...families.map((name) => key(shapeOf(name), "off", data.names[name]))),
     html("ul", { class: "legend" }, html("li", {}, "filled: on the front; a round takes"),
       ...LENGTH_TEXT.map((text, n) => key("circle", `on c${n}`, text))),
   );

@@ -11,9 +11,9 @@ function objective(point, want) {
 }
 
 // From strong to weak, as long as the upper limit stays within the budget.
-function weakest(mechanism, budget) {
-  const places = points.map((_, place) => place).filter((n) => points[n].mechanism === mechanism);
-  places.sort((a, b) => (points[b].strength || 0) - (points[a].strength || 0));
+function weakest(family, budget) {
+  const places = points.map((_, place) => place).filter((n) => points[n].family === family);
+  places.sort((a, b) => (points[b].place || 0) - (points[a].place || 0));
   let last = null;
   for (const place of places) {
     const point = points[place];
@@ -33,9 +33,9 @@ function withinCaps(point) {
 
 function recommend(want) {
   const options = [];
-  for (const mechanism of new Set(points.map((each) => each.mechanism))) {
-    const place = weakest(mechanism, want.budget);
-    if (place === null || found.barred.includes(mechanism) || !withinCaps(points[place])) continue;
+  for (const family of new Set(points.map((each) => each.family))) {
+    const place = weakest(family, want.budget);
+    if (place === null || found.barred.includes(family) || !withinCaps(points[place])) continue;
     options.push({ place, objective: objective(points[place], want) });
   }
   options.sort((a, b) => a.objective.value - b.objective.value);

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.attacks.posterior.lining_up import small_records, small_task
+
+from trilemma.attacks.posterior.candidate_updates import (
+    average_path,
+    contributions,
+    observed_path,
+)
+from trilemma.attacks.posterior.units import Batch
+from trilemma.entropy import Seeded
+from trilemma.learning import LocalTraining, Task, client_update
+
+MODELS = torch.randn(2, 83, generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2
+
+
+def shared(count: int, seed: int) -> Batch:
+    records = small_records(count, Seeded(seed))
+    return Batch(records.inputs, records.labels, True)
+
+
+def updates(task: Task, records: Batch, training: LocalTraining) -> torch.Tensor:
+    """What clients that hold the records [U, m] send."""
+    return torch.stack(
+        [client_update(task, w, records.inputs, records.labels, training) for w in MODELS]
+    )
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_contributions_to_a_gradient_add_up_to_the_update(clip: float | None) -> None:
+    task, training, records = small_task(), LocalTraining(batch=5, record_clip=clip), shared(5, 2)
+    path, mean = average_path(task, MODELS, records, training)
+    each = contributions(task, path, records, training)
+    assert each.shape == (2, 5, 83)
+    sent = updates(task, records, training)
+    assert torch.allclose(each.mean(1), sent)
+    assert torch.allclose(mean, sent)
+    own = Batch(records.inputs.expand(2, 5, 6), records.labels.expand(2, 5), False)
+    assert torch.equal(contributions(task, path, own, training), each)
+
+
+def test_local_steps_follow_the_path_that_is_seen() -> None:
+    """Contributions along the path of the client's own update explain more of it."""
+    task, training = small_task(), LocalTraining("fedavg", lr=0.3, steps=4, batch=3)
+    records, people = shared(3, 3), shared(60, 4)
+    sent = updates(task, records, training)
+    average = average_path(task, MODELS, people, training)
+    assert len(average[0]) == 4
+    assert torch.allclose(
+        average[1], updates(task, people, LocalTraining("fedavg", lr=0.3, steps=4, batch=60))
+    )
+    errors = []
+    for path in (average, observed_path(task, average, sent - average[1], people, training)):
+        explained = contributions(task, path[0], records, training).mean(1)
+        errors.append(float((explained - sent).norm() / sent.norm()))
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_one_step_has_one_model() -> None:
+    task, people = small_task(), shared(8, 5)
+    path = average_path(task, MODELS, people, LocalTraining(batch=3))
+    assert observed_path(task, path, MODELS, people, LocalTraining(batch=3)) is path

@@ -1,0 +1,100 @@
+"""Labels read off an update: exact for single records, counts for batches, class weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trilemma.attacks import View
+from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.matching import Units
+from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.observations import Observation
+from trilemma.records.range import InputSpec
+
+if TYPE_CHECKING:
+    from tests.attacks.conftest import Problems
+
+
+Maker = Callable[..., "Problems"]
+
+
+def test_labels_of_single_records_are_exact_with_and_without_bias(problems: Maker) -> None:
+    made = problems(40)
+    units = Units.of(made.views, "double")
+    labels = infer_labels(units, 0)
+    assert labels is not None
+    assert torch.equal(labels, made.labels)
+    no_bias = Task(
+        nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10, bias=False)),
+        cross_entropy,
+        10,
+    )
+    made = problems(40, task=no_bias)
+    labels = infer_labels(Units.of(made.views, "double"), 0)
+    assert labels is not None
+    assert torch.equal(labels, made.labels)
+
+
+def test_label_counts_of_batches(problems: Maker) -> None:
+    made = problems(40, training=LocalTraining(batch=4), warm_up=0)
+    labels = infer_labels(Units.of(made.views, "double"), 0)
+    assert labels is not None
+    assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
+
+
+def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
+    made = problems(20, clients=2, warm_up=0)
+    shares = torch.zeros(2, 2410, dtype=torch.float64)
+    shares[:, -10:] = 0.5
+    rows = [with_weights(view, shares) for view in made.views]
+    expected = infer_labels(Units.of(made.views, "double"), 0)
+    assert expected is not None
+    found = infer_labels(Units.of(rows, "double"), 0)
+    assert found is not None
+    assert torch.equal(found, expected)
+    shares[1, -1] = 0.0
+    assert infer_labels(Units.of(rows, "double"), 0) is None
+
+
+def with_weights(view: View, shares: torch.Tensor) -> View:
+    return dataclasses.replace(
+        view, observation=dataclasses.replace(view.observation, weights=shares)
+    )
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(torch.tensor([0.1, 4.0, 1.0])),
+        nn.CrossEntropyLoss(torch.tensor([2.0, 0.5, 7.0])),
+    ],
+    ids=["even", "rare", "frequent"],
+)
+def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
+    """Every batch of four of three classes, at a model whose predictions are known exactly."""
+    task = Task(nn.Linear(2, 3), loss, 3)
+    weights = torch.cat([torch.zeros(6), torch.tensor([0.3, -0.2, 0.1])]).double()
+    batches = torch.combinations(torch.arange(3), 4, with_replacement=True)
+    inputs = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double()
+    training, spec = LocalTraining(batch=4), InputSpec((2,), 0.0, 1.0)
+    views = [
+        View(
+            task,
+            weights,
+            Observation(client_update(task, weights, inputs, labels, training)),
+            training,
+            spec,
+        )
+        for labels in batches
+    ]
+    found = infer_labels(Units.of(views, "double"), 0)
+    assert found is not None
+    assert torch.equal(found, batches)

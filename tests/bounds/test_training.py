@@ -1,0 +1,34 @@
+"""A training as a certificate sees it checks itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from trilemma.bounds.training import Training
+from trilemma.errors import InvalidInput
+
+
+def test_participation_is_secret_unless_said() -> None:
+    assert Training(150, 0.1, 1.0).participation == "secret"
+    assert Training(1, 1.0, 0.5, "known", 3).records_of_person == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ((0, 0.1, 1.0), "rounds must be at least 1, got 0"),
+        ((1, 0.0, 1.0), r"lie in \(0, 1\], got 0.0"),
+        ((1, 1.1, 1.0), "got 1.1"),
+        ((1, math.nan, 1.0), "got nan"),
+        ((1, 0.1, 0.0), "noise_multiplier must be positive and finite, got 0.0"),
+        ((1, 0.1, math.inf), "got inf"),
+        ((1, 0.1, 1.0, "unknown"), "got 'unknown'"),
+        ((1, 0.1, 1.0, "known", 0), "records_of_person must be at least 1, got 0"),
+    ],
+)
+def test_bad_values_are_refused_by_name(values: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Training(*values)

@@ -1,0 +1,54 @@
+"""Which attacks a rung holds: those below it too, the strongest first, and only what applies."""
+
+from __future__ import annotations
+
+import pytest
+from tests.commands.own_scenario import small
+from tests.estimation.playing.test_games import scenario
+from torch import nn
+
+from trilemma.attacks import Rung, get
+from trilemma.attacks.base import RUNGS
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.estimation.playing.suite import Suite, analytic_applies, leading, suite_of
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_the_leading_attack_is_of_the_rung_itself(rung: Rung) -> None:
+    suite = suite_of(small(), rung)
+    assert get(suite.lead).rung == rung
+    assert leading(rung) == Suite(rung, (suite.lead,))
+    assert suite.attacks == (suite.lead, *suite.others)
+    ranks = [RUNGS.index(get(name).rung) for name in suite.attacks]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+def test_who_knows_more_attacks_as_those_who_know_less() -> None:
+    nothing, public, candidates = (
+        set(suite_of(small(), rung).attacks) for rung in ("nothing", "public", "candidates")
+    )
+    assert nothing < public < candidates
+    assert suite_of(small(), "rest").attacks == ("exact-posterior",), "which nothing beats"
+
+
+def test_an_attack_that_does_not_apply_is_left_out_or_refused() -> None:
+    made = scenario()
+    assert analytic_applies(made)
+    unbiased = type(made)(nn.Linear(6, 3, bias=False), made.loss, made.clients, made.test)
+    assert not analytic_applies(unbiased)
+    assert "analytic" not in suite_of(unbiased, "nothing").attacks
+    with pytest.raises(InvalidInput, match="which this Linear does not"):
+        suite_of(unbiased, "nothing", ("analytic",))
+
+
+def test_attacks_that_are_asked_for() -> None:
+    assert suite_of(small(), "candidates", ("analytic", "dlg", "analytic")).attacks == (
+        "analytic",
+        "dlg",
+    )
+    with pytest.raises(InvalidInput, match=r"needs the rung 'candidates'.*know 'public'"):
+        suite_of(small(), "public", ("gaussian-posterior",))
+    with pytest.raises(InvalidInput, match="at least one attack"):
+        suite_of(small(), "public", ())
+    with pytest.raises(UnknownName, match="'dgl'"):
+        suite_of(small(), "public", ("dgl",))

@@ -1,0 +1,85 @@
+"""Tasks: every field that decides a payload is in the key under which it is journaled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from tests.commands.own_scenario import small
+
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.tasks import (
+    AttackTask,
+    BeliefTask,
+    CostTask,
+    Diverged,
+    Job,
+    TrainTask,
+    read_attack,
+    read_costs,
+    read_training,
+)
+from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
+
+RECIPE = Recipe(LocalTraining(batch=2), 0.5, server_decay=False, equal_weights=True)
+SERVER, CLIENT = Adversary
+# One value and another for every field of every kind of task.
+KINDS: list[tuple[Job, dict[str, Any]]] = [
+    (
+        AttackTask("s", "none", ("analytic",), SERVER, 8, 0, 4),
+        {
+            "stream": "t", "protection": "secret-sharing", "attacks": ("analytic", "dlg"),
+            "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "equal_weights": True,
+            "blind": True, "pictures": 2, "checkpoints": (1, 8), "recipe": RECIPE,
+            "participation": "secret",
+        },
+    ),
+    (
+        BeliefTask("s", "none", "exact-posterior", SERVER, 8, 0, 4, 6),
+        {
+            "stream": "t", "protection": "secret-sharing", "attack": "gaussian-posterior",
+            "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "draws": 7,
+        },
+    ),
+    (
+        TrainTask("none", 0, 8),
+        {"protection": "secret-sharing", "seed": 1, "rounds": 9, "recipe": RECIPE},
+    ),
+    (CostTask("none", 8), {"protection": "secret-sharing", "rounds": 9, "recipe": RECIPE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "others"), KINDS, ids=lambda each: type(each).__name__)
+def test_no_two_tasks_share_a_key(task: Job, others: dict[str, Any]) -> None:
+    assert {field.name for field in fields(task)} == set(others), "every field is tried"
+    keys = [replace(task, **{name: value}).key() for name, value in others.items()]
+    assert len({task.key(), *keys}) == 1 + len(others)
+    assert task.key() == replace(task).key()
+
+
+def test_recipes_are_told_apart() -> None:
+    other = replace(RECIPE, server_lr=0.6)
+    one, two = (TrainTask("none", 0, 8, each).key() for each in (RECIPE, other))
+    assert one != two
+
+
+@pytest.mark.parametrize("read", [read_training, read_costs])
+def test_a_payload_that_says_it_diverged_raises(read: Any) -> None:
+    with pytest.raises(Diverged, match="the weights are NaN"):
+        read(json.dumps({"diverged": "the weights are NaN."}).encode())
+
+
+def test_what_a_bench_writes_is_read() -> None:
+    work = Bench(small, None, 1, 2, 0)()
+    games = read_attack(work(AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 4)))
+    assert games["correct"] == {"analytic": [True] * 4}
+    assert len(games["client"]) == 4
+    history = read_training(work(TrainTask("none", 0, 3)))
+    assert 0 <= history.metric <= 1
+    assert len(history.client_metrics) == 2
+    costs = read_costs(work(CostTask("secret-sharing", 2)))
+    assert len(costs.within) == len(costs.without) == 2

@@ -1,0 +1,21 @@
+"""The ranking's figure: the ranked families in their order."""
+
+from __future__ import annotations
+
+from tests.reporting import examples
+
+from trilemma.reporting.figures.ranking import draw_ranking
+from trilemma.reporting.words.protections import family
+
+
+def test_ranked_families_only_and_a_key_has_no_leakage() -> None:
+    verdict = examples.verdict()
+    leaks, costs = draw_ranking(verdict).axes
+    ranked = [each for each in verdict.candidates if each.rank is not None]
+    labels = [text.get_text() for text in leaks.get_yticklabels()]
+    assert labels == [
+        f"{each.rank}{'=' if each.tied else ''}  {family(each.name)}" for each in ranked
+    ]
+    notes = [text.get_text() for text in leaks.texts]
+    assert notes == ["rests on the key"]
+    assert not costs.texts, "every ranked family has a price"

@@ -1,0 +1,52 @@
+"""The contract that ships: our attacks keep it, and a cheat does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from trilemma.attacks import ATTACKS, View, get
+from trilemma.testing import check_attack
+
+HURRIED: dict[str, dict[str, object]] = {
+    "inverting-gradients": {"iterations": 150},
+    "map": {"message_levels": ((1e-2, 40), (1e-4, 80))},
+}
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS))
+def test_every_attack_keeps_the_contract(name: str) -> None:
+    check_attack(get(name, **HURRIED.get(name, {})))
+
+
+def test_a_cheat_fails_the_contract() -> None:
+    class Lazy:
+        name = "lazy"
+        rung = "nothing"
+
+        def __call__(self, views: object, *, restarts: int, seed: int) -> object:
+            found = get("analytic")(views, restarts=1, seed=0)  # type: ignore[arg-type]
+            return dataclasses.replace(found, inputs=torch.full_like(found.inputs, 0.5))
+
+    class Peeking:
+        name = "peeking"
+        rung = "public"
+
+        def __call__(self, views: list[View], *, restarts: int, seed: int) -> object:
+            found = get("analytic")(views, restarts=1, seed=0)
+            line_up = views[0].knowledge.line_up
+            inputs = found.inputs if line_up is None else line_up.inputs[:, None]
+            return dataclasses.replace(found, inputs=inputs)
+
+    class Unranked(Lazy):
+        rung = "everything"
+
+    for cheat, why in (
+        (Lazy(), "weakness as privacy"),
+        (Peeking(), "'public' must not read what only higher rungs know"),
+        (Unranked(), "rung must be one of nothing, public, candidates, rest"),
+    ):
+        with pytest.raises(AssertionError, match=why):
+            check_attack(cheat)  # type: ignore[arg-type]

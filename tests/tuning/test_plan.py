@@ -1,0 +1,107 @@
+"""A request resolved for a federation: its claim, its rate, its attackers, its deployment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands.own_scenario import small
+from tests.tuning.own_parts import Laplace, Twice
+
+from trilemma.beliefs.belief import largest_mean_success_rate
+from trilemma.errors import InvalidInput
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+from trilemma.work.journal import Run
+
+ATTACKS = ("gaussian-posterior", "analytic")
+
+
+def plan(clients: int = 2, **settings: Any) -> Plan:
+    return Plan.of(small(clients), Request(**{"attacks": ATTACKS, "steps": 2, **settings}))
+
+
+def test_a_training_and_a_round() -> None:
+    whole, once = plan(), plan(claim="one-round")
+    assert (whole.claim.rounds, whole.claim.candidates) == (8, 21)
+    assert (once.claim.rounds, once.claim.candidates) == (1, 80)
+    assert plan(rounds=3).claim.rounds == 3
+    assert once.pricing.rounds == 8, "costs are those of the training"
+    for made in (whole, once):
+        assert made.p_max == largest_mean_success_rate(0.3, made.claim.kappa)
+
+
+def test_the_level_is_shared_by_the_streams() -> None:
+    made = plan(families=("randomization", "secret-sharing", "compression"))
+
+    def ask(tasks: Any) -> list[bytes]:
+        raise AssertionError("nothing is played")
+
+    assert made.gauge(ask).level == pytest.approx(0.05 / 3)
+    assert made.gauge(ask, rung="rest").suite.attacks == ("exact-posterior",)
+    alike = plan(families=("randomization+secret-sharing", "randomization+paillier"))
+    assert alike.gauge(ask).level == pytest.approx(0.05)
+
+
+def test_fewer_trainings_for_a_glance() -> None:
+    made = plan(seeds=5)
+    assert made.pricing.seeds == (0, 1, 2, 3, 4)
+    assert made.at_most(2).seeds == (0, 1)
+
+
+def test_the_deployment_is_what_is_attacked() -> None:
+    found = plan(4).deployment
+    assert (found.clients, found.cohort, found.threshold) == (4, 4, 3)
+    assert (found.weighting, found.rounds, found.sampling_rate) == ("records", 8, 1 / 80)
+    assert plan(4, threshold=2).deployment.threshold == 2
+    with pytest.raises(InvalidInput, match="threshold"):
+        plan(4, threshold=5)
+
+
+def test_a_run_belongs_to_one_scenario(tmp_path: Path) -> None:
+    asked = Request(attacks=ATTACKS, steps=2)
+    with Run.open(tmp_path, {}) as run:
+        tag = Plan.of(small(), asked, run=run, data_key=run.key("data")).federation.data_hash
+        run.commit("stage", 0, b"payload")
+    with Run.open(tmp_path, {}) as run:
+        again = Plan.of(small(), asked, run=run, data_key=run.key("data"))
+        assert again.federation.data_hash == tag
+        with pytest.raises(InvalidInput, match="local training"):
+            Plan.of(small().with_local_training(lr=0.7), asked, run=run)
+
+
+def test_a_run_belongs_to_one_request(tmp_path: Path) -> None:
+    """Called from Python too, where no command names the settings of a run."""
+    asked = Request(attacks=ATTACKS, steps=2)
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        run.commit("stage", 0, b"payload")
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked.model_copy(update={"strengths": 0, "ladder": False}), run=run)
+        with pytest.raises(InvalidInput, match=r"the request's restarts 3 there, 2 here"):
+            Plan.of(small(), asked.model_copy(update={"restarts": 2}), run=run)
+
+
+def test_a_run_belongs_to_the_code_of_others_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise, twice = "tests.tuning.own_parts:Laplace", "tests.tuning.own_parts:Twice"
+    asked = Request(attacks=(twice, "gaussian-posterior"), families=(noise,), steps=2)
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        run.commit("stage", 0, b"payload")
+    with Run.open(tmp_path, {}) as run:
+        Plan.of(small(), asked, run=run)
+        for part in (Laplace, Twice):
+            with monkeypatch.context() as patch:
+                patch.setattr(part, "edited", lambda self: 2, raising=False)
+                with pytest.raises(InvalidInput, match=f"the code of .*{part.__name__}"):
+                    Plan.of(small(), asked, run=run)
+
+
+def test_anyone_is_proved_and_measured_by_who_knows_the_rest() -> None:
+    made = plan(knows="anyone", attacks=None, families=None)
+    assert made.suite.attacks == ("exact-posterior",)
+    assert all("randomization" in each.name for each in made.families)
+    assert made.claim.participation == "secret"
