@@ -40,7 +40,7 @@ class MAP:
     """
 
     message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
-    sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 1000))
+    sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 600))
     starts: int = 1
     history: int = 40
     slots: int = 64
