@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trilemma.errors import InvalidInput, TrilemmaError, UnknownName, printable
+from trilemma.errors import InvalidInput, TrilemmaError, UnknownName, printable, sentence
 
 
 def test_an_unknown_name_is_near_a_known_one_or_lists_them() -> None:
@@ -35,3 +37,23 @@ def test_what_is_printed_can_be_printed(text: str) -> None:
 def test_letters_of_any_language_stay() -> None:
     assert printable("η_u·ε_u ≤ 0.3, 日本") == "η_u·ε_u ≤ 0.3, 日本"
     assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"
+
+
+@given(st.text() | st.text(min_size=900, max_size=2000))
+def test_a_message_is_one_printable_line(text: str) -> None:
+    for error in (InvalidInput(f"{text} is wrong; mend it."), UnknownName("door", text, ["a"])):
+        assert str(error).isprintable()
+        assert len(str(error)) <= 903
+        assert str(error).endswith(".")
+        str(error).encode("utf-8")
+
+
+def test_a_short_message_is_as_it_was_written() -> None:
+    assert str(TrilemmaError("é is no name; use another.")) == "é is no name; use another."
+    assert str(pickle.loads(pickle.dumps(InvalidInput("a\nb")))) == r"a\nb"
+
+
+def test_of_a_long_one_its_begin_and_its_end_are_kept() -> None:
+    text = sentence("the name " + "x" * 5000 + " is too long; use a shorter one.")
+    assert text.startswith("the name xxx")
+    assert text.endswith("xxx is too long; use a shorter one.")

@@ -37,3 +37,17 @@ def test_what_is_not_there_is_one_sentence(name: str, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence) as error:
         load_object("attack", name)
     assert str(error.value).startswith(f"attack {name!r}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("math:nothing", "math:nothing.__class__", "math:", "math:floor.", "math:\udcff"),
+        *("no_such_module:x", ":x", "..:x", "a b:c", "\x1b[31m:x", "x" * 9000, "math\0:floor"),
+    ],
+)
+def test_whatever_is_named_is_told_in_one_line(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^thing .*") as error:
+        load_object("thing", name)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 1000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import positive, whole
+from trilemma.quantities import finite, positive, shown, whole
 
 ANYTHING = st.one_of(
     st.integers(),
@@ -69,3 +69,25 @@ def test_long_integers_are_refused_without_being_printed() -> None:
     with pytest.raises(InvalidInput, match="got inf"):
         positive("x", 10**5000)
     assert positive("x", Fraction(1, 4)) == 0.25
+
+
+@given(value=ANYTHING)
+def test_anything_is_finite_or_refused_in_one_line(value: Any) -> None:
+    try:
+        number = finite("it", value)
+    except InvalidInput as refusal:
+        text = str(refusal)
+    else:
+        text = str(number)
+        assert type(number) is float
+        assert abs(number) <= 1e100
+        assert number == float(value)
+    assert text.isprintable()
+    assert len(text) < 300
+
+
+def test_what_cannot_be_printed_is_not_quoted() -> None:
+    assert shown([10**9000]) == "a value too long to print"
+    assert len(shown("x" * 9000)) == 83
+    with pytest.raises(InvalidInput, match="must be a whole number, got a value too long"):
+        whole("it", [10**9000])

@@ -72,6 +72,7 @@ def test_log_precision_survives_extreme_sigmas() -> None:
     ("arguments", "message"),
     [
         ({"parameters": 0}, "at least 1"),
+        ({"parameters": 10**400}, "at most 63 bits"),
         ({"parameters": 2.5}, "integer"),
         ({"parameters": True}, "integer"),
         ({"parameters": 3, "delta": 0.0}, "delta"),

@@ -20,7 +20,7 @@ from trilemma.commands.report import report
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
 from trilemma.commands.tune import tune
-from trilemma.errors import TrilemmaError, printable
+from trilemma.errors import TrilemmaError, sentence
 
 __all__ = ["app", "main"]
 
@@ -47,11 +47,11 @@ def main() -> None:
     try:
         code = app(prog_name="trilemma", standalone_mode=False)
     except TrilemmaError as error:
-        print(f"trilemma: {printable(error)}", file=sys.stderr)
+        print(f"trilemma: {error}", file=sys.stderr)
         code = 2
     except click.UsageError as error:
-        if sentence := error.format_message():  # empty when a bare `trilemma` printed the help
-            print(f"trilemma: {printable(sentence)} See trilemma --help.", file=sys.stderr)
+        if wrong := error.format_message():  # empty when a bare `trilemma` printed the help
+            print(f"trilemma: {sentence(wrong)} See trilemma --help.", file=sys.stderr)
         code = 2
     except click.Abort:
         print("trilemma: interrupted.", file=sys.stderr)

@@ -1,9 +1,13 @@
-"""Named errors. Each message is one sentence that names the value and the way out."""
+"""Named errors. Each message is one sentence that names the value and the way out.
+
+Whatever a message quotes, its text is one printable line of bounded length.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
 
 __all__ = [
     "BudgetSpent",
@@ -16,11 +20,18 @@ __all__ = [
     "UnknownName",
     "WeakKey",
     "printable",
+    "sentence",
 ]
+
+_HEAD: Final = 600  # characters kept of a longer sentence: what is wrong ...
+_TAIL: Final = 300  # ... and the way out
 
 
 class TrilemmaError(Exception):
     """Base of every error that a user can cause and mend; the CLI prints it and exits with 2."""
+
+    def __str__(self) -> str:
+        return sentence(super().__str__())
 
 
 class InvalidInput(TrilemmaError, ValueError):
@@ -64,6 +75,18 @@ class UnknownName(InvalidInput):
         close = get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         super().__init__(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}.")
+
+
+def sentence(text: str) -> str:
+    r"""The text as one printable line; of one beyond 900 characters the middle is left out.
+
+    >>> print(sentence("cannot read\na"), len(sentence("a" * 5000)))
+    cannot read\na 903
+    """
+    line = printable(text)
+    if len(line) <= _HEAD + _TAIL:
+        return line
+    return f"{line[:_HEAD]}...{line[-_TAIL:]}"
 
 
 def printable(text: object) -> str:

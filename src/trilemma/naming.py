@@ -31,8 +31,9 @@ def load_object(what: str, name: str) -> Any:
         ) from error
     finally:
         sys.path.remove(here)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if found is None:
-        raise InvalidInput(f"{what} {name!r}: {module_name} has no object {path!r}.")
+    try:
+        for part in path.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise InvalidInput(f"{what} {name!r}: {module_name} has no object {path!r}.") from None
     return found

@@ -8,10 +8,11 @@ from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["positive", "whole"]
+__all__ = ["finite", "positive", "shown", "whole"]
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
+_SHOWN: Final = 80  # characters of a value that a message quotes
 
 
 def whole(what: str, value: object) -> int:
@@ -21,7 +22,7 @@ def whole(what: str, value: object) -> int:
     16
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidInput(f"{what} must be a whole number, got {value!r}.")
+        raise InvalidInput(f"{what} must be a whole number, got {shown(value)}.")
     number = int(value)
     if number.bit_length() > 64:  # too long to print, too
         raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")
@@ -34,14 +35,43 @@ def positive(what: str, value: object) -> float:
     >>> positive("variance", 1)
     1.0
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{what} must be a number, got {value!r}.")
-    try:
-        number = float(value)
-    except OverflowError:  # an integer of more than 1024 bits
-        number = math.inf
+    number = _real(what, value)
     if not _LEAST <= number <= _MOST:
         raise InvalidInput(
             f"{what} must be positive and finite, in {_LEAST:g} .. {_MOST:g}, got {number}."
         )
     return number
+
+
+def finite(what: str, value: object) -> float:
+    """The value as a plain float of bearable size; nan, inf, a bool and a text are refused.
+
+    >>> finite("cap", -2)
+    -2.0
+    """
+    number = _real(what, value)
+    if not abs(number) <= _MOST:
+        raise InvalidInput(f"{what} must be finite, in ±{_MOST:g}, got {number}.")
+    return number
+
+
+def shown(value: object) -> str:
+    """The value as a message quotes it, whatever its size.
+
+    >>> shown(0.5), shown(10**9000)
+    ('0.5', 'a value too long to print')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # of an integer of thousands of digits, somewhere inside
+        return "a value too long to print"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _real(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{what} must be a number, got {shown(value)}.")
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 1024 bits
+        return math.inf

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Layout", "Profile", "same_size"]
+
+_BITS: Final = 63  # of the number of coordinates
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,11 @@ class Profile:
         if self.parameters < 1:
             raise InvalidInput(
                 f"parameters (m, the size of the model) must be at least 1, got {self.parameters}."
+            )
+        if int(self.parameters).bit_length() > _BITS:
+            raise InvalidInput(
+                f"parameters (m, the size of the model) must have at most {_BITS} bits, got "
+                f"{int(self.parameters).bit_length()}."
             )
         if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
             raise InvalidInput(

@@ -59,3 +59,15 @@ def test_the_command_imports_nothing_heavy_until_it_runs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("public", ["k", "no folder/p", "x" * 300])
+def test_a_refused_command_leaves_the_name_to_the_corrected_one(
+    tmp_path: Path, public: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["new", "k", "--bits", "2048"]
+    done = CliRunner().invoke(app, [*words, "--public", public])
+    assert isinstance(done.exception, InvalidInput)
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(app, [*words, "--public", "\x1b[31mp"]).stdout.count("\x1b") == 0

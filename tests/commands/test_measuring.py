@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from trilemma.cli import main
+from trilemma.commands.measuring import run_folder
 
 OWN = "tests.commands.own_scenario"
 
@@ -64,3 +65,9 @@ def test_bad_input_is_one_sentence_and_exit_2(
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
     assert "Traceback" not in err
+
+
+def test_a_run_folder_has_a_name_that_the_system_takes(tmp_path: Path) -> None:
+    folder = tmp_path / run_folder("tune", "x" * 5000 + ":make", {"seed": 0})
+    folder.mkdir(parents=True)
+    assert run_folder("tune", "a/b:c", {}).parts == ("runs", "tune-a-b-c-44136fa3")

@@ -149,3 +149,48 @@ def test_the_command_that_repeats_gives_the_same_values(
 def test_what_goes_to_the_scenario() -> None:
     assert Federated(data="here", clients=3).options() == {"folder": "here", "clients": 3}
     assert Federated().options() == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("[" * 20_000 + "]" * 20_000, "{a=" * 9_000, "9" * 5_000, "0x" + "f" * 9_000),
+        *("[0x" + "f" * 9_000 + "]", '"\\u001b[31m"', "1e999", "-nan", '"1e999"', "true", "[]"),
+    ],
+)
+@pytest.mark.parametrize("name", ["budget", "clients", "utility_weight", "seed", "max_cost"])
+def test_no_value_breaks_the_reading(tmp_path: Path, name: str, value: str) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text(f"{name} = {value}\n")
+    with pytest.raises(InvalidInput) as error:
+        parsed([str(path)])
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ladder = false", ["--no-ladder"]),
+        ('families = ["a,b", " c "]', ["--families", "a,b,c"]),
+        ("utility_weight = [2.0]", ["--utility-weight", "2.0"]),
+    ],
+)
+def test_what_a_file_says_can_be_said_by_flags(
+    tmp_path: Path, line: str, words: list[str]
+) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text(f"{line}\n")
+    found = parsed([str(path)])
+    assert shlex.split(command_line("tune", *found))[2:] == words
+    assert parsed(words) == found
+
+
+@pytest.mark.parametrize(
+    "line", ['ladder = "yes"', 'families = [""]', 'clients = "3"', "batch=true"]
+)
+def test_a_text_is_no_truth_value_and_no_number(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InvalidInput, match=r"needed|at least one"):
+        parsed([str(path)])

@@ -211,3 +211,36 @@ def test_the_installed_command_runs() -> None:
         check=True,
     )
     assert json.loads(done.stdout)["budget"] == 0.3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": "9" * 400},
+        {"parameters": "9" * 5000},
+        {"clients": "9" * 400},
+        {"c2": "1e308"},
+        {"c2": "5e-324"},
+        {"c4": "inf"},
+        {"c5": "1e308"},
+        {"budget": "nan"},
+        {"efficiency_weight": "1e308"},
+    ],
+)
+def test_numbers_beyond_all_use_are_refused(solve: Run, changes: dict[str, str]) -> None:
+    code, out, err = solve(*arguments(**changes), "--json")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert len(err) < 1000
+
+
+def test_numbers_at_the_ends_give_numbers(solve: Run) -> None:
+    """γ* itself may be beyond all floats: then it is null, and its logarithm says how large."""
+    code, out, err = solve(
+        *arguments(c1="1e-320", c2="1", budget="5e-324", delta="1e-5", parameters="1"),
+        *("--form", "printed", "--json"),
+    )
+    assert (code, err) == (0, "")
+    found = {each["mechanism"]: each["parameter"] for each in json.loads(out)["results"]}
+    assert found["secret-sharing"]["value"] is None
+    assert 709 < found["secret-sharing"]["log_value"] < 760

@@ -21,6 +21,8 @@ from trilemma.learning import LocalTraining
         ({"algorithm": "fedavg", "steps": 0}, "steps must be at least 1, got 0"),
         ({"batch": 2.5}, "batch must be a whole number, got 2.5"),
         ({"batch": True}, "batch must be a whole number, got True"),
+        ({"batch": None}, "batch must be a whole number, got None"),
+        ({"lr": None}, "lr must be a number, got None"),
         ({"steps": 2}, "use algorithm='fedavg'"),
         ({"algorithm": "fedavg", "batch": 4, "records": 3}, "at least one batch"),
         ({"record_clip": 0.0}, "record_clip must be positive and finite, .* got 0.0"),

@@ -116,3 +116,15 @@ def test_damage_has_a_name(text: str, key: PrivateKey) -> None:
     ends = [play(text, key, rng)[1] for _ in range(20 if "paillier" in text else 200)]
     assert "refused" in ends
     assert set(ends) <= {"refused", "mean", "opened"}
+
+
+@pytest.mark.parametrize("text", ["none", "secret-sharing", "paillier:bits=2048"])
+def test_a_damaged_state_is_told_and_not_used(text: str, key: PrivateKey) -> None:
+    protection, info = parse_protection(text), a_round()
+    secret = key if "paillier" in text else None
+    state = ProtectedClient.start(protection, 1, info, SIZE, secret=secret).export()
+    ProtectedClient.start(protection, 1, info, SIZE, secret=secret, state=state)
+    flipped = [state[:n] + bytes([state[n] ^ 4]) + state[n + 1 :] for n in range(len(state))]
+    for damaged in (b"", b"x", state[:-1], state + b"x", state[16:], *flipped):
+        with pytest.raises(ProtocolViolation, match=r"state of client 1 in round .* is damaged"):
+            ProtectedClient.start(protection, 1, info, SIZE, secret=secret, state=damaged)

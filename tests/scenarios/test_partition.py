@@ -36,7 +36,8 @@ def test_partitions_that_cannot_be_are_refused() -> None:
         partition(records, 8, alpha=None, minimum=3, seed=0)
     with pytest.raises(InvalidInput, match="raise alpha"):
         partition(records, 6, alpha=0.001, minimum=3, seed=0)
-    with pytest.raises(InvalidInput, match="alpha"):
-        partition(records, 2, alpha=0.0, minimum=1, seed=0)
+    for alpha in (0.0, float("nan"), float("inf"), 5e-324, 1e308):
+        with pytest.raises(InvalidInput, match="alpha"):
+            partition(records, 2, alpha=alpha, minimum=1, seed=0)
     with pytest.raises(InvalidInput, match="clients must be at least 1"):
         partition(records, 0, alpha=None, minimum=1, seed=0)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput, printable
-from trilemma.work.files import parse_json, sqlite_url, write_json, write_text
+from trilemma.work.files import is_folder, parse_json, sqlite_url, write_json, write_text
 
 quick = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 
@@ -100,3 +100,10 @@ def test_what_is_printable_has_no_control_and_stays(text: str) -> None:
     assert printable(shown) == shown
     assert shown == text or not text.isprintable()
     shown.encode()  # lone surrogates, as in a file's name that is no UTF-8, are written out
+
+
+def test_a_path_that_the_system_refuses_is_no_folder(tmp_path: Path) -> None:
+    assert is_folder(tmp_path)
+    assert not is_folder(tmp_path / "none")
+    assert not is_folder(tmp_path / ("x" * 9000))
+    assert not is_folder(Path("a\0b"))

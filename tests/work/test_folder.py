@@ -117,3 +117,11 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "run.key").chmod(0o640)
         with pytest.raises(InvalidInput, match="run chmod 600 on it"):
             run.key("data")
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_parents(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="choose another --out"):
+        hold(tmp_path / "runs" / ("x" * 300))
+    with pytest.raises(InvalidInput, match="choose another --out"):
+        hold(tmp_path / "runs" / ("x" * 9000))
+    assert names(tmp_path) == []

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
+from trilemma.quantities import finite, positive
 
 __all__ = [
     "Constants",
@@ -55,13 +56,12 @@ class Constants:
     c2: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.c1 <= 1:
+        if not 0 < finite("c1 (leakage of unprotected updates)", self.c1) <= 1:
             raise InvalidInput(
                 f"c1 (normalised leakage of unprotected updates) must lie in (0, 1], "
                 f"got {self.c1}; a leakage in nats divides by sqrt(ln 2) = 0.8326."
             )
-        if not (math.isfinite(self.c2) and self.c2 > 0):
-            raise InvalidInput(f"c2 must be positive and finite, got {self.c2}.")
+        positive("c2 (how fast belief follows the parameters)", self.c2)
 
     @classmethod
     def from_xi(cls, c1: float, xi: float) -> Constants:
@@ -114,12 +114,13 @@ class Constants:
 
 def check_budget(budget: float) -> float:
     """A privacy budget, a normalised leakage strictly between 0 and 1."""
-    if not 0 < budget < 1:
+    number = finite("budget (largest tolerated leakage)", budget)
+    if not 0 < number < 1:
         raise InvalidInput(
             f"budget (largest tolerated leakage, normalised) must lie strictly between 0 and 1, "
-            f"got {budget}."
+            f"got {number}."
         )
-    return budget
+    return number
 
 
 def log_c2(xi: float) -> float:

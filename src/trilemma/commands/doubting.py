@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trilemma.commands.measuring import resumable
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from trilemma.commands.settings import Running
@@ -37,9 +37,10 @@ def attack_verdict(
     from trilemma.reporting.words.again import show_again
     from trilemma.tuning.again import attack_again
     from trilemma.tuning.results.verdict import Verdict
+    from trilemma.work.files import is_folder
     from trilemma.work.progress import Ticker
 
-    file = path / "verdict.json" if path.is_dir() else path
+    file = path / "verdict.json" if is_folder(path) else path
     verdict = Verdict.load(file)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
     made = partial(_scenario, verdict.source, scenario, public)
@@ -68,7 +69,7 @@ def attack_verdict(
         print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
     else:
         show_again(verdict, found)
-    print(f"trilemma: seed {chosen}, run folder {folder}", file=sys.stderr)
+    print(f"trilemma: seed {chosen}, run folder {printable(folder)}", file=sys.stderr)
 
 
 def _document(verdict: Verdict, seed: int, found: tuple[Attacked, ...]) -> dict[str, Any]:

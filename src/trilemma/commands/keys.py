@@ -38,14 +38,18 @@ def new(
     from trilemma.crypto.keyfiles import save_private, save_public  # imports gmpy2
     from trilemma.crypto.paillier import PrivateKey
     from trilemma.entropy import System
-    from trilemma.errors import InvalidInput
+    from trilemma.errors import InvalidInput, printable
 
-    for each in (path, public):
-        if each is not None and each.exists():
-            raise InvalidInput(f"{each} exists already; choose another name.")
+    if path == public:
+        raise InvalidInput(f"{path} cannot hold both keys; choose another name for --public.")
     key = PrivateKey.generate(System(), bits=bits)
     save_private(key, path)
-    print(f"Private key of {bits} bits in {path}, for the clients alone.")
+    try:
+        if public is not None:
+            save_public(key.public, public)
+    except InvalidInput:
+        path.unlink()  # so that the corrected command finds its name free
+        raise
+    print(f"Private key of {bits} bits in {printable(path)}, for the clients alone.")
     if public is not None:
-        save_public(key.public, public)
-        print(f"Public key in {public}, for the server.")
+        print(f"Public key in {printable(public)}, for the server.")

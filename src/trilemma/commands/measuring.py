@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -32,6 +32,7 @@ __all__ = [
     "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder", "tell",
 ]  # fmt: skip
 
+_LONGEST: Final = 80  # characters of a scenario in a folder's name, which the system bounds
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
 SuccessOption = Annotated[
     str | None,
@@ -163,4 +164,5 @@ def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> N
 def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:
     """Named after the settings: the same command resumes, another one starts its own run."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    return Path("runs") / f"{command}-{spec.replace(':', '-').replace('/', '-')}-{digest}"
+    name = spec.replace(":", "-").replace("/", "-")[:_LONGEST]
+    return Path("runs") / f"{command}-{name}-{digest}"

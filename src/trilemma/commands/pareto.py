@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
@@ -17,17 +17,15 @@ from trilemma.commands.settings import (
     read_settings,
     with_flags,
 )
-from trilemma.tuning.request import NOT_OF_A_FRONT, Request
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request, Settings
 
 __all__ = ["pareto"]
 
 _STUDY: Final = "study.sqlite"
 
 
-class Searched(BaseModel):
+class Searched(Settings):
     """How the front is searched."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     evaluations: int = Field(
         32, description="Points to measure in all; a larger number goes on later."

@@ -18,9 +18,10 @@ def runs(
     Example: trilemma runs runs
     """
     from trilemma.errors import InvalidInput, printable
+    from trilemma.work.files import is_folder
     from trilemma.work.listing import list_runs
 
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InvalidInput(
             f"{folder} is no folder; runs are made by tune, pareto, attack and estimate."
         )

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
+from trilemma.tuning.request import Settings, told
 
 __all__ = [
     "DEFAULT_FILE", "Federated", "Running", "SettingsArgument", "command_line", "from_flags",
@@ -25,10 +26,8 @@ SettingsArgument = Annotated[
 ]
 
 
-class Federated(BaseModel):
+class Federated(Settings):
     """Which federation: a scenario, and what goes to the function that makes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scenario: str = Field(
         default="digits", description="A ready-made scenario, or module:function."
@@ -154,12 +153,9 @@ def _made(
     try:
         return model(**own)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
+        name, fault = told(error)
         source = "the flag" if name in given else f"the setting in {where}"
-        raise InvalidInput(
-            f"{name} ({source}) is {first['input']!r}: {first['msg'].lower()}."
-        ) from None
+        raise InvalidInput(f"{name} ({source}) {fault}") from None
 
 
 def command_line(command: str, *values: BaseModel) -> str:
@@ -172,16 +168,21 @@ def command_line(command: str, *values: BaseModel) -> str:
     for each in values:
         for name, field in type(each).model_fields.items():
             value = getattr(each, name)
-            if value != field.default:
+            flag = name.replace("_", "-")
+            if isinstance(value, bool) and value != field.default:
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            elif value != field.default:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words += [f"--{name.replace('_', '-')}", text]
+                words += [f"--{flag}", text]
     return shlex.join(words)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); check its name.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InvalidInput(f"{path} is nested too deeply; take out the nested lists.") from None
+    except ValueError as error:  # of TOML, of bytes that are no text, of endless digits
         raise InvalidInput(f"{path} is not valid TOML ({error}); mend that line.") from None

@@ -46,11 +46,11 @@ class LocalTraining:
                 )
         numbers = {"lr": self.lr, "record_clip": self.record_clip}
         for name, value in numbers.items():
-            if value is not None:
+            if value is not None or name == "lr":
                 object.__setattr__(self, name, positive(name, value))
         counts = {"steps": self.steps, "batch": self.batch, "records": self.records}
         for name, count in counts.items():
-            if count is not None:
+            if count is not None or name != "records":
                 object.__setattr__(self, name, whole(name, count))
                 if getattr(self, name) < 1:
                     raise InvalidInput(f"{name} must be at least 1, got {count}.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ProtectedClient", "ProtectedServer"]
+
+_CHECK_BYTES: Final = 16
 
 
 class ProtectedClient(Sealed):
@@ -69,7 +72,13 @@ class ProtectedClient(Sealed):
         if state is None:
             session = transport.client(client, round, secret, System(), label)
         else:
-            session = transport.restore(state, round, secret, System(), label)
+            body = state[:-_CHECK_BYTES]
+            if state[-_CHECK_BYTES:] != _check(body):
+                raise ProtocolViolation(
+                    f"the stored state of client {client} in round {round.number} is damaged; "
+                    "start a new session."
+                )
+            session = transport.restore(body, round, secret, System(), label)
         session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
@@ -103,7 +112,8 @@ class ProtectedClient(Sealed):
 
     def export(self) -> bytes:
         """The session's state, for `restore`; as secret as what it holds."""
-        return self._session.export()
+        state = self._session.export()
+        return state + _check(state)
 
     @property
     def promised(self) -> Mapping[int, str]:
@@ -185,6 +195,11 @@ class ProtectedServer:
             raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
         known = None if due.all() else torch.from_numpy(due)
         return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
+
+
+def _check(state: bytes) -> bytes:
+    """A checksum of a state, of this length whatever the state."""
+    return hashlib.sha256(b"trilemma state" + state).digest()[:_CHECK_BYTES]
 
 
 def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:

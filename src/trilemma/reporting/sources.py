@@ -10,7 +10,7 @@ from trilemma.errors import InvalidInput
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
 from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
-from trilemma.work.files import parse_json
+from trilemma.work.files import is_folder, parse_json
 
 __all__ = ["Earlier", "Found", "Result", "gallery_of", "read_run"]
 
@@ -77,7 +77,7 @@ def _require(true: bool, file: Path, what: str) -> None:
 
 
 def _file(path: Path) -> Path:
-    if not path.is_dir():
+    if not is_folder(path):
         return path
     for name in ("verdict.json", "pareto.json"):
         if (path / name).exists():

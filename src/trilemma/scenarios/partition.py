@@ -9,6 +9,7 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.quantities import positive
 
 if TYPE_CHECKING:
     from trilemma.records.records import Records
@@ -28,8 +29,8 @@ def partition(
     """
     if clients < 1:
         raise InvalidInput(f"clients must be at least 1, got {clients}.")
-    if alpha is not None and not alpha > 0:
-        raise InvalidInput(f"alpha (of the Dirichlet law) must be positive, got {alpha}.")
+    if alpha is not None:
+        positive("alpha (of the Dirichlet law)", alpha)
     if clients * minimum > len(records):
         raise InvalidInput(
             f"{len(records)} records are too few for {clients} clients with {minimum} records "

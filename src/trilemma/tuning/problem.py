@@ -9,6 +9,7 @@ from typing import Final
 
 from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput
+from trilemma.quantities import finite
 
 __all__ = ["DEFAULT_BUDGET", "DEFAULT_EFFICIENCY_WEIGHT", "DEFAULT_UTILITY_WEIGHT", "Problem"]
 
@@ -36,12 +37,12 @@ class Problem:
         for name in ("utility_weight", "efficiency_weight"):
             weight = getattr(self, name)
             for value in weight if isinstance(weight, tuple) else (weight,):
-                if not (math.isfinite(value) and value >= 0):
+                if finite(name, value) < 0:
                     raise InvalidInput(f"{name} must be finite and not negative, got {value}.")
         for name in ("max_utility_loss", "max_cost"):
             cap = getattr(self, name)
-            if cap is not None and math.isnan(cap):
-                raise InvalidInput(f"{name} must be a number, got {cap}.")
+            if cap is not None:
+                finite(name, cap)
 
     @classmethod
     def constrained(cls, budget: float, max_utility_loss: float) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,11 +20,13 @@ from pydantic import (
 from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
+from trilemma.quantities import positive, shown
 from trilemma.tuning.problem import Problem
 
-__all__ = ["BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request"]
+__all__ = ["BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "told"]
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
+_BITS: Final = 63  # of a number: the largest that seeds and files hold
 # Curves and ladder decide no number of the others: a run may go on to have them, or more of them.
 BESIDE: Final = ("strengths", "ladder")
 # A front has no budget and no weights, and claims nothing.
@@ -35,14 +38,24 @@ KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest"
 
 
 def _split(value: Any) -> Any:
-    """A flag's text is split at its commas."""
+    """A text is split at its commas, be it a flag's or one of a list."""
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
     if not isinstance(value, str):
         return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+    if not (parts := tuple(part.strip() for part in value.split(",") if part.strip())):
+        raise ValueError("name at least one, or leave it out")
+    return parts
 
 
 def _split_several(value: Any) -> Any:
     return _split(value) if isinstance(value, str) and "," in value else value
+
+
+def _one_or_several(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if value == ():
+        raise ValueError("give one number, or one a client")
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
 def _rung(value: Any) -> Any:
@@ -53,13 +66,49 @@ def _rung(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Weights = Annotated[float | tuple[float, ...], BeforeValidator(_split_several)]
+Weights = Annotated[
+    float | tuple[float, ...],
+    BeforeValidator(_split_several),
+    AfterValidator(_one_or_several),
+]
 
 
-class Request(BaseModel):
-    """Everything that a tuning can be told; flags and their help come from here."""
+def told(error: ValidationError) -> tuple[str, str]:
+    """The first setting that is wrong, and a sentence's end on it: what it is, what is needed."""
+    first = error.errors()[0]
+    needed = first["msg"].lower().removeprefix("value error, ")
+    return str(first["loc"][0]), f"is {shown(first['input'])}: {needed}."
+
+
+class Settings(BaseModel):
+    """Values that a user gives: numbers are numbers, and texts can be shown on a terminal."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any, info: ValidationInfo) -> Any:
+        """A "0.9" in a file is no number, nor is True; a weight's flag is a text."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        numbers = {float, int} & {annotation, *get_args(annotation)}
+        several = value if isinstance(value, list | tuple) else (value,)
+        text = isinstance(value, str) and annotation != float | tuple[float, ...]
+        if numbers and (text or any(isinstance(each, bool) for each in several)):
+            raise ValueError("a number is needed")
+        if annotation is bool and not isinstance(value, bool):
+            raise ValueError("true or false is needed")
+        if isinstance(value, int) and value.bit_length() > _BITS:
+            raise ValueError(f"a number of at most {_BITS} bits is needed")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a finite number is needed")
+        for each in several:
+            if isinstance(each, str) and not each.isprintable():
+                raise ValueError("a printable text is needed")
+        return value
+
+
+class Request(Settings):
+    """Everything that a tuning can be told; flags and their help come from here."""
 
     budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
     knows: Annotated[Knows, BeforeValidator(_rung)] = Field(
@@ -107,16 +156,6 @@ class Request(BaseModel):
     ladder: bool = Field(True, description="Whether the other rungs are estimated as well.")
     seed: int = Field(0, description="Same seed, same numbers.")
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_text_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """A "0.9" in a file is no number, nor is True; a weight's flag is a text."""
-        annotation = cls.model_fields[info.field_name or ""].annotation
-        numbers = {float, int} & {annotation, *get_args(annotation)}
-        if numbers and isinstance(value, str | bool) and annotation != float | tuple[float, ...]:
-            raise ValueError("a number is needed")
-        return value
-
     def __init__(self, **settings: Any) -> None:
         for name in settings:
             if name not in type(self).model_fields:
@@ -124,9 +163,8 @@ class Request(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            raise InvalidInput(f"{name} is {first['input']!r}: {first['msg'].lower()}.") from None
+            name, fault = told(error)
+            raise InvalidInput(f"{name} {fault}") from None
         self._check()
 
     def _check(self) -> None:
@@ -149,10 +187,7 @@ class Request(BaseModel):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidInput(f"{name} must be at least {least}, got {value}.")
-        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
-            raise InvalidInput(
-                f"bandwidth (bits a second) must be positive and finite, got {self.bandwidth}."
-            )
+        positive("bandwidth (bits a second)", self.bandwidth)
         if self.strengths < 0 or self.strengths == 1:
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "

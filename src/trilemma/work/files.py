@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["parse_json", "sqlite_url", "write_json", "write_text"]
+__all__ = ["is_folder", "parse_json", "sqlite_url", "write_json", "write_text"]
 
 
 def write_json(path: Path | str, document: Mapping[str, object]) -> None:
@@ -32,6 +32,14 @@ def write_text(path: Path | str, text: str) -> None:
         raise InvalidInput(
             f"cannot write {target} ({error.strerror}); make room, or choose another folder."
         ) from error
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; a path that the system refuses to look at is none."""
+    try:
+        return path.is_dir()
+    except OSError:  # too long a name, say, or somebody else's parent
+        return False
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -31,12 +31,14 @@ class Folder:
 
     def __init__(self, path: Path, *, files: tuple[str, ...]) -> None:
         self.path: Final = path
+        self._made: list[Path] = []
         try:
             self._made = [each for each in (path, *path.parents) if not each.exists()]
             files = (*files, _LOCK, _SECRET)
             self._new = [path / name for name in files if not (path / name).exists()]
             self._lock = _hold(path)
         except OSError as error:
+            self._unmake()
             raise InvalidInput(
                 f"cannot write to the run folder {path} ({error.strerror}); choose another --out."
             ) from error
@@ -44,12 +46,17 @@ class Folder:
     def leave(self, *, keep: bool) -> None:
         """Give the folder back; what was not there before goes again unless it is to `keep`."""
         if not keep:
-            with suppress(OSError):  # somebody else's file is in there: then the folder stays
+            with suppress(OSError):
                 for file in self._new:
                     file.unlink(missing_ok=True)
-                for folder in self._made:
-                    folder.rmdir()
+            self._unmake()
         self._lock.close()
+
+    def _unmake(self) -> None:
+        """Take away the folders that were not there before; those with a file in them stay."""
+        for folder in self._made:
+            with suppress(OSError):  # where the child could not be made, its parents were
+                folder.rmdir()
 
     def secret(self, *, needed: bool) -> bytes:
         """32 bytes that stay in this folder; drawn anew where there are none, unless `needed`."""

@@ -30,7 +30,9 @@ STAGES = st.builds(
     kind=st.sampled_from(["train", "evaluate"]),
     session=st.text("0123456789abcdef", min_size=32, max_size=32),
     number=st.integers(0, 2**31),
-    cohort=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5).map(tuple),
+    cohort=st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=5).map(
+        lambda nodes: tuple(sorted(nodes))
+    ),
     size=st.integers(0, 2**40),
     terms=st.text(max_size=20),
     version=st.integers(0, 100),
@@ -105,7 +107,7 @@ def test_a_digest_survives_the_wire_and_leaves_our_stages_out() -> None:
     content = RecordDict(shown_content())
     first = content_digest(content)
     assert content_digest(recorddict_from_proto(recorddict_to_proto(content))) == first
-    stage = Stage(1, "train", "s" * 32, 1, (1, 2), 3)
+    stage = Stage(1, "train", "a" * 32, 1, (1, 2), 3)
     assert content_digest(RecordDict({**content, **write_stages([stage])})) == first
     turned = RecordDict(dict(reversed(shown_content().items())))
     assert content_digest(turned) == first, "in whatever order records come"
@@ -125,3 +127,32 @@ def test_a_digest_survives_the_wire_and_leaves_our_stages_out() -> None:
 def test_whatever_an_app_is_shown_is_in_the_digest(other: dict[str, ConfigRecord]) -> None:
     first = content_digest(RecordDict(shown_content()))
     assert content_digest(RecordDict({**shown_content(), **other})) != first
+
+
+@pytest.mark.parametrize("run", ["", " 7", "1_0", "٣", "-1", "9" * 5000, 7, 7.5, True])
+def test_a_run_is_written_in_digits(run: str | float) -> None:
+    records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
+    header = records["trilemma.0"]
+    assert isinstance(header, ConfigRecord)
+    header["run"] = run
+    with pytest.raises(ProtocolViolation, match=r"cut short or altered|not one of this protocol"):
+        read_stages(RecordDict(dict(records)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            b"",
+            b"nonsense",
+            b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((",
+            Array(np.array(["a"])).data,
+        ),
+        Array(np.zeros(3)).data.replace(b"(3,)", b"(10000000000000000000000000000,)"),
+        Array(np.zeros(3)).data[:-1],
+    ],
+)
+def test_arrays_that_cannot_be_read_are_one_sentence(data: bytes) -> None:
+    record = ArrayRecord({"weight": Array("float32", (3,), "numpy.ndarray", data)})
+    with pytest.raises(ProtocolViolation, match=r"arrays \['weight'\] cannot be read"):
+        model_tensors(record)

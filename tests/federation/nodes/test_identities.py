@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -98,3 +99,14 @@ def test_bad_files_are_told(
     harm(key, peers)
     with pytest.raises(InvalidInput, match=sentence):
         NodeIdentity.load(key, peers)
+
+
+@pytest.mark.parametrize("spoilt", ["identity", "peers"])
+def test_a_key_of_an_unknown_kind_is_one_sentence(pinned: Config, spoilt: str) -> None:
+    """Ed25519's number is 1.3.101.112; nobody's is 1.3.101.64."""
+    paths = {name: Path(pinned[3][f"trilemma-{name}"]) for name in ("identity", "peers")}
+    lines = paths[spoilt].read_text().splitlines()
+    data = b64decode(lines[1]).replace(b"\x2b\x65\x70", b"\x2b\x65\x40")
+    paths[spoilt].write_text("\n".join([lines[0], b64encode(data).decode(), *lines[2:]]))
+    with pytest.raises(InvalidInput, match="is no plain PEM key"):
+        NodeIdentity.load(paths["identity"], paths["peers"])

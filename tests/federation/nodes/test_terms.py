@@ -174,3 +174,20 @@ def test_both_sides_must_mean_the_same_deployment() -> None:
     terms = Terms.deployed(SHARING, RECORDS)
     other = Terms.deployed(SHARING, replace(RECORDS, rounds=151))
     assert terms.describe() != other.describe()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"delta": float("nan")},
+        {"threshold": 0},
+        {"threshold": "3"},
+        {"min_cohort": 2.5},
+        {"candidates": 1},
+    ],
+)
+def test_numbers_outside_their_domain_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(settings))):
+        Terms.of("secret-sharing", **settings)

@@ -100,3 +100,16 @@ def test_what_is_no_verdict_is_refused(path: Path, text: str) -> None:
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         from_verdict(tmp_path / "none.json", MEASURED)
+
+
+@pytest.mark.parametrize("protection", [7, [], {}, True, ["none"]])
+def test_a_protection_is_a_text(tmp_path: Path, protection: Any) -> None:
+    with pytest.raises(InvalidInput, match="is not a verdict: its protection is"):
+        from_verdict(write(tmp_path / "verdict.json", protection=protection), MEASURED)
+
+
+@pytest.mark.parametrize("change", [{"clients": "4"}, {"rounds": 150.5}, {"threshold": True}])
+def test_a_text_is_no_number_of_a_deployment(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = write(tmp_path / "verdict.json", deployment=asdict(MEASURED) | change)
+    with pytest.raises(InvalidInput, match="is not a verdict"):
+        from_verdict(path, MEASURED)

@@ -144,3 +144,9 @@ def test_keep_and_drop_must_agree() -> None:
 def test_layers_without_coordinates_are_refused(layers: tuple[tuple[float, int], ...]) -> None:
     with pytest.raises(InvalidInput, match=r"0\.1x3200/1x10"):
         LayerCompression(layers)
+
+
+@pytest.mark.parametrize("drop", [-5e-324, -1e-17, -0.5, 1.0, 1.5, math.nan, math.inf])
+def test_a_drop_is_a_probability(drop: float) -> None:
+    with pytest.raises(InvalidInput):
+        Compression.dropping(drop)

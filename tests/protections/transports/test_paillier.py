@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.protections.transcripts import Released
 from trilemma.protections.transports.base import Payload
 from trilemma.protections.transports.paillier import Paillier
+from trilemma.protections.transports.wire import HEADER_BYTES
 
 
 def test_paillier_refuses_what_it_should(key: PrivateKey) -> None:
@@ -76,3 +79,16 @@ def test_a_paillier_client_opens_one_sum(key: PrivateKey) -> None:
         ProtectedClient.start(protection, 0, a_round(1), 3, secret=key, state=state)
     with pytest.raises(SecretExposure):
         clients[1].__reduce__()
+
+
+@pytest.mark.parametrize("step", [math.nan, math.inf, 0.0, -1.0, 1e300])
+def test_an_opened_sum_is_in_the_units_of_the_round(key: PrivateKey, step: float) -> None:
+    protection, info = parse_protection(PAILLIER), a_round()
+    server = ProtectedServer.start(protection, info, 3, public=key.public)
+    clients = {c: ProtectedClient.start(protection, c, info, 3, secret=key) for c in range(3)}
+    asked = server.step({c: each.step(b"", torch.zeros(3)) for c, each in clients.items()})  # type: ignore[misc]
+    opened = clients[0].step(asked[0])  # type: ignore[index]
+    assert isinstance(opened, bytes)
+    forged = opened[: HEADER_BYTES + 8] + struct.pack("<d", step) + opened[HEADER_BYTES + 16 :]
+    with pytest.raises(ProtocolViolation, match="opened in units of"):
+        server.step({0: forged})

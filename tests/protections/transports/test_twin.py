@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trilemma.entropy import Seeded
+from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput, TooFewClients
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
@@ -49,4 +49,4 @@ def test_the_twin_cannot_leave_its_process() -> None:
     with pytest.raises(InvalidInput, match="one process"):
         ProtectedClient.start(TWIN, 0, round, 2).export()
     with pytest.raises(InvalidInput, match="one process"):
-        ProtectedClient.start(TWIN, 0, round, 2, state=b"")
+        TWIN.transport.restore(b"", round, None, System())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.reporting import examples
 
 from trilemma.errors import InvalidInput
 from trilemma.reporting.figures.files import draw_figures
+from trilemma.reporting.page.earlier import earlier_rows
 from trilemma.reporting.page.page import write_report
 from trilemma.reporting.sources import Earlier, read_run
 from trilemma.tuning.results.verdict import Verdict
@@ -49,3 +51,12 @@ def test_nothing_else_takes_it(tmp_path: Path) -> None:
         Verdict.load(tmp_path / "verdict.json")
     with pytest.raises(InvalidInput, match="trilemma report shows its values"):
         draw_figures(tmp_path)
+
+
+def test_nesting_without_end_is_cut(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = {"a": deep}
+    rows = earlier_rows(Earlier(2, {"x": deep, "y": "\udcff\x1b[31m"}))
+    assert rows[0][1] == "..."
+    assert rows[1] == ("y", r"\udcff\x1b[31m")

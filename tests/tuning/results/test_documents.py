@@ -94,3 +94,32 @@ def test_any_value_changed_is_read_or_refused(
         load(file)
     except InvalidInput:
         return
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        (("largest_success_rate",), 1.5, "share lies in 0"),
+        (("candidates", 0, "success", "high"), 1.5, "share lies in 0"),
+        (("beliefs", 0, "mean"), -0.1, "share lies in 0"),
+        (("candidates", 0, "objective", "low"), 9.0, "outside of its interval"),
+        (("candidates", 0, "units"), -1, "is -1, and counts something"),
+        (("attacks", 0, "control_recovered"), 25, "25 successes in 24 games"),
+        (("federation", "clients"), -10, "is -10, and counts something"),
+        (("headline",), "\x1b[31mred", "headline cannot be printed"),
+        (("versions", "python"), "a\nb", "versions.python cannot be printed"),
+        (("versions",), {"\x1b[31m": "1"}, "versions.a key cannot be printed"),
+        (("protection",), ["none"], "a protection is a text"),
+        (("request", "ladder"), "True", "true or false is needed"),
+    ],
+)
+def test_values_outside_their_domain_are_refused(
+    place: tuple[str | int, ...], value: object, sentence: str, tmp_path: Path
+) -> None:
+    document: Any = examples.verdict().as_json()
+    *path, last = place
+    inner = document
+    for each in path:
+        inner = inner[each]
+    inner[last] = value
+    assert sentence in refused(tmp_path / "verdict.json", json.dumps(document), Verdict.load)

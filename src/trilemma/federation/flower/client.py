@@ -27,6 +27,7 @@ from trilemma.federation.flower.messages import (
     only_arrays,
     read_stages,
     shifted,
+    tensors_of,
     without_stages,
     write_stages,
 )
@@ -133,9 +134,9 @@ def _work(
     metrics = {} if terms.by_record else _only_metrics(reply.content)
     lanes: dict[str, torch.Tensor] = {}
     if stage.kind == "train":
-        after = _tensors(only_arrays(reply.content)[1])
+        after = tensors_of(only_arrays(reply.content)[1])
         if terms.by_record:
-            lanes["update"] = only_made(made, layout, _tensors(before), after)
+            lanes["update"] = only_made(made, layout, tensors_of(before), after)
         else:
             change = start - layout.flatten(after).to(start.dtype)
             lanes["update"] = change / terms.learning_rate
@@ -158,10 +159,6 @@ def _run(
     if reply.has_error():
         raise InvalidInput(f"the app answered with an error: {reply.error.reason}.")
     return reply, made
-
-
-def _tensors(record: ArrayRecord) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
 
 
 def _only_metrics(content: RecordDict) -> dict[str, Any]:

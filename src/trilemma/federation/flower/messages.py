@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from tokenize import TokenError
 from typing import Any, Final, cast
 
 import numpy as np
@@ -20,12 +21,18 @@ __all__ = [
     "only_arrays",
     "read_stages",
     "shifted",
+    "tensors_of",
     "without_stages",
     "write_stages",
 ]
 
 _PREFIX: Final = "trilemma"
 _BULK: Final = "bytes"
+# What NumPy's reader raises for a header or a length that is none.
+_UNREADABLE: Final = (
+    *(ValueError, TypeError, OSError, EOFError, TokenError, SyntaxError, MemoryError),
+    *(OverflowError, RecursionError),
+)
 
 
 def write_stages(stages: Iterable[Stage]) -> dict[str, ConfigRecord | ArrayRecord]:
@@ -60,10 +67,12 @@ def read_stages(content: RecordDict) -> list[Stage]:
         bulk = content.get(f"{_PREFIX}.{len(stages)}.{_BULK}")
         try:
             fields = cast("dict[str, Any]", dict(record))
-            cohort = np.frombuffer(fields.pop("cohort"), "<u8")
+            cohort, run = np.frombuffer(fields.pop("cohort"), "<u8"), fields.pop("run")
+            if not (isinstance(run, str) and run.isascii() and run.isdigit()):
+                raise ValueError(run)
             stages.append(
                 Stage(
-                    run=int(fields.pop("run")),
+                    run=int(run),
                     cohort=tuple(int(node) for node in cohort),
                     blobs={name: array.data for name, array in cast(ArrayRecord, bulk).items()},
                     **fields,
@@ -107,13 +116,24 @@ def only_arrays(content: RecordDict) -> tuple[str, ArrayRecord]:
     return next(iter(content.array_records.items()))
 
 
+def tensors_of(record: ArrayRecord) -> dict[str, torch.Tensor]:
+    """The arrays of a record, each as a tensor."""
+    try:
+        return {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
+    except _UNREADABLE as error:  # whose words may quote data
+        raise ProtocolViolation(
+            f"the model's arrays {sorted(record)!r:.80} cannot be read ({type(error).__name__}); "
+            "send those that Array makes of numbers."
+        ) from None
+
+
 def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     """The floating-point arrays of a model as a layout and one vector [m].
 
     Other arrays (counters, such as BatchNorm's) are not averaged: they stay as the server sent
     them first.
     """
-    tensors = {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
+    tensors = tensors_of(record)
     floats = {name: each for name, each in tensors.items() if each.is_floating_point()}
     if not floats:
         raise InvalidInput("the model has no floating-point array, so nothing can be averaged.")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
@@ -40,7 +41,7 @@ class NodeIdentity(Identity):
             peers = [load_pem_public_key(block) for block in blocks]
         except OSError as error:
             raise InvalidInput(f"{error.filename} cannot be read: {error.strerror}.") from None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, UnsupportedAlgorithm):
             raise InvalidInput(
                 f"{key_file} or {peers_file} is no plain PEM key; make keys with "
                 "`openssl genpkey -algorithm ed25519`."

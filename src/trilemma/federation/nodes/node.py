@@ -94,10 +94,6 @@ class Node:
                 f"the server's model has {stage.size} parameters, but {deployment.parameters} "
                 "were measured; deploy the model that was measured, or measure again."
             )
-        if len(set(stage.cohort)) != len(stage.cohort):
-            raise ProtocolViolation(
-                f"the cohort {sorted(stage.cohort)!r:.80} names a node twice; it is forged."
-            )
         least = max(self.terms.min_cohort, self.terms.threshold_of(len(stage.cohort)))
         if len(stage.cohort) < least:
             raise ProtocolViolation(

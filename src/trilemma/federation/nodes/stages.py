@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +16,8 @@ from trilemma.federation.nodes.terms import Kind
 from trilemma.protections.round_info import RoundInfo
 
 __all__ = ["Stage"]
+
+_SESSION: Final = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,9 @@ class Stage:
             not all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
             or not all(type(each) is str for each in texts)
             or self.kind not in ("train", "evaluate")
-            or len(self.session) != 32
+            or not _SESSION.fullmatch(self.session)
             or not self.cohort
+            or any(a >= b for a, b in pairwise(self.cohort))
         ):
             raise ProtocolViolation("a stage's header is not one of this protocol; it is altered.")
 

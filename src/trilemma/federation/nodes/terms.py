@@ -15,7 +15,7 @@ from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.quantities import positive
+from trilemma.quantities import positive, whole
 
 __all__ = ["Kind", "Terms"]
 
@@ -67,8 +67,12 @@ class Terms:
         positive("learning_rate (of the local step)", self.learning_rate)
         if self.weighting not in ("equal", "records"):
             raise InvalidInput(f"weighting must be 'equal' or 'records', got {self.weighting!r}.")
-        if self.min_cohort < 1:
-            raise InvalidInput(f"min_cohort must be at least 1, got {self.min_cohort}.")
+        for name, least in (("min_cohort", 1), ("threshold", 1), ("candidates", 2)):
+            value = getattr(self, name)
+            if value is not None and whole(name, value) < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
+        if not positive("delta (at which ε is counted)", self.delta) < 1:
+            raise InvalidInput(f"delta (at which ε is counted) must be below 1, got {self.delta}.")
         for names in (self.metrics, self.evaluate_metrics):
             if not isinstance(names, tuple) or self.weighted_by in names:
                 raise InvalidInput(

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.terms import Terms
+from trilemma.work.files import parse_json
 
 __all__ = ["from_verdict"]
 
@@ -25,13 +26,13 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
     field of its deployment is refused, with a sentence for each.
     """
     try:
-        verdict = json.loads(Path(path).read_text(encoding="utf-8"))
+        verdict = parse_json(Path(path).read_bytes())
         version, text = verdict["schema_version"], verdict["protection"]
         if version == _VERSION:
-            measured = _DEPLOYMENT.validate_python(verdict["deployment"])
+            measured = _DEPLOYMENT.validate_json(json.dumps(verdict["deployment"]), strict=True)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"{path} is not a verdict ({reason}); make one anew.") from None
     if version != _VERSION:
@@ -41,6 +42,8 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
         )
     if text is None:
         raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
+    if not isinstance(text, str):
+        raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
     names = (*settings.get("metrics", ()), *settings.get("evaluate_metrics", ()))
     if verdict.get("basis") == "certified" and names:
         raise InvalidInput(

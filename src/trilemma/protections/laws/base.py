@@ -32,6 +32,7 @@ __all__ = [
 
 Form = Literal["printed", "corrected", "tight"]
 _FAINTEST = -745.0  # exp() of anything less is zero
+_LARGEST = 709.0  # exp() of anything more is beyond all floats
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Strength:
     @property
     def dose(self) -> float:
         """The dose itself; 0 protects nothing."""
-        return math.exp(self.log_dose) if self.log_dose < 709 else math.inf
+        return _exp(self.log_dose)
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ class BoxLaw(Law):
     def value(self, strength: Strength) -> ParameterValue:
         """γ = neutral · e^dose."""
         log_value = strength.anchor + strength.dose
-        distance = math.exp(strength.anchor) * math.expm1(strength.dose)
-        return ParameterValue(math.exp(log_value), log_value, distance)
+        far = math.expm1(strength.dose) if strength.dose < _LARGEST else math.inf
+        return ParameterValue(_exp(log_value), log_value, math.exp(strength.anchor) * far)
 
     def strength(self, log_value: float, profile: Profile) -> Strength:
         anchor = self.anchor(profile)
@@ -218,3 +219,7 @@ def strength_for(
     reach = max(math.log(each.dose + span) for each in single) + 1.0
     root = brentq(shortfall, _FAINTEST, reach, xtol=1e-13, rtol=1e-14)
     return Strength(float(root), start)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < _LARGEST else math.inf

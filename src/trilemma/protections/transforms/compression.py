@@ -112,9 +112,9 @@ class Compression(_Thinning, Tunable):
     def __post_init__(self) -> None:
         keep = _probability(self.keep)
         drop = 1 - keep if math.isnan(self.drop) else float(self.drop)
-        if drop != 1 - keep and keep != 1 - drop:
+        if drop < 0 or (drop != 1 - keep and keep != 1 - drop):
             raise InvalidInput(
-                f"keep={keep} and drop={drop} do not add up to 1; give one of them."
+                f"keep={keep} and drop={drop} do not add up to 1; give one of them, in 0 .. 1."
             )
         object.__setattr__(self, "keep", keep)
         object.__setattr__(self, "drop", drop)

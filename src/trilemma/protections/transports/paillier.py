@@ -210,8 +210,8 @@ class _PaillierClient(ClientSession):
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:
             raise ProtocolViolation(
-                f"the server names clients {clients} for a sum of {vector.summands} updates; it "
-                "is forged, so nothing is opened."
+                f"the server names clients {clients!r:.80} for a sum of {vector.summands} "
+                "updates; it is forged, so nothing is opened."
             )
         self.round.require_enough(len(set(clients)))
         packing = self.transport.packing(self._key.public)
@@ -294,6 +294,11 @@ class _PaillierServer(ServerSession):
             )
         weight, step = _OPENED.unpack_from(body)
         units = wire.read_array(body[_OPENED.size :], np.dtype("i8"))
-        if not len(self.clients) <= weight <= self.transport.max_weight:
-            raise ProtocolViolation(f"an opened sum has an impossible weight of {weight}.")
-        return Aggregate(units * np.float64(step / weight), self.clients, weight)
+        fixed = self.transport.fixed
+        if step != fixed.step:
+            raise ProtocolViolation(
+                f"a sum was opened in units of {step:g} instead of {fixed.step:g}; it is altered, "
+                "run the round again."
+            )
+        summed = fixed.sum(units, weight, len(self.clients))
+        return Aggregate(summed.mean, self.clients, summed.weight)

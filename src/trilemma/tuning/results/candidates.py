@@ -10,6 +10,7 @@ from trilemma.estimation.leakage import Estimate
 from trilemma.federation.deployment import Deployment
 from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.results.certificate import Certificate
+from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["Basis", "Candidate"]
 
@@ -38,16 +39,16 @@ class Candidate:
     protection: str | None = None
     symbol: str | None = None
     strength: float | None = None
-    leakage: Estimate | None = None
-    success: Estimate | None = None
-    worst_client: Estimate | None = None
+    leakage: Shares | None = None
+    success: Shares | None = None
+    worst_client: Shares | None = None
     pooled_clients: int = 0
     units: int = 0
     tests: tuple[Tested, ...] = ()
     failed_units: int = 0
     points: tuple[Tested, ...] = ()
     non_monotone: bool = False
-    smallest_leakage: float | None = None
+    smallest_leakage: Share | None = None
     certificate: Certificate | None = None
     deployment: Deployment | None = None
     costs: Costs | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trilemma.bounds.training import Participation, Training
+from trilemma.tuning.results.documents import Share
 
 __all__ = ["Certificate"]
 
@@ -37,19 +38,19 @@ class Certificate:
     record_clip: float
     server_lr: float
     rounds: int
-    sampling_rate: float
+    sampling_rate: Share
     participation: Participation
     survivors: int
     helpers: int
     person: int
-    success: dict[int, float]
-    leakage: float
+    success: dict[int, Share]
+    leakage: Share
     worst_line_up: int
     epsilon: float
-    delta: float
-    true_positive_rate: float
+    delta: Share
+    true_positive_rate: Share
     clips_updates: bool = False
-    known: dict[int, float] | None = None
+    known: dict[int, Share] | None = None
     line_up: int | None = None
     remainder: float = 0.0
     server_decay: bool = False

@@ -1,20 +1,48 @@
-"""Results as JSON files: complete or not there, versioned, and checked when they are read."""
+"""Results as JSON files: complete or not there, versioned, and checked when they are read.
+
+A file may have been edited: what is read holds texts that can be shown, counts that are none
+negative, shares in 0 .. 1, and intervals around their values.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.leakage import Estimate
 from trilemma.work.files import parse_json, write_json
 
-__all__ = ["Document", "Kept"]
+__all__ = ["Document", "Kept", "Share", "Shares"]
 
 Kind = TypeVar("Kind")
+_SLACK: Final = 1e-9  # of rounding
+_OF_ALL: Final = (
+    ("recovered", "units"),
+    ("successes", "units"),
+    ("control_recovered", "control_units"),
+)
+
+
+def _share(value: float) -> float:
+    if not -_SLACK <= value <= 1 + _SLACK:
+        raise ValueError("a share lies in 0 .. 1")
+    return value
+
+
+def _shares(estimate: Estimate) -> Estimate:
+    _share(estimate.low), _share(estimate.high)
+    return estimate
+
+
+Share = Annotated[float, AfterValidator(_share)]
+Shares = Annotated[Estimate, AfterValidator(_shares)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +99,7 @@ class Document(Generic[Kind]):
                 f"{version!r:.40}); {self.remedy}."
             )
         try:
-            return self._adapter.validate_json(text, strict=True)  # a "1e999" is no number
+            value = self._adapter.validate_json(text, strict=True)  # a "1e999" is no number
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -79,6 +107,11 @@ class Document(Generic[Kind]):
                 f"{path} is not a {self.name}: {place or 'its content'} is wrong "
                 f"({first['msg'].lower()}); {self.remedy}."
             ) from None
+        for where, fault in _faults(value, ()):
+            raise InvalidInput(
+                f"{path} is not a {self.name}: {'.'.join(where)} {fault}; {self.remedy}."
+            )
+        return value
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the file."""
@@ -104,3 +137,32 @@ class Kept:
         """The result in a file."""
         found: Self = cls.document.read(path)
         return found
+
+
+def _faults(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where a value contradicts itself, and how."""
+    if isinstance(value, str) and not value.isprintable():
+        yield place, "cannot be printed"
+    elif isinstance(value, int) and value < 0:
+        yield place, f"is {value}, and counts something"
+    elif isinstance(value, Estimate):
+        slack = _SLACK * (1 + abs(value.value))
+        if not value.low - slack <= value.value <= value.high + slack:
+            yield place, f"is {value.value} outside of its interval {value.low} .. {value.high}"
+    for won, games in _OF_ALL:
+        if getattr(value, won, -math.inf) > getattr(value, games, math.inf):
+            yield place, f"has {getattr(value, won)} successes in {getattr(value, games)} games"
+    for name, each in _parts(value):
+        yield from _faults(each, (*place, name))
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, BaseModel):
+        yield from value
+    elif is_dataclass(value):
+        yield from ((each.name, getattr(value, each.name)) for each in fields(value))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from (("a key", key), (str(key), each))
+    elif isinstance(value, tuple):
+        yield from ((str(number), each) for number, each in enumerate(value))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from trilemma.estimation.leakage import Estimate
+from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["RESOLUTION", "Point"]
 
@@ -24,12 +25,12 @@ class Point:
     """
 
     family: str
-    place: float | None
+    place: Share | None
     symbol: str | None = None
     strength: float | None = None
     protection: str | None = None
     basis: Literal["measured", "cryptographic"] = "measured"
-    leakage: Estimate | None = None
+    leakage: Shares | None = None
     units: int = 0
     recovered: int = 0
     utility_loss: Estimate | None = None

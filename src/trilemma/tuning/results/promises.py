@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trilemma.estimation.leakage import Estimate
+from trilemma.tuning.results.documents import Shares
 
 __all__ = ["Promise", "SurrogateConstants"]
 
@@ -34,7 +35,7 @@ class Promise:
     distance: float | None
     protection: str | None
     promised: float
-    measured: Estimate | None
+    measured: Shares | None
     units: int
     successes: int
     objective: float | None

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
-from trilemma.tuning.results.documents import Document, Kept
+from trilemma.tuning.results.documents import Document, Kept, Share, Shares
 from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 
@@ -41,7 +40,11 @@ SCHEMA_VERSION: Final = 3
 
 
 def _protection(value: Any) -> Protection:
-    return value if isinstance(value, Protection) else parse_protection(value)
+    if isinstance(value, Protection):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("a protection is a text")
+    return parse_protection(value)
 
 
 Deployed = Annotated[
@@ -70,7 +73,7 @@ class Beside:
 
     who: str
     statement: str
-    leakage: Estimate | None = None
+    leakage: Shares | None = None
     units: int = 0
     recovered: int = 0
 
@@ -89,7 +92,7 @@ class Rung:
     tested: bool
     rounds: int
     strength: float | None
-    leakage: Estimate | None
+    leakage: Shares | None
     metric: float | None
     efficiency_reduction: float | None
     note: str = ""
@@ -102,7 +105,7 @@ class RoundsPoint:
     knows: Knows
     participation: Participation
     rounds: int
-    leakage: Estimate
+    leakage: Shares
     certified: bool = False
 
 
@@ -114,8 +117,8 @@ class PaperLeakage:
     """
 
     attack: str
-    mean: float
-    largest: float
+    mean: Share
+    largest: Share
     games: int
     draws: int
 
@@ -168,10 +171,10 @@ class Verdict(Kept):
     basis: Basis
     statement: str
     advice: str
-    leakage: Estimate | None
+    leakage: Shares | None
     request: Request
     claim: Claim
-    largest_success_rate: float
+    largest_success_rate: Share
     attacks: tuple[AttackUsed, ...]
     deployment: Deployment
     federation: Federation

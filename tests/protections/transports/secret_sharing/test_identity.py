@@ -66,3 +66,9 @@ def test_unsigned_and_unknown_clients_are_left() -> None:
     with pytest.raises(InvalidInput, match="32 bytes"):
         Identity(b"short")
     assert repr(who[0]) == "<Identity: hidden>"
+
+
+@pytest.mark.parametrize("public", [b"", b"short", bytes(31), bytes(33)])
+def test_a_pinned_key_has_the_length_of_one(public: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"public key of peer 4 has .* bytes instead of 32"):
+        Identity.generate(System()).pin({4: public})

@@ -42,6 +42,12 @@ class Identity(Sealed):
         self._key: Final = Ed25519PrivateKey.from_private_bytes(secret)
         self.public: Final = self._key.public_key().public_bytes_raw()
         self.peers: Final = dict(peers or {})
+        for peer, public in self.peers.items():
+            if len(public) != _KEY_BYTES:
+                raise InvalidInput(
+                    f"the public key of peer {peer} has {len(public)} bytes instead of "
+                    f"{_KEY_BYTES}; pin the key that the peer made."
+                )
 
     @classmethod
     def generate(cls, entropy: System) -> Identity:
