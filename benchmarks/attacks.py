@@ -168,7 +168,7 @@ def applies(attack: Attack, view: View) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """An attack's outcome on the views of `play`."""
+    """An attack's outcome, for `play`."""
 
     name: str
     rung: Rung
@@ -231,7 +231,8 @@ def attacked(net: Net, protection: str) -> dict[str, Cell]:
     arena = Arena.of(net.scenario, rounds=1)
     observer = Observer(arena, parse_protection(protection), Adversary.SERVER, "rest", 0)
     games = [arena.draw(number, 0) for number in range(net.units)]
-    views = [own for own, *_ in (each := observer.views(games))]
+    each = observer.views(games)
+    views = [own for own, *_ in each]
     cells: dict[str, Cell] = {}
     for attack in net.attacks():
         if not applies(attack, views[0]):
@@ -324,8 +325,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device, quick = options.device, options.quick
-    on_gpu = device != "cpu"
+    device, quick, on_gpu = options.device, options.quick, options.device != "cpu"
     units = (4, 2, 2) if quick else (256, 128, 128) if on_gpu else (16, 6, 4)
     nets = [
         digits(device, units[0]),
