@@ -60,7 +60,7 @@ only the noise of the honest survivors is in the sum). *Factor*: the certificate
 one measured."""
 OTHERS = """\
 R, q, z with participation secret. riskcal takes the worse of both orders of present and absent,
-which differ for small line-ups."""
+which differ for small line-ups; both err upwards, by the steps of their grids."""
 
 
 @dataclass(frozen=True)

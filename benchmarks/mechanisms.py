@@ -41,6 +41,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transforms.top_k import TopK
+from trilemma.protections.transports.secret_sharing.identity import Identity
 
 ENTROPY = System()
 FIXED = FixedPoint(clip=1.0, bits=16, max_weight=100)
@@ -362,15 +363,21 @@ def rounds(quick: bool) -> Iterable[Table]:
     key = PrivateKey.generate(ENTROPY, bits=2048)
     key.randomizers(1, ENTROPY), key.public.randomizers(1, ENTROPY)  # tables, built once a key
     batch = torch.from_numpy(np.stack([updates(length)] * 10).astype(np.float32))
-    for text in ("none", "compression:keep=0.1", "secret-sharing", PAILLIER_SPEC):
+    cases: list[tuple[str, str, object]] = [
+        ("none", "", None),
+        ("compression:keep=0.1", "", None),
+        ("secret-sharing", "", None),
+        ("secret-sharing", ", identities pinned", Identity.pinned(range(10), ENTROPY)),
+        (PAILLIER_SPEC, "", key),
+    ]
+    for text, detail, secret in cases:
         protection = parse_protection(text)
-        secret = key if protection.transport.name == "paillier" else None
         info = RoundInfo.new(range(10), ENTROPY)
         start = time.process_time()
         transcript = run_round(protection, batch, None, info, secret=secret).transcript
         spent = time.process_time() - start
         up, down = (bits / 80 / length for bits in (transcript.bits_up, transcript.bits_down))
-        rows.append((text, f"{spent:.2f}", f"{up:.2f}", f"{down:.2f}"))
+        rows.append((text + detail, f"{spent:.3f}", f"{up:.2f}", f"{down:.2f}"))
     yield Table(
         f"A round of 10 clients with {length:,} parameters each, all in one process",
         "protection | CPU seconds, all parties | bytes/param up, a client | down, a client",

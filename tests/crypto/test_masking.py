@@ -319,3 +319,13 @@ def test_pair_seeds_are_bound_to_the_clients_numbers() -> None:
         for me, other in ((0, 1), (0, 2), (1, 2))
     ]
     assert len(set(seeds)) == 3
+
+
+@pytest.mark.parametrize("clients", range(1, 30))
+def test_pinned_thresholds_exceed_two_thirds(clients: int) -> None:
+    for threshold in range(clients + 2):
+        if 2 * clients < 3 * threshold <= 3 * clients:
+            check_threshold(threshold, clients, pinned=True)
+            continue
+        with pytest.raises(InvalidInput, match=r"two thirds of the \d+ clients, as their ident"):
+            check_threshold(threshold, clients, pinned=True)

@@ -39,6 +39,17 @@ def test_bits_are_those_of_the_messages() -> None:
     assert plain.bits_up < aligned.bits_up < whole.bits_up
 
 
+def test_signed_keys_and_lists_count_where_the_threshold_allows_pins() -> None:
+    clients, sharing = len(federation(FEDSGD).records), Protection((), SecretSharing())
+    pinned, without = (
+        round_costs(federation(FEDSGD), sharing, rounds=1, threshold=t).protected
+        for t in (clients, 2 * clients // 3)
+    )
+    assert pinned.bits_up - without.bits_up == 8 * (64 + 32 + 64)
+    table = clients * (16 + 64)  # of signatures
+    assert pinned.bits_down - without.bits_down == 8 * (clients * 64 + 32 + table)
+
+
 @pytest.mark.parametrize(
     "transport",
     [SecretSharing(clip_range=2.0), Paillier(bits=256, insecure=True, clip_range=2.0)],

@@ -31,7 +31,8 @@ def _own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_own_module")
 def test_ones_own_function_with_a_batch_it_knows_nothing_of() -> None:
-    scenario = load_scenario("my_own_scenario:make", batch=4, size=6)
+    scenario = load_scenario("my_own_scenario:make", batch=4, cohort=1, size=6)
+    assert scenario.cohort == 1
     assert (scenario.name, scenario.local_training.batch) == ("own", 4)
     assert len(scenario.records[0]) == 6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -30,13 +30,8 @@ class Analytic:
     range, and far from one another, are the candidates. Restarts and seeds change nothing.
     """
 
-    @property
-    def name(self) -> str:
-        return "analytic"
-
-    @property
-    def rung(self) -> Rung:
-        return "nothing"
+    name: ClassVar[str] = "analytic"
+    rung: ClassVar[Rung] = "nothing"
 
     def applies(self, view: View) -> bool:
         """Whether the model's first step is a linear layer with bias on the flat input."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import (
@@ -47,13 +47,8 @@ class DLG:
     precision: Precision = "auto"
     start: Literal["middle", "normal"] = "middle"
 
-    @property
-    def name(self) -> str:
-        return "dlg"
-
-    @property
-    def rung(self) -> Rung:
-        return "nothing"
+    name: ClassVar[str] = "dlg"
+    rung: ClassVar[Rung] = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)
@@ -89,9 +84,7 @@ class IDLG(DLG):
     found jointly as in DLG.
     """
 
-    @property
-    def name(self) -> str:
-        return "idlg"
+    name: ClassVar[str] = "idlg"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -51,13 +51,8 @@ class InvertingGradients:
     slots: int = 64
     precision: Precision = "single"
 
-    @property
-    def name(self) -> str:
-        return "inverting-gradients"
-
-    @property
-    def rung(self) -> Rung:
-        return "nothing"
+    name: ClassVar[str] = "inverting-gradients"
+    rung: ClassVar[Rung] = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

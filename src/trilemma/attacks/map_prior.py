@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -45,13 +45,8 @@ class MAP:
     history: int = 40
     slots: int = 64
 
-    @property
-    def name(self) -> str:
-        return "map"
-
-    @property
-    def rung(self) -> Rung:
-        return "public"
+    name: ClassVar[str] = "map"
+    rung: ClassVar[Rung] = "public"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         if restarts < 1:

@@ -55,10 +55,15 @@ _MAX_BYTES: Final = (1 << 36) - 32  # of one stream, in GCM's counter mode
 
 @dataclass(frozen=True)
 class RoundContext:
-    """The run and the round that keys are bound to: HKDF info = (purpose, run, round, u, v)."""
+    """The run and the round that keys are bound to: HKDF info = (purpose, run, round, u, v).
+
+    `shown` is a digest of what the server showed the client besides, such as a model: masks of two
+    clients that were shown different things do not cancel.
+    """
 
     run: str
     number: int
+    shown: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.run:
@@ -76,7 +81,8 @@ class RoundContext:
             if not 0 <= party < 1 << 64:
                 raise InvalidInput(f"a client's number must lie in 0 .. 2^64 - 1, got {party}.")
         numbers = [number.to_bytes(8, "big") for number in (self.number, *parties)]
-        parts = [b"trilemma secure aggregation", purpose.encode(), self.run.encode(), *numbers]
+        names = b"trilemma secure aggregation", purpose.encode(), self.run.encode(), self.shown
+        parts = [*names, *numbers]
         return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -253,13 +259,18 @@ def unseal(
         ) from None
 
 
-def check_threshold(threshold: int, clients: int) -> None:
-    """Raises unless n/2 < t <= n: two disjoint survivor lists would yield both kinds of share."""
-    if not clients / 2 < threshold <= clients:
+def check_threshold(threshold: int, clients: int, *, pinned: bool = False) -> None:
+    """Raises unless n/2 < t <= n, or 2n/3 < t where identities are pinned against a liar.
+
+    Half: two disjoint survivor lists would yield both kinds of share. Two thirds: lists that t
+    clients signed are the same for all even where a third of the clients sign any.
+    """
+    least, share = (clients * 2 // 3 + 1, "two thirds") if pinned else (clients // 2 + 1, "half")
+    if not least <= threshold <= clients:
+        who = f"{clients} clients{', as their identities are pinned,' if pinned else ''}"
         raise InvalidInput(
-            f"threshold must lie above half of the {clients} clients and not above all of them, "
-            f"got {threshold}; use {clients * 2 // 3 + 1} or another in "
-            f"{clients // 2 + 1} .. {clients}."
+            f"threshold must lie above {share} of the {who} and not above all of them, got "
+            f"{threshold}; use {clients * 2 // 3 + 1} or another in {least} .. {clients}."
         )
 
 

@@ -19,6 +19,7 @@ from trilemma.federation.training import start_weights
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
+from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.wire import SERVER
 from trilemma.work.clock import work_seconds
 
@@ -123,15 +124,20 @@ def round_costs(
 ) -> RoundCosts:
     """Run `rounds` pairs of real rounds at the model's own weights, after one that warms up.
 
-    Each client trains by itself, as on a machine of its own, once for both rounds of a pair.
+    Each client trains by itself, as on a machine of its own, once for both rounds of a pair. Where
+    clients may pin identities they do, unless the threshold is too low for that.
     """
     if rounds < 1:
         raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
     everyone = len(federated.records)
-    cohorts = Cohorts(federated, clients_per_round or everyone, seed)
+    size = clients_per_round or everyone
+    cohorts = Cohorts(federated, size, seed)
     weights, entropy = start_weights(federated, None), Seeded(seed)
     arms = {"without": Protection(), "within": protection}
     secrets = {"without": None, "within": protection.transport.new_secret(System())}
+    high = threshold is None or 3 * threshold > 2 * size
+    if protection.transport.brings == "identity" and high:
+        secrets["within"] = Identity.pinned(range(everyone), System())
     pairs: list[dict[str, Spent]] = []
     for number in range(rounds + 1):
         clients = cohorts.sample(number)

@@ -46,17 +46,19 @@ def run_round(
 
     `updates` and `weights` are in the order of `round.participants`. `drops` says at which step
     (counted from 0) a client falls silent; `curious` is the client whose own update the
-    transcript keeps (the first by default).
+    transcript keeps (the first by default). `secret` is the clients' common key, or what each
+    brings by its number.
     """
     updates, weights, curious = checked(protection, updates, weights, round, curious)
     entropy, drops = entropy or System(), drops or {}
     size, device = updates[0].numel(), updates[0].device
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
+    brought = secret if isinstance(secret, Mapping) else dict.fromkeys(round.participants, secret)
     start = work_seconds(device)
     clients = {
         client: ProtectedClient.start(
-            protection, client, round, size, secret=secret, entropy=entropy
+            protection, client, round, size, secret=brought[client], entropy=entropy
         )
         for client in round.participants
     }

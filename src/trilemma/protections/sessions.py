@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,18 +57,20 @@ class ProtectedClient(Sealed):
         secret: Any = None,
         entropy: Seeded | System | None = None,
         state: bytes | None = None,
+        least: int = 1,
     ) -> ProtectedClient:
         """A client's session for updates of `size` coordinates, or the one whose `state` this is.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
         and masks of the transport come from the system whatever it is. `state` is what `export`
-        wrote, in another process.
+        wrote, in another process; `least` are the fewest clients that this one is summed with.
         """
         transport, label = protection.transport, protection.label(round, size)
         if state is None:
             session = transport.client(client, round, secret, System(), label)
         else:
             session = transport.restore(state, round, secret, System(), label)
+        session.least = least
         return cls(protection, round, size, client, session, entropy or System())
 
     @property
@@ -76,16 +79,23 @@ class ProtectedClient(Sealed):
         return self._session.wants_update
 
     def step(
-        self, inbox: bytes = b"", update: torch.Tensor | None = None, weight: int = 1
+        self,
+        inbox: bytes = b"",
+        update: torch.Tensor | None = None,
+        weight: int = 1,
+        shown: bytes = b"",
     ) -> bytes | Released:
-        """The reply to the server's message, or the mean where the clients alone may read it."""
+        """The reply to the server's message, or the mean where the clients alone may read it.
+
+        `shown` is a digest of what the update was made from, as the server showed it.
+        """
         payload = None
         if self.wants_update:
             if update is None:
                 raise InvalidInput(
                     f"client {self.client} is to send its update now; pass it with its weight."
                 )
-            payload = self._payload(update, weight)
+            payload = replace(self._payload(update, weight), shown=shown)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
             return _expand(self.protection, outcome, self.round, self.size)
@@ -94,6 +104,11 @@ class ProtectedClient(Sealed):
     def export(self) -> bytes:
         """The session's state, for `restore`; as secret as what it holds."""
         return self._session.export()
+
+    @property
+    def promised(self) -> Mapping[int, str]:
+        """The kind of share that it is to reveal of each peer, once that is settled; no secret."""
+        return self._session.promised
 
     def _payload(self, update: torch.Tensor, weight: int) -> Payload:
         if tuple(update.shape) != (self.size,):

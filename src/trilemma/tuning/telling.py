@@ -21,10 +21,12 @@ __all__ = ["verdict_on"]
 def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
     """Measure what stands beside the choice, and put everything in one value."""
     request, chosen, control = plan.request, choice.chosen, choice.control
+    protection = None if chosen is None else parse_protection(chosen.protection or "none")
+    *others, last = limits(chosen, plan.suite, request, plan.claim)
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
-        limits=limits(chosen, plan.suite, request, plan.claim),
-        protection=None if chosen is None else parse_protection(chosen.protection or "none"),
+        limits=(*others, *(protection.caveats if protection else ()), last),
+        protection=protection,
         basis=request.basis if chosen is None else chosen.basis,
         statement=(
             "No protection was shown to keep the budget." if chosen is None else chosen.statement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -96,6 +96,38 @@ def test_checkpoints_pick_by_the_rounds_seen_so_far() -> None:
     for right, early in zip(found.after[10].tolist(), first, strict=True):
         assert right or not early
     assert sum(found.after[10].tolist()) < sum(found.after[60].tolist())
+
+
+@pytest.mark.parametrize(
+    ("rounds", "right"),
+    [
+        ([(0.3, 0.9), (0.3, 0.2)], True),  # near in both rounds, not nearest in one
+        ([(0.2, 0.9)], True),
+        ([(0.3, 0.001), (0.3, 0.9)], False),  # a round that shows a record clearly decides
+        ([(0.3, 0.001)] + 6 * [(0.3, 0.9)], True),
+        ([(0.5, 0.0), (1e-6, 0.5)], False),  # as if it were the record itself
+    ],
+)
+def test_rounds_share_the_record(rounds: list[tuple[float, float]], right: bool) -> None:
+    """Distances of the tagged record and of another one, nearer than the rest, by round."""
+    near: list[torch.Tensor] = []
+
+    def distance(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        table = torch.full((len(made), len(candidates)), 2.0)
+        for column, each in enumerate(near):
+            table[:, (candidates == each).all(1)] = made[:, column, None]
+        return table
+
+    seen = observer(replace(scenario(), distance=distance), rounds=60)
+    games = [seen.arena.draw(number, 3) for number in range(20)]
+    game, views = next(pair for pair in zip(games, seen.views(games), strict=True) if pair[1])
+    near += list(seen.arena.pool.inputs[game.line_up[[game.tagged, game.tagged - 1]]])
+    made = [torch.tensor([[*each, 0.0, 0.0, 0.0, 0.0]]) for each in rounds]
+    found = play(seen, [game], [views[:1] * len(rounds)], Told(made), restarts=1, seed=0)
+    assert bool(found.correct[0]) == right
+    assert int(found.chosen[0]) == (game.tagged - (not right)) % len(game.line_up)
+    clearest = min(made, key=lambda each: float(each[0, int(not right)]))
+    torch.testing.assert_close(found.shown[0], clearest[0])
 
 
 def test_a_record_that_no_round_holds_is_guessed() -> None:

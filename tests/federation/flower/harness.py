@@ -23,6 +23,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from tests.federation.nodes.pins import pin
 
 from trilemma.federation.flower import Terms, protect_mod
 from trilemma.federation.flower.messages import read_stages, write_stages
@@ -193,4 +194,12 @@ def with_ledgers(direct: DirectGrid, folder: Path) -> DirectGrid:
     for node, context in direct.contexts.items():
         ledger = {"trilemma-ledger": str(folder / f"ledger-{node}"), "trilemma-data": "records"}
         context.node_config = {**context.node_config, **ledger}
+    return direct
+
+
+def with_pins(direct: DirectGrid, folder: Path) -> DirectGrid:
+    """The grid, whose nodes have pinned each other's identities."""
+    for node, files in pin(folder, direct.contexts).items():
+        context = direct.contexts[node]
+        context.node_config = {**context.node_config, **files}
     return direct

@@ -233,6 +233,7 @@ BY_RECORD = Deployment(
     sampling_rate=0.2,
     participation="secret",
 )
+TOLD = ("cohort", "survivors", "refusals")  # of every round
 QUIET = "randomization:variance=1e-12"  # so that a sum can be read
 Trained = Callable[[torch.nn.Module, Records, Terms], dict[str, torch.Tensor]]
 
@@ -282,7 +283,7 @@ def test_an_update_made_by_local_update_leaves_without_counts_or_metrics(
     direct = with_ledgers(DirectGrid(learning_app(terms, honestly)), tmp_path)
     result = start(direct, terms, rounds=2)
     for metrics in result.train_metrics_clientapp.values():
-        assert set(metrics) == {"dp-epsilon", "dp-epsilon-round", "dp-delta"}
+        assert set(metrics) == {"dp-epsilon", "dp-epsilon-round", "dp-delta", *TOLD}
     received = everything(direct)
     for number in (31337, 2.718281828):
         for secret in (repr(number).encode(), np.float64(number).tobytes()):
@@ -332,7 +333,7 @@ def test_a_reply_that_local_update_did_not_make_is_refused(
 ) -> None:
     terms = Terms.deployed(QUIET, BY_RECORD)
     direct = with_ledgers(DirectGrid(learning_app(terms, trained)), tmp_path)
-    assert not start(direct, terms).train_metrics_clientapp
+    assert start(direct, terms).train_metrics_clientapp[1]["survivors"] == 0
     assert sentence in caplog.text
     assert Ledger(tmp_path / f"ledger-{NODES[0]}").events("records") == (), "nothing left"
 

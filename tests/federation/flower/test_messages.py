@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from tests.federation.flower.harness import MODEL, initial
 
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.federation.flower.messages import (
+    content_digest,
     model_tensors,
     only_arrays,
     read_stages,
@@ -89,3 +91,37 @@ def test_a_message_holds_one_model_of_floating_point() -> None:
         only_arrays(RecordDict({"metrics": MetricRecord()}))
     with pytest.raises(InvalidInput, match="no floating-point array"):
         model_tensors(ArrayRecord({"count": Array(np.array(3))}))
+
+
+def shown_content() -> dict[str, ArrayRecord | ConfigRecord | MetricRecord]:
+    return {
+        "arrays": ArrayRecord({"a": Array(np.arange(3.0)), "b": Array(np.ones((2, 2), "<f4"))}),
+        "config": ConfigRecord({"lr": 0.1, "epochs": 2, "names": ["x", "y"], "on": True}),
+        "metrics": MetricRecord({"loss": 1e-9, "counts": [1, 2]}),
+    }
+
+
+def test_a_digest_survives_the_wire_and_leaves_our_stages_out() -> None:
+    content = RecordDict(shown_content())
+    first = content_digest(content)
+    assert content_digest(recorddict_from_proto(recorddict_to_proto(content))) == first
+    stage = Stage(1, "train", "s" * 32, 1, (1, 2), 3)
+    assert content_digest(RecordDict({**content, **write_stages([stage])})) == first
+    turned = RecordDict(dict(reversed(shown_content().items())))
+    assert content_digest(turned) == first, "in whatever order records come"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"arrays": ArrayRecord({"a": Array(np.arange(3.0)), "b": Array(np.ones(4, "<f4"))})},
+        {"arrays": ArrayRecord({"a": Array(np.zeros(3)), "b": Array(np.ones((2, 2), "<f4"))})},
+        {"config": ConfigRecord({"lr": 0.0, "epochs": 2, "names": ["x", "y"], "on": True})},
+        {"config": ConfigRecord({"lr": 0.1, "epochs": 2, "names": ["x", "y"], "on": 1})},
+        {"config": ConfigRecord({})},
+        {"more": ConfigRecord({"seed": 1})},
+    ],
+)
+def test_whatever_an_app_is_shown_is_in_the_digest(other: dict[str, ConfigRecord]) -> None:
+    first = content_digest(RecordDict(shown_content()))
+    assert content_digest(RecordDict({**shown_content(), **other})) != first

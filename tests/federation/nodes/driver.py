@@ -51,11 +51,14 @@ class Federation:
         return Node.of(self.terms, self.run, number, self.config[number], self.stores[number])
 
     def answer(self, number: int, stage: Stage) -> Stage:
+        return self.answers(number, [stage])[0]
+
+    def answers(self, number: int, stages: list[Stage]) -> list[Stage]:
         def work(stage: Stage) -> Work:
             metrics = torch.zeros(2 * len(self.terms.names(stage.kind)), dtype=torch.float64)
             return Work({"update": update_of(number, stage.size), "metrics": metrics}, 1)
 
-        return answer(self.node(number), [stage], work)[0]
+        return answer(self.node(number), stages, work)
 
     def round(
         self, number: int, kind: Kind = "train", size: int = SIZE, terms: Terms | None = None

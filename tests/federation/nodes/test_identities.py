@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from tests.federation.nodes.driver import Federation, update_of
+from tests.federation.nodes.pins import Config, pin
 
 from trilemma.crypto.masking import KeyPair
 from trilemma.entropy import System
@@ -27,23 +21,11 @@ from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack
 
 NODES = (3, 40, 2**63 + 5, 2**64 - 9)
 SHARING = Terms.of("secret-sharing:max_weight=100", weighting="equal")
-Config = dict[int, dict[str, str]]
 
 
 @pytest.fixture
 def pinned(tmp_path: Path) -> Config:
-    """The configuration of each node: its own key, and everybody's public keys."""
-    keys = {node: Ed25519PrivateKey.generate() for node in NODES}
-    peers = tmp_path / "peers.pem"
-    public = Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
-    peers.write_bytes(b"".join(key.public_key().public_bytes(*public) for key in keys.values()))
-    made = {}
-    for node, key in keys.items():
-        file = tmp_path / f"{node}.pem"
-        file.touch(0o600)
-        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        made[node] = {"trilemma-identity": str(file), "trilemma-peers": str(peers)}
-    return made
+    return pin(tmp_path, NODES)
 
 
 def swap_keys(node: int, stage: Stage) -> Stage:

@@ -146,6 +146,34 @@ def test_a_node_may_tighten_its_terms_and_not_loosen_a_claim(tmp_path: Path) -> 
     assert "trilemma-threshold must be a whole number, got 'two'" in wrong.refusals[0]
 
 
+@pytest.mark.parametrize("own", [None, 4, 3])
+def test_a_deployments_cohort_is_asked_and_a_nodes_own_minimum_is_summed(
+    own: int | None, tmp_path: Path
+) -> None:
+    nodes = (*NODES, 90)
+    measured = replace(MEASURED, clients=4, cohort=4)
+    config = {
+        node: {"trilemma-ledger": str(tmp_path / f"{node}"), "trilemma-data": "ward"}
+        | ({} if own is None else {"trilemma-min-cohort": own})
+        for node in nodes
+    }
+    asked: list[int] = []
+
+    def lose(node: int, stage: Any) -> Any:
+        asked.append(node)
+        return replace(stage, run=0) if node == 90 and asked.count(90) == 3 else stage
+
+    terms = Terms.deployed("secret-sharing:max_weight=100", measured)
+    federation = Federation(terms, config, on_stage=lose)
+    if own is None:
+        assert federation.round(1).survivors == 3, "as its threshold allows"
+        return
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    sentence = "summed with 4 at least" if own == 4 else "leave it as measured, or measure again"
+    assert sentence in federation.refusals[-1]
+
+
 def test_a_round_is_answered_once(tmp_path: Path) -> None:
     federation = Federation(Terms.of("none"), {node: {} for node in NODES})
     federation.round(1)

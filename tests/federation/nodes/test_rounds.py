@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from tests.federation.nodes.driver import SIZE, Federation, update_of
+from tests.federation.nodes.pins import pin
 
-from trilemma.errors import ProtocolViolation, TooFewClients
-from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients, TrilemmaError
+from trilemma.federation.nodes.rounds import Answers, Deliver, ServerRound, ServerRounds
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 
@@ -63,3 +66,66 @@ def test_too_few_answers_end_the_round() -> None:
     made = ServerRound(SHARING, 1, "train", 1, NODES, SIZE)
     with pytest.raises(TooFewClients):
         made.receive({})
+
+
+# The rounds of a run
+
+
+def carried(federation: Federation, lost: tuple[int, ...] = ()) -> Deliver:
+    """Nodes that answer at once, but for the lost."""
+
+    def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> dict[int, list[Stage] | str]:
+        answers: dict[int, list[Stage] | str] = {}
+        for node, each in stages.items():
+            if node not in lost:
+                try:
+                    answers[node] = federation.answers(node, each)
+                except TrilemmaError as error:
+                    answers[node] = str(error)
+        return answers
+
+    return deliver
+
+
+def test_the_next_rounds_keys_ride_on_this_ones_messages(tmp_path: Path) -> None:
+    for config, exchanges in (
+        ({node: {} for node in NODES}, [4, 2, 2]),
+        (pin(tmp_path, NODES), [5, 3, 3]),
+    ):
+        terms = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+        federation, rounds = Federation(terms, config), ServerRounds(terms)
+        counts = []
+        for _ in range(3):
+            deliver, times = carried(federation), [0]
+
+            def counted(
+                stages: Mapping[int, list[Stage]],
+                asks: bool,
+                deliver: Deliver = deliver,
+                times: list[int] = times,
+            ) -> Answers:
+                times[0] += 1
+                return deliver(stages, asks)
+
+            made = rounds.play(federation.run, "train", NODES, SIZE, counted)
+            assert made.released["update"].clients == (0, 1, 2)
+            assert rounds.told(made, 3) == {"cohort": 3, "survivors": 3, "refusals": 0}
+            counts += times
+        assert counts == exchanges
+        assert rounds.released == 3
+
+
+def test_a_failed_round_says_why_and_the_next_one_goes_on() -> None:
+    federation, rounds = Federation(SHARING, {node: {} for node in NODES}), ServerRounds(SHARING)
+    with pytest.raises(TooFewClients) as caught:
+        rounds.play(1, "train", NODES, SIZE, carried(federation))  # another run's number
+    assert rounds.told(None, 3) == {"cohort": 3, "survivors": 0, "refusals": 3}
+    reason = rounds.failure(caught.value, 3)
+    assert "3 of 3 nodes refused, 3 of the nodes say the message belongs to run 1" in reason
+    with pytest.raises(TooFewClients):
+        rounds.play(federation.run, "train", NODES, SIZE, carried(federation, lost=(3, 40)))
+    assert not rounds.refused
+    made = rounds.play(federation.run, "train", NODES, SIZE, carried(federation))
+    assert (made.survivors, rounds.released) == (3, 1)
+    with pytest.raises(InvalidInput, match="1 clients take part, fewer than the 2"):
+        rounds.play(federation.run, "train", NODES[:1], SIZE, carried(federation))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,7 +23,6 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    Outcome,
     Tested,
 )
 
@@ -96,14 +96,13 @@ def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
 def test_a_cliff_is_found_to_a_step_of_the_lattice() -> None:
     for edge in (-1.5, -0.4, 0.0, 0.7, 1.6):
         result = calibrate(cliff(edge), 0.286, control=WORKS)
-        assert result.outcome is Outcome.PASSED
         assert result.strength is not None
         assert edge <= result.strength <= edge + 0.15
 
 
 def test_the_result_is_a_strength_exactly_as_it_passed_with_fresh_units() -> None:
     attacker = SimulatedAttacker("moderate", 0.286)
-    result = calibrate(attacker.units(np.random.default_rng(1)), 0.286)
+    result = calibrate(attacker.units(np.random.default_rng(1)), 0.286, WORKS)
     passed = [point for point in result.tested if point.passed]
     assert result.strength == passed[-1].strength
     # An exact test: so few wins, or fewer, were as rare as its level at a rate of p_max.
@@ -112,9 +111,7 @@ def test_the_result_is_a_strength_exactly_as_it_passed_with_fresh_units() -> Non
     assert binom.cdf(passed[-1].recovered, passed[-1].units, 0.286) <= level
     assert result.units == sum(point.units for point in result.points)
     explored = {point.stage for point in result.points if point.passed is None}
-    assert explored == {"control", "explore"}
-    assert result.curve is not None
-    assert result.curve.mu == pytest.approx(0.0, abs=0.4)
+    assert explored == {"explore"}
 
 
 Journal = dict[int, tuple[float, str, int, int]]
@@ -145,13 +142,13 @@ def test_an_interrupted_run_replays_to_the_same_result() -> None:
         draws = np.random.default_rng([7, first_unit]).random(count)
         return int((draws < attacker.success(x)).sum())
 
-    whole = calibrate(by_unit, 0.286)
+    whole = calibrate(by_unit, 0.286, WORKS)
     journal: Journal = {}
     result: Calibration | None = None
     interrupts = 0
     while result is None:
         try:
-            result = calibrate(journalled(by_unit, journal, stop_after=3), 0.286)
+            result = calibrate(journalled(by_unit, journal, stop_after=3), 0.286, WORKS)
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts > 2
@@ -166,25 +163,15 @@ def test_truth_values_are_as_good_as_a_count() -> None:
     def bools(x: float, count: int, stage: str, first_unit: int) -> list[bool]:
         return [x < 0.2] * count
 
-    assert calibrate(bools, 0.286) == calibrate(cliff(0.2), 0.286)
-
-
-def test_an_attack_that_fails_without_protection_gives_no_verdict() -> None:
-    result = calibrate(cliff(-math.inf), 0.286)
-    assert result.outcome is Outcome.ATTACK_FAILED
-    assert result.strength is None
-    assert result.units == 24
-    assert "attack failed here" in result.reason
-    assert calibrate(cliff(0.0), 0.286, control=Control(2, 24)).units == 0
+    assert calibrate(bools, 0.286, WORKS) == calibrate(cliff(0.2), 0.286, WORKS)
 
 
 def test_no_protection_is_the_answer_where_it_is_enough() -> None:
     attack = cliff(math.inf, high=0.25)
-    result = calibrate(attack, 0.559)
-    assert result.outcome is Outcome.PASSED
+    result = calibrate(attack, 0.559, Control(6, 24))
     assert result.strength == UNPROTECTED
     assert "no protection" in result.reason
-    bounded = calibrate(attack, 0.559, domain=(-0.5, 0.5), unprotected=False)
+    bounded = calibrate(attack, 0.559, Control(6, 24), domain=(-0.5, 0.5), unprotected=False)
     assert bounded.strength is not None
     assert -0.5 <= bounded.strength <= 0.5
 
@@ -197,7 +184,7 @@ def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
         return int(generator.binomial(count, 0.6 * full.success(x)))
 
     for _ in range(20):
-        result = calibrate(attack, 0.286)
+        result = calibrate(attack, 0.286, Control(14, 24))
         assert result.strength is not None
         results.append(result.strength)
     weakest = -full.sd * float(stats.norm.ppf(0.286 / 0.6))
@@ -211,13 +198,13 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
         calibrate(SimulatedAttacker("plateau", 0.025).units(generator), 0.025, control=WORKS)
         for _ in range(20)
     ]
-    short = [each for each in outcomes if each.outcome is Outcome.NOT_PASSED]
+    short = [each for each in outcomes if each.strength is None]
     assert short
-    wanted = [each.units_needed for each in short if each.units_needed is not None]
+    told = [re.search(r"about (\d+) games", each.reason) for each in short]
+    wanted = [int(each[1]) for each in told if each is not None]
     assert wanted
     assert min(wanted) > 118  # what no success at all would need
     assert all(each.smallest_upper_limit is not None for each in short)
-    assert any("would be needed" in each.reason for each in short)
 
 
 def test_a_curve_that_rises_again_is_reported() -> None:
@@ -236,15 +223,14 @@ def test_a_curve_that_rises_again_is_reported() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: calibrate(cliff(0), 0.0), "p_max"),
-        (lambda: calibrate(cliff(0), 0.3, alpha=1.0), "alpha"),
-        (lambda: calibrate(cliff(0), 0.3, domain=(1.0, 1.0)), "domain"),
-        (lambda: calibrate(cliff(0), 0.3, domain=(-math.inf, 1.0)), "domain"),
-        (lambda: calibrate(cliff(0, high=1.5), 0.3), "attack_units"),
-        (lambda: calibrate(lambda x, count, stage, first_unit: [True], 0.3), "attack_units"),
+        (lambda: calibrate(cliff(0), 0.0, WORKS), "p_max"),
+        (lambda: calibrate(cliff(0), 0.3, WORKS, alpha=1.0), "alpha"),
+        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(1.0, 1.0)), "domain"),
+        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(-math.inf, 1.0)), "domain"),
+        (lambda: calibrate(cliff(0, high=1.5), 0.3, WORKS), "attack_units"),
+        (lambda: calibrate(lambda x, count, stage, first: [True], 0.3, WORKS), "attack_units"),
         (lambda: Control(3, 2), "3 of 2"),
         (lambda: Tested("", 0.0, 0, 0), "0 of 0"),
-        (lambda: Calibration(Outcome.PASSED, 0.3, 0.05, None, (), 0, ""), "exactly when"),
         (lambda: SimulatedAttacker("stepp", 0.3), "did you mean 'step'"),
         (lambda: SequentialTest(0.1, 0.05, (5,), (0,), (2,)), "last look"),
         (lambda: SequentialTest(0.1, 0.05, (5, 6), (0,), (1,)), "each look"),

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from tests.tuning.calibrating.test_calibration import ALPHA, WORKS
 
-from trilemma.testing.simulated import SimulatedAttacker
 from trilemma.tuning.calibrating.calibration import calibrate
-from trilemma.tuning.calibrating.outcomes import (
-    UNPROTECTED,
-    Outcome,
-)
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 
 
 def test_no_request_leaves_the_domain() -> None:
@@ -21,24 +16,13 @@ def test_no_request_leaves_the_domain() -> None:
         asked.append(x)
         return count  # nothing helps
 
-    result = calibrate(attack, 0.286, domain=(-0.31, 0.47))
+    result = calibrate(attack, 0.286, WORKS, domain=(-0.31, 0.47))
     protected = [x for x in asked if x != UNPROTECTED]
     assert min(protected) >= -0.31
     assert max(protected) == 0.47
-    assert result.outcome is Outcome.NOT_PASSED
     assert result.strength is None
-    assert result.units_needed is None
     assert result.smallest_upper_limit == 1.0
     assert "more games would not help" in result.reason
-
-
-def test_no_more_units_are_used_than_allowed() -> None:
-    attacker = SimulatedAttacker("plateau", 0.02)  # out of reach: would take thousands
-    for max_units in (100, 400, 1500):
-        attack = attacker.units(np.random.default_rng(4))
-        result = calibrate(attack, 0.02, control=WORKS, max_units=max_units)
-        assert result.units <= max_units
-        assert result.outcome is Outcome.NOT_PASSED
 
 
 def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -> None:
@@ -51,7 +35,7 @@ def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -
         return 0 if x >= 0.1 else count
 
     result = calibrate(attack, 0.286, control=WORKS)
-    assert result.outcome is Outcome.PASSED
+    assert result.strength is not None
     first, second = result.tested[:2]
     assert (first.stage, first.passed, second.stage) == ("walk", False, "fallback 1")
     assert first.strength is not None

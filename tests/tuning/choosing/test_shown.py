@@ -48,7 +48,7 @@ def test_poisson_sampling_has_a_curve_of_who_is_not_told_the_rounds(plan: Plan) 
     assert ends["rest", "secret"] <= ends["rest", "known"]
     clipped = replace(NOISE, protection="randomization:variance=0.001,clip=1")
     for fixed, chosen in ((plan, NOISE), (made, clipped)):
-        done: list[Task] = []
+        done: list[Job] = []
         simulated = asking(Simulated(small, None, 1, 2, 0), done)
         shown_procedures(fixed, chosen)["rounds"](simulated)
         assert {each.participation for each in done if isinstance(each, AttackTask)} == {"known"}

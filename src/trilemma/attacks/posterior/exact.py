@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 from torch.func import vmap
@@ -36,13 +36,8 @@ class ExactPosterior:
     record (`trilemma.attacks.posterior.by_record`).
     """
 
-    @property
-    def name(self) -> str:
-        return "exact-posterior"
-
-    @property
-    def rung(self) -> Rung:
-        return "rest"
+    name: ClassVar[str] = "exact-posterior"
+    rung: ClassVar[Rung] = "rest"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         owned = [view.knowledge for view in views]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 from torch.nn.functional import one_hot
@@ -55,13 +55,8 @@ class GaussianPosterior:
     send are taken as independent beyond what all have in common.
     """
 
-    @property
-    def name(self) -> str:
-        return "gaussian-posterior"
-
-    @property
-    def rung(self) -> Rung:
-        return "candidates"
+    name: ClassVar[str] = "gaussian-posterior"
+    rung: ClassVar[Rung] = "candidates"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = units_of(views)

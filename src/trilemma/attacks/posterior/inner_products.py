@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -201,10 +201,13 @@ def held_out_remainder(table: Table) -> torch.Tensor:
     # Centred rows add up to zero; their mean is put back as a direction of its own.
     inner = rows / size[:, None, None] + 10.0
     log = torch.full_like(size, math.log(_GUESS))
-    least = math.log(100 * torch.finfo(rows.dtype).eps)
+    least = math.log(1e-5 if rows.dtype == torch.float32 else 1e-11)
     for _ in range(_STEPS):
         ridge = (log.exp() * (people - 2) / people)[:, None]
-        factor, _ = torch.linalg.cholesky_ex(inner + torch.diag_embed(ridge.expand(-1, people)))
+        shifted = inner + torch.diag_embed(ridge.expand(-1, people))
+        factor, failed = torch.linalg.cholesky_ex(shifted)
+        if rows.dtype == torch.float32 and bool(failed.any()):  # fewer coordinates than rows
+            return held_out_remainder(replace(table, rows=rows.double())).to(rows.dtype)
         inverse = torch.cholesky_inverse(factor)
         own = inverse.diagonal(dim1=1, dim2=2)
         left = (1 / own - ridge).mean(1)

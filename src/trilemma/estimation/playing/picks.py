@@ -55,7 +55,7 @@ def play(
 ) -> Picks:
     """Attack every view of every game together, then pick once a game.
 
-    A reconstructing attack picks the candidate nearest to any reconstruction of any round; an
+    A reconstructing attack picks the candidate that lies near a reconstruction of every round; an
     attack with a belief the likeliest, its log probabilities added up over rounds; where no round
     holds the record, every attack guesses. `checkpoints` are numbers of rounds after which a pick
     is made besides.
@@ -140,6 +140,13 @@ def _scores(
     if found.log_probability is not None:
         scores = found.log_probability[rows].double().cpu().sum(0)
         return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
+    # The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
+    # is unknown, -log(squared distance) were its log likelihood: so a round that shows the record
+    # clearly decides, and several that show it faintly add up.
+    scores = torch.zeros(len(candidates), dtype=torch.float64)
+    for row in rows:
+        near, _ = nearness(found.inputs[row].cpu(), candidates, distance)
+        scores -= (-near).clamp(min=torch.finfo(near.dtype).tiny).log()
     made = found.inputs[rows].flatten(0, 1).cpu()
-    scores, best = nearness(made, candidates, distance)
-    return scores, made[best]
+    place = int(torch.nan_to_num(scores, nan=-torch.inf).argmax())
+    return scores, made[nearness(made, candidates[[place]], distance)[1]]

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import jvp, vjp, vmap
+from torch.func import jvp, vmap
 
 from trilemma.attacks.matching import Units, explained_update
-from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FisherPrediction", "predict", "sensitivity"]
 
-_EXACT_LIMIT = 2048  # unknowns up to which the Jacobian itself is formed
+_MOST = 2048  # unknowns: beyond, the Jacobian takes minutes
 _BLOCK = 64  # columns of the Jacobian computed at once
 
 
@@ -62,36 +61,29 @@ class FisherPrediction:
 
 
 def predict(
-    views: Sequence[View], inputs: torch.Tensor, targets: torch.Tensor, *, seed: int = 0
+    views: Sequence[View], inputs: torch.Tensor, targets: torch.Tensor
 ) -> FisherPrediction:
     """The prediction for units with true inputs [N, S, *shape] and targets [N, S]."""
     if not views or len(views) != inputs.shape[0]:
         raise InvalidInput(f"got {len(views)} views, but inputs of {inputs.shape[0]} units.")
-    values = [
-        sensitivity(view, x, y, seed=seed)
-        for view, x, y in zip(views, inputs, targets, strict=True)
-    ]
+    values = [sensitivity(*each) for each in zip(views, inputs, targets, strict=True)]
     spec = views[0].input_spec
     return FisherPrediction(torch.stack(values).cpu(), spec.high - spec.low)
 
 
-def sensitivity(
-    view: View,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
-    *,
-    seed: int = 0,
-    probes: int | None = None,
-) -> torch.Tensor:
+def sensitivity(view: View, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """mean_i c_i [(JᵀJ)⁻¹]_ii of each record [S] of a unit [S, *shape]; infinite if singular.
 
     Rows of J are the known coordinates of the update, columns the inputs' entries and the labels
     along their simplex. c_i = 1/2 where an entry lies at the border of its range, because
-    clamping halves the squared error there, else 1. Exact up to 2048 unknowns, else (or with
-    `probes` given) Hutchinson's estimate with that many random sign vectors and conjugate
-    gradients; its relative error is about √(2/probes).
+    clamping halves the squared error there, else 1.
     """
     update, start = _parametrised(view, inputs, targets)
+    if start.numel() > _MOST:
+        raise InvalidInput(
+            f"the prediction forms a Jacobian of up to {_MOST} unknowns, got {start.numel()}; "
+            f"take fewer records or smaller ones."
+        )
     spec = view.input_spec
     flat = inputs.reshape(-1).double()
     border = (flat <= spec.low) | (flat >= spec.high)
@@ -99,10 +91,7 @@ def sensitivity(
     with warnings.catch_warnings():
         # torch's forward mode compiles its own rules with a deprecated tool on first use
         warnings.simplefilter("ignore", FutureWarning)
-        if probes is None and start.numel() <= _EXACT_LIMIT:
-            found = _exact(update, start, share)
-        else:
-            found = _randomised(update, start, share, probes or 16, seed)
+        found = _exact(update, start, share)
     return found.double().reshape(len(inputs), -1).mean(1)
 
 
@@ -150,48 +139,3 @@ def _exact(
     if int(info) != 0:
         return torch.full_like(share, math.inf)
     return share * torch.cholesky_inverse(factor).diagonal()[: share.numel()]
-
-
-def _randomised(
-    update: Callable[[torch.Tensor], torch.Tensor],
-    z: torch.Tensor,
-    share: torch.Tensor,
-    probes: int,
-    seed: int,
-) -> torch.Tensor:
-    """E[v_i ((JᵀJ)⁻¹v)_i] for v = √c · random signs on the inputs, by conjugate gradients."""
-    generator = Seeded(seed).torch_generator("fisher probes")
-    signs = torch.randint(0, 2, (probes, share.numel()), generator=generator)
-    v = z.new_zeros(probes, z.numel())
-    v[:, : share.numel()] = torch.sqrt(share) * (2.0 * signs.to(z) - 1)
-    pullback = vjp(update, z)[1]
-
-    def normal(direction: torch.Tensor) -> torch.Tensor:
-        forward = jvp(update, (z,), (direction,))[1]
-        product: torch.Tensor = pullback(forward)[0]
-        return product
-
-    solved = _conjugate_gradients(vmap(normal), v, 2 * z.numel())
-    return (v * solved)[:, : share.numel()].mean(0)
-
-
-def _conjugate_gradients(
-    product: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int
-) -> torch.Tensor:
-    """Solve A·x = right for each row of `right` [n, d] to a relative residual of 1e-6."""
-    x = torch.zeros_like(right)
-    residual, direction = right.clone(), right.clone()
-    energy = (residual**2).sum(1, keepdim=True)
-    goal = 1e-12 * energy
-    for _ in range(iterations):
-        image = product(direction)
-        step = energy / (direction * image).sum(1, keepdim=True)
-        step = torch.where(energy > goal, step, 0.0)
-        x = x + step * direction
-        residual = residual - step * image
-        fresh = (residual**2).sum(1, keepdim=True)
-        direction = residual + (fresh / energy) * direction
-        energy = fresh
-        if bool((energy <= goal).all()):
-            break
-    return x

@@ -22,6 +22,7 @@ from trilemma.errors import (
     TrilemmaError,
 )
 from trilemma.federation.flower.messages import (
+    content_digest,
     model_tensors,
     only_arrays,
     read_stages,
@@ -115,7 +116,7 @@ def _work(
     node: Node, stage: Stage, message: Message, context: Context, call_next: ClientAppCallable
 ) -> Work:
     """Runs the app on the message as it would see it without us."""
-    terms = node.terms
+    terms, shown = node.terms, content_digest(message.content)
     name, before = only_arrays(without_stages(message.content))
     layout, start = model_tensors(before)
     if terms.blind:
@@ -141,7 +142,7 @@ def _work(
     transport = terms.protection.transport
     names = terms.names(stage.kind)
     lanes["metrics"] = encode_metrics(metrics, names, terms.metric_range, transport)
-    return Work(lanes, _weight(terms, stage.kind, metrics))
+    return Work(lanes, _weight(terms, stage.kind, metrics), shown)
 
 
 def _run(

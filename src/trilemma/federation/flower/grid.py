@@ -7,26 +7,25 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, FedProx, Strategy
 
-from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
+from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
+    content_digest,
     model_tensors,
     only_arrays,
     read_stages,
     shifted,
     write_stages,
 )
-from trilemma.federation.nodes.events import Event, epsilon_of
+from trilemma.federation.nodes.events import epsilon_of
 from trilemma.federation.nodes.metrics import decode_metrics
-from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.rounds import Answers, ServerRound, ServerRounds
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
@@ -64,10 +63,11 @@ class ProtectedGrid(Grid):
 
     The reply holds the weighted mean of the models and one MetricRecord, so that FedAvg, FedAdam
     and whatever else needs no more than a mean run unchanged. A round that fails comes back as an
-    error that names why, and the strategy goes on to the next. Use one for a run.
+    error that names why, or as the model unchanged (to FedAvg and FedProx, and to all before any
+    round succeeded), and the strategy goes on to the next. Use one for a run.
 
-    Under secure aggregation the next round's keys and shares ride on this one's messages: two
-    exchanges a round while the cohort stays, four when it changes.
+    Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
+    one more where identities are pinned.
     """
 
     def __init__(
@@ -84,13 +84,9 @@ class ProtectedGrid(Grid):
                 f"the server of a run with {transport.name} needs the clients' public key; pass "
                 "public_key=load_public(path)."
             )
-        self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
-        self._following: dict[Kind, ServerRound] = {}
-        self._events: list[Event] = []  # the rounds of training so far
+        self._rounds = ServerRounds(self.terms, public_key)
         self._counters: dict[str, Array] = {}
-        self._sums: list[Stage] = []  # what clients must apply to the first model, if blind
-        self._delivered: dict[int, int] = {}
-        self._spent: dict[int, str] = {}  # the nodes that left this round for good, and why
+        self._keeps = False  # whether the strategy's mean of one model is that model
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -104,65 +100,57 @@ class ProtectedGrid(Grid):
                 "a protected batch holds one kind of message, one for each node; send others "
                 "apart."
             )
-        self._check_strategy(_calling_strategy())
-        kind = cast(Kind, kinds.pop())
-        self.terms.require_cohort(len(batch))
-        self._spent.clear()
-        try:
-            return self._round(kind, batch, timeout)
-        except TrilemmaError as error:
-            reason = f"{type(error).__name__}: {error}"
-            if self._spent:
-                said = next(iter(self._spent.values()))
-                reason += f" {len(self._spent)} of the nodes say {said}"
-            _LOG.warning("the %s round failed: %s", kind, reason)
-            return [Message(Error(_FAILED, reason), reply_to=batch[0])]
-
-    def _round(self, kind: Kind, batch: list[Message], timeout: float | None) -> list[Message]:
+        self._check_strategy(strategy := _calling_strategy())
+        self._keeps = type(strategy) in (FedAvg, FedProx)
+        if not self._rounds.events:
+            self.terms.require_cohort(len(batch))  # nothing is learnt that an end would lose
         name, model = self._model(batch[0])
-        size = model_tensors(model)[0].size if kind == "train" else 0
-        cohort = tuple(sorted(each.metadata.dst_node_id for each in batch))
-        event = self.terms.event(len(cohort))
-        if kind == "train" and (reason := self.terms.refusal([*self._events, event])):
+        return self._round(cast(Kind, kinds.pop()), batch, name, model, timeout)
+
+    def _round(
+        self,
+        kind: Kind,
+        batch: list[Message],
+        name: str,
+        model: ArrayRecord,
+        timeout: float | None,
+    ) -> list[Message]:
+        if kind == "train" and (reason := self._rounds.spent(len(batch))):
             _LOG.warning("nothing is trained any more: %s", reason)
-            return []
-        current = self._following.pop(kind, None)
-        if current is None or not current.is_ready(cohort, size):
-            current = self._begin(kind, cohort, size)
-            for _ in range(self.terms.preparations):
-                self._exchange(current, None, batch[0], timeout)
-        self._numbers[kind] += 1
-        if kind == "train":
-            self._events.append(event)
-        following = None
-        if self.terms.preparations and not (kind == "train" and self._is_last(event)):
-            following = self._begin_following(kind, current.nodes, size)
+            return [] if self._rounds.released else [self._unchanged(batch, model)]
         # FedAvg's messages share one RecordDict, so each gets its own.
         contents = {each.metadata.dst_node_id: {**each.content, name: model} for each in batch}
-        following = self._exchange(current, following, batch[0], timeout, contents)
-        while current.waiting:
-            following = self._exchange(current, following, batch[0], timeout)
-        if following is not None:
-            self._following[kind] = following
-        if current.encrypted is not None:
-            self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
-        return [self._reply(kind, current, batch[0], model)]
+        kind_of, group = batch[0].metadata.message_type, batch[0].metadata.group_id
 
-    def _is_last(self, event: Event) -> bool:
-        """Whether no further round like this one is allowed."""
-        return self.terms.refusal([*self._events, event]) is not None
+        def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> Answers:
+            outgoing = []
+            for node, each in stages.items():
+                content = RecordDict({**(contents[node] if asks else {}), **write_stages(each)})
+                outgoing.append(Message(content, node, kind_of, group_id=group))
+            return self._read(self._deliver(outgoing, timeout))
 
-    def _begin(self, kind: Kind, cohort: tuple[int, ...], size: int) -> ServerRound:
-        run, number = self._grid.run.run_id, self._numbers[kind] + 1
-        return ServerRound(self.terms, run, kind, number, cohort, size, self._public)
-
-    def _begin_following(
-        self, kind: Kind, cohort: tuple[int, ...], size: int
-    ) -> ServerRound | None:
+        cohort = tuple(sorted(contents))
+        size = model_tensors(model)[0].size if kind == "train" else 0
         try:
-            return self._begin(kind, cohort, size)
-        except TrilemmaError:  # those who are left are too few for a round of their own
-            return None
+            shown = content_digest(RecordDict(contents[cohort[0]]))
+            done = self._rounds.play(self._grid.run.run_id, kind, cohort, size, deliver, shown)
+        except TrilemmaError as error:
+            reason = self._rounds.failure(error, len(cohort))
+            _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)
+            if kind == "train" and (self._keeps or not self._rounds.released):
+                return [self._unchanged(batch, model)]
+            return [Message(Error(_FAILED, reason), reply_to=batch[0])]
+        return [self._reply(kind, done, batch[0], model)]
+
+    def _unchanged(self, batch: list[Message], model: ArrayRecord) -> Message:
+        """The model as it came, for strategies that would keep none, or average one with itself.
+
+        Metrics that the app may look for are there, and are no numbers.
+        """
+        lost = dict.fromkeys(self.terms.metrics, math.nan)
+        told = self._rounds.told(None, len(batch))
+        metrics = MetricRecord({self.terms.weighted_by: 1, **lost, **told})
+        return Message(RecordDict({"arrays": model, "metrics": metrics}), reply_to=batch[0])
 
     def _model(self, message: Message) -> tuple[str, ArrayRecord]:
         """The model of a message; FedAvg makes floats of counters, so these stay as they were."""
@@ -170,52 +158,6 @@ class ProtectedGrid(Grid):
         counters = {key: each for key, each in record.items() if each.numpy().dtype.kind != "f"}
         self._counters |= counters
         return name, ArrayRecord({**record, **self._counters})
-
-    def _exchange(
-        self,
-        current: ServerRound,
-        following: ServerRound | None,
-        original: Message,
-        timeout: float | None,
-        contents: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
-    ) -> ServerRound | None:
-        """One message to each node that is due one, and its answer to both rounds.
-
-        `contents` are the app's own, for the message that asks for updates. Returns the round
-        that follows, or None where that one failed: it is started afresh then.
-        """
-        outgoing = []
-        for node in current.nodes:
-            stages = [current.message(node)]
-            if following is not None and node in following.nodes:
-                stages.append(following.message(node))
-            if contents:
-                stages += self._sums[self._delivered.get(node, 0) :]
-            records = write_stages(each for each in stages if each is not None)
-            content = RecordDict({**contents.get(node, {}), **records})
-            kind, group = original.metadata.message_type, original.metadata.group_id
-            outgoing.append(Message(content, node, kind, group_id=group))
-        known = len(self._sums)
-        answered = self._read(self._deliver(outgoing, timeout))
-        if self.terms.blind:
-            # Who refused may have lost its model: it gets every sum again.
-            self._delivered.update({node: known if node in answered else 0 for node in contents})
-        sessions = (current.stage.session, following and following.stage.session)
-        for node, stages_of in answered.items():
-            if strangers := [each for each in stages_of if each.session not in sessions]:
-                raise ProtocolViolation(
-                    f"node {node} answers another session than it was asked for, of round "
-                    f"{strangers[0].number}; it is replayed or foreign."
-                )
-        current.receive(_of(current, answered))
-        if following is None:
-            return None
-        try:
-            following.receive(_of(following, answered))
-        except TrilemmaError as error:
-            _LOG.info("the next round starts afresh: %s", error)
-            return None
-        return following
 
     def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """Flower's `send_and_receive`, which looks for replies each 0.1 s, or 3 s in a deployment.
@@ -234,15 +176,13 @@ class ProtectedGrid(Grid):
                 time.sleep(min(_SHORTEST_WAIT + (time.monotonic() - start) / 10, _LONGEST_WAIT))
         return replies
 
-    def _read(self, replies: Iterable[Message]) -> dict[int, list[Stage]]:
-        """The stages that nodes answered; who answers with an error has dropped out."""
-        answered = {}
+    def _read(self, replies: Iterable[Message]) -> dict[int, list[Stage] | str]:
+        """The stages that nodes answered, or why they did not."""
+        answered: dict[int, list[Stage] | str] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
             if reply.has_error():
-                _LOG.warning("node %d dropped out: %s", node, reply.error.reason)
-                if str(reply.error.reason).startswith(BudgetSpent.__name__):
-                    self._spent[node] = str(reply.error.reason)
+                answered[node] = str(reply.error.reason)
                 continue
             if not (stages := read_stages(reply.content)):
                 raise ProtocolViolation(
@@ -254,7 +194,7 @@ class ProtectedGrid(Grid):
     def _reply(
         self, kind: Kind, current: ServerRound, original: Message, model: ArrayRecord
     ) -> Message:
-        metrics: dict[str, int | float] = {}
+        metrics: dict[str, int | float] = {**self._rounds.told(current, len(current.stage.cohort))}
         weight = 1  # of a sum that nobody here can read
         if (means := current.released.get("metrics")) is not None:
             transport, reach = self.terms.protection.transport, self.terms.metric_range
@@ -267,9 +207,11 @@ class ProtectedGrid(Grid):
                 change = released.mean * self.terms.learning_rate
                 weight = released.weight
             records["arrays"] = shifted(model, change)
-            if math.isfinite(spent := epsilon_of(self._events, self.terms.delta)):
+            if math.isfinite(spent := epsilon_of(self._rounds.events, self.terms.delta)):
                 metrics |= {"dp-epsilon": spent, "dp-delta": self.terms.delta}
-                metrics["dp-epsilon-round"] = epsilon_of(self._events[-1:], self.terms.delta)
+                metrics["dp-epsilon-round"] = epsilon_of(
+                    self._rounds.events[-1:], self.terms.delta
+                )
         metrics[self.terms.weighted_by] = weight
         records["metrics"] = MetricRecord(dict(metrics))
         return Message(RecordDict(dict(records)), reply_to=original)
@@ -318,16 +260,6 @@ class ProtectedGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         return self._grid.pull_messages(message_ids)
-
-
-def _of(round: ServerRound, answered: dict[int, list[Stage]]) -> dict[int, Stage]:
-    session = round.stage.session
-    return {
-        node: stage
-        for node, stages in answered.items()
-        for stage in stages
-        if stage.session == session
-    }
 
 
 def _calling_strategy() -> Strategy | None:

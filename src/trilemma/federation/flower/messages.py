@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
@@ -14,6 +15,7 @@ from trilemma.federation.nodes.stages import Stage
 from trilemma.updates import Layout
 
 __all__ = [
+    "content_digest",
     "model_tensors",
     "only_arrays",
     "read_stages",
@@ -79,6 +81,20 @@ def without_stages(content: RecordDict) -> RecordDict:
     return RecordDict(
         {name: record for name, record in content.items() if not name.startswith(f"{_PREFIX}.")}
     )
+
+
+def content_digest(content: RecordDict) -> bytes:
+    """32 bytes that tell what an app is shown, our stages left out: names, types and values."""
+    digest = hashlib.sha256()
+    for name, record in sorted(without_stages(content).items()):
+        digest.update(repr((name, type(record).__name__, len(record))).encode())
+        for key, value in sorted(record.items()):
+            if isinstance(value, Array):
+                digest.update(repr((key, value.dtype, tuple(value.shape), value.stype)).encode())
+                digest.update(len(value.data).to_bytes(8, "big") + value.data)
+            else:
+                digest.update(repr((key, value)).encode())
+    return digest.digest()
 
 
 def only_arrays(content: RecordDict) -> tuple[str, ArrayRecord]:

@@ -21,10 +21,15 @@ _LOG: Final = logging.getLogger("trilemma.nodes")
 
 @dataclass(frozen=True)
 class Work:
-    """What training or evaluating gave: a vector for each lane, and the weight of all."""
+    """What training or evaluating gave: a vector for each lane, and the weight of all.
+
+    `shown` is a digest of all that the app was shown for it: with pinned identities, updates made
+    from other models or settings do not add up.
+    """
 
     lanes: dict[str, torch.Tensor]
     weight: int
+    shown: bytes = b""
 
 
 def answer(node: Node, stages: Sequence[Stage], work: Callable[[Stage], Work]) -> list[Stage]:
@@ -64,7 +69,7 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
         for lane, session in sessions.items():
             inbox = stage.blobs[lane]
             if session.wants_update and done is not None:
-                reply = session.step(inbox, done.lanes[lane], done.weight)
+                reply = session.step(inbox, done.lanes[lane], done.weight, done.shown)
             else:
                 reply = session.step(inbox)
             if isinstance(reply, Released):

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.secret_sharing.identity import Identity, signed_by
 
 __all__ = ["NodeIdentity"]
 
@@ -56,15 +55,12 @@ class NodeIdentity(Identity):
             )
         return cls(key.private_bytes_raw(), frozenset(pinned))
 
-    def check(self, client: int, statement: bytes, signature: bytes) -> None:
-        """Raises unless a pinned peer that was not seen in this session signed the statement."""
+    def check(self, client: int, statement: bytes, signature: bytes) -> bytes:
+        """The key of a pinned peer that was not seen in this session and signed the statement."""
         for public in self._unseen:
-            try:
-                Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
-            except InvalidSignature:
-                continue
-            self._unseen.remove(public)
-            return
+            if signed_by(public, statement, signature):
+                self._unseen.remove(public)
+                return public
         raise ProtocolViolation(
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
             "server may have swapped them, so this node leaves."

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, cast
 import torch
 
 from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.federation.nodes.diary import Diary
 from trilemma.federation.nodes.identities import NodeIdentity
 from trilemma.federation.nodes.ledger import Ledger
 from trilemma.federation.nodes.stages import Stage
@@ -48,7 +49,8 @@ class Node:
     All that decides whom it trusts comes from the node's own configuration (`--node-config`), or
     from the environment variable in brackets, never from a message: `trilemma-key` [TRILEMMA_KEY],
     the file with the Paillier key; `trilemma-identity` [TRILEMMA_IDENTITY] and `trilemma-peers`
-    [TRILEMMA_PEERS], its Ed25519 key and the pinned public keys of all nodes;
+    [TRILEMMA_PEERS], its Ed25519 key, beside which it keeps a diary of its rounds, and the pinned
+    public keys of all nodes;
     `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
     `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-min-cohort` and `trilemma-threshold`,
     which override the app's terms.
@@ -107,7 +109,7 @@ class Node:
 
     def sessions(self, stage: Stage) -> dict[str, ProtectedClient]:
         """The session of each lane that the stage has a message for: new, or as it was left."""
-        if not any(self._key(stage, lane) in self._memory for lane in stage.blobs):
+        if not all(self._key(stage, lane) in self._memory for lane in stage.blobs):
             self._begin(stage)
         made = {}
         for lane in self.terms.lanes(stage.kind, stage.size):
@@ -126,6 +128,11 @@ class Node:
     ) -> None:
         """Writes the sessions down, and that the round was answered; forgets those before it."""
         memory = self._memory
+        for lane in sessions:
+            memory.pop(self._key(stage, lane), None)  # for good, if the diary refuses
+        shares = {lane: each.promised for lane, each in sessions.items() if each.promised}
+        if shares and (diary := self._diary()) is not None:
+            diary.promise(stage, shares)
         for lane, session in sessions.items():
             memory[self._key(stage, lane)] = session.export()
         if not answered:
@@ -136,7 +143,9 @@ class Node:
                 del memory[key]
 
     def spend(self, stage: Stage) -> None:
-        """Writes a round of training into the ledger, which must be before its update leaves."""
+        """Writes a round into diary and ledger, which must be before its update leaves."""
+        if (diary := self._diary()) is not None:
+            diary.answer(stage)
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book
             ledger.spend(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
@@ -155,6 +164,8 @@ class Node:
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book  # before keys are made, so that others can do without this node
             ledger.check(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
+        if (diary := self._diary()) is not None:
+            diary.begin(stage)
         for key in self._keys(stage):
             if int(key.split()[1]) >= stage.number:
                 del self._memory[key]  # the server has given that session up
@@ -165,10 +176,24 @@ class Node:
         if seat is None:
             seat = stage.seat(self.number)
         kept = self._memory.get(self._key(stage, lane))
-        state = kept if isinstance(kept, bytes) else None
         return ProtectedClient.start(
-            protection, seat, round, size, secret=self._secret(), state=state
+            protection,
+            seat,
+            round,
+            size,
+            secret=self._secret(),
+            state=kept if isinstance(kept, bytes) else None,
+            least=self._least(),
         )
+
+    def _least(self) -> int:
+        """The fewest whose sum is released: the node's own setting, or the app's.
+
+        A deployment's `min_cohort` counts who is asked; its threshold says how many may be left.
+        """
+        if self.terms.deployment is not None and f"{_PREFIX}-min-cohort" not in self.config:
+            return 1
+        return self.terms.min_cohort
 
     def _secret(self) -> Any:
         """What the transport asks of its owner: the clients' common key, or an identity."""
@@ -195,6 +220,13 @@ class Node:
                 "--node-config."
             )
         return NodeIdentity.load(key, peers)
+
+    def _diary(self) -> Diary | None:
+        """The diary beside the identity's key, where the transport uses that."""
+        path = self._path("identity")
+        if path is None or self.terms.protection.transport.brings != "identity":
+            return None
+        return Diary(path.with_name(f"{path.name}.rounds"))
 
     def _book(self) -> tuple[Ledger, str] | None:
         """The ledger and the name that this node's data have in it."""

@@ -43,7 +43,7 @@ class BoundedMask(Tunable):
     law: ClassVar[Law | None] = SecretSharingLaw()
     parameter: ClassVar[Parameter] = SecretSharingLaw.parameter
     caveat: ClassVar[str] = (
-        "bounded masks are weak: each coordinate rules out all candidates more than r away, so "
+        "Bounded masks are weak: each coordinate rules out all candidates more than r away, so "
         "they hide less the larger the model, and the server reads the sum without noise."
     )
 

@@ -137,7 +137,7 @@ class Randomization(Tunable):
         noisy = np.empty(plain.shape, np.float64)
         grid = 2.0 ** (math.floor(math.log2(self.scale)) - _GRID_BITS)
         start = 0
-        for normals in _system_blocks(plain.size):
+        for normals in system_normals(plain.size):
             end = start + normals.size
             noisy[start:end] = np.trunc(plain[start:end] / grid)
             noisy[start:end] += np.rint(normals * (self.scale / grid))
@@ -150,21 +150,12 @@ class Randomization(Tunable):
         return full
 
 
-def system_normals(count: int) -> NDArray[np.float64]:
+def system_normals(count: int) -> Iterator[NDArray[np.float64]]:
     """Standard normals from the system's CSPRNG: AES-256-CTR words through the inverse normal.
 
-    One bit of a word is the sign, 63 are the tail probability (w + ½)/2⁶⁴ < ½, so that both tails
-    reach 9.1 standard deviations with full precision.
+    In blocks. One bit of a word is the sign, 63 are the tail probability (w + ½)/2⁶⁴ < ½, so that
+    both tails reach 9.1 standard deviations with full precision.
     """
-    made = np.empty(count)
-    start = 0
-    for block in _system_blocks(count):
-        made[start : start + block.size] = block
-        start += block.size
-    return made
-
-
-def _system_blocks(count: int) -> Iterator[NDArray[np.float64]]:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     stream = Cipher(algorithms.AES256(System().bytes(32)), modes.CTR(bytes(16))).encryptor()

@@ -32,7 +32,7 @@ class TopK(Transform):
     name: ClassVar[str] = "top-k"
     thins: ClassVar[bool] = True
     selects_by_value: ClassVar[bool] = True
-    caveat: ClassVar[str] = "top-k shows which coordinates are large."
+    caveat: ClassVar[str] = "Top-k shows which coordinates are large."
 
     def __post_init__(self) -> None:
         keep = positive("keep (fraction of coordinates that are sent)", self.keep)

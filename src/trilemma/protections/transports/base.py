@@ -53,13 +53,15 @@ Brings = Literal["nothing", "key", "identity"]
 class Payload:
     """What a client hands to its transport: the values that are sent, its weight, their places.
 
-    `positions` (rising, below `size`) is None where everyone knows the places.
+    `positions` (rising, below `size`) is None where everyone knows the places. `shown` is a digest
+    of what the update was made from, as the server showed it: the same for all whose sum is taken.
     """
 
     values: NDArray[Any]
     weight: int
     positions: NDArray[Any] | None = None
     size: int = 0
+    shown: bytes = b""
 
     def __post_init__(self) -> None:
         whole = isinstance(self.weight, int | np.integer) and not isinstance(self.weight, bool)
@@ -91,7 +93,12 @@ class ClientSession(Sealed, ABC):
 
     A step may answer once: a step that failed or was answered is never repeated. `export` gives
     the state as bytes, which hold its secrets; store them before the reply goes out.
+
+    `least` is the client's own: the fewest clients that it lets itself be summed with, where the
+    protocol tells it how many are left.
     """
+
+    least: int = 1
 
     @property
     @abstractmethod
@@ -106,12 +113,20 @@ class ClientSession(Sealed, ABC):
     def export(self) -> bytes:
         """The session's state, for `Transport.restore`; as secret as what it holds."""
 
+    @property
+    def promised(self) -> Mapping[int, str]:
+        """The kind of share that it is to reveal of each peer, once that is settled; no secret."""
+        return {}
+
 
 class ServerSession(ABC):
     """The server's side of one round; refuses to keep anything that is `Sealed`.
 
-    After an error it is spent: a failed round leaves nothing that a later one could use.
+    After an error it is spent: a failed round leaves nothing that a later one could use. `shown`
+    is the digest of what all clients were shown, to be set before they send updates.
     """
+
+    shown: bytes = b""
 
     def __setattr__(self, name: str, value: object) -> None:
         if _holds_secret(value):

@@ -68,8 +68,8 @@ class Paillier(FixedPointTransport):
 
     name: ClassVar[str] = "paillier"
     caveat: ClassVar[str] = (
-        "one client that helps the server opens every update, and the server is trusted to follow "
-        "the protocol."
+        "Paillier: one client that helps the server opens every update, and the server is trusted "
+        "to follow the protocol."
     )
     law: ClassVar[Law | None] = PaillierLaw()
     brings: ClassVar[Brings] = "key"

@@ -19,58 +19,40 @@ Mean units and over-protection, by budget and slope, are in docs/benchmarks/tuni
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.calibrating.outcomes import (
-    UNPROTECTED,
-    AttackUnits,
-    Calibration,
-    Control,
-    Tested,
-)
+from trilemma.tuning.calibrating.outcomes import AttackUnits, Calibration, Control
 from trilemma.tuning.calibrating.search import Search
 
 __all__ = ["calibrate", "crossing"]
-
-_CONTROL_UNITS: Final = 24
-_WORKING_RATE: Final = 0.1  # an attack that recovers less of the unprotected data measures nothing
 
 
 def calibrate(
     attack_units: AttackUnits,
     p_max: float,
+    control: Control,
     *,
     alpha: float = 0.05,
     domain: tuple[float, float] = (-2.0, 2.0),
-    control: Control | None = None,
     unprotected: bool = True,
-    max_units: int | None = None,
     first_unit: int = 0,
 ) -> Calibration:
     """The weakest x in `domain` (or no protection) shown to have success ≤ p_max at level α.
 
-    Without a `control` the unprotected attack is measured first. The procedure draws nothing at
-    random: the same answers of `attack_units` give the same requests in the same order, so a run
-    that journals its units can be stopped anywhere and replayed. `unprotected=False` leaves out
-    strength 0 as a possible result; no test is begun that could take more than `max_units` in all.
-    Units are numbered from `first_unit`.
+    `control` is how the attack fares without protection, from where its success falls. The
+    procedure draws nothing at random: the same answers of `attack_units` give the same requests
+    in the same order, so a run that journals its units can be stopped anywhere and replayed.
+    `unprotected=False` leaves out strength 0 as a possible result. Units are numbered from
+    `first_unit`.
 
     >>> def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
     ...     return count if strength < 0.2 else 0  # all fall below 10**0.2 times the warm start
-    >>> result = calibrate(attack, 0.286)
-    >>> result.outcome.value, round(result.strength, 3), result.units
-    ('passed', 0.225, 68)
+    >>> result = calibrate(attack, 0.286, Control(24, 24))
+    >>> round(result.strength, 3), result.units
+    (0.225, 44)
     """
     _check(p_max, alpha, domain)
-    most = math.inf if max_units is None else max_units
-    search = Search(attack_units, p_max, alpha, most, first_unit)
-    if control is None:
-        seen = search.attack(UNPROTECTED, _CONTROL_UNITS, "control")
-        search.points.append(Tested("", UNPROTECTED, _CONTROL_UNITS, seen, stage="control"))
-        control = Control(seen, _CONTROL_UNITS)
-    if control.successes < _WORKING_RATE * control.units:
-        return search.attack_failed(control)
+    search = Search(attack_units, p_max, alpha, first_unit)
     search.believe(domain, control, unprotected)
     search.explore()
     best = search.walks()
@@ -88,7 +70,7 @@ def crossing(
     True
     """
     _check(p_max, 0.5, domain)
-    search = Search(attack_units, p_max, 0.5, math.inf, 0)
+    search = Search(attack_units, p_max, 0.5, 0)
     search.believe(domain, Control(units, units), unprotected=False)
     search.explore(units)
     low, high = domain

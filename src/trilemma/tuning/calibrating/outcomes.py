@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from scipy.special import betaincinv
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.calibrating.success_curve import CurveSummary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +20,6 @@ __all__ = [
     "AttackUnits",
     "Calibration",
     "Control",
-    "Outcome",
     "Tested",
     "counts_by_strength",
     "non_monotone",
@@ -43,14 +40,6 @@ class AttackUnits(Protocol):
     def __call__(
         self, strength: float, count: int, stage: str, first_unit: int, /
     ) -> int | Sequence[bool] | NDArray[np.bool_]: ...
-
-
-class Outcome(StrEnum):
-    """How a calibration ended."""
-
-    PASSED = "passed"
-    NOT_PASSED = "not-passed"
-    ATTACK_FAILED = "attack-failed"  # the control: without protection nothing was recovered either
 
 
 @dataclass(frozen=True)
@@ -97,29 +86,19 @@ class Tested:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result. `strength` is exactly as tested, never rounded or interpolated; None: none.
+    """The result. `strength` is exactly as tested, never rounded or interpolated.
 
-    What is shown, at confidence 1 - α, is that the success rate there is at most `p_max`.
+    What is shown, at confidence 1 - α, is that the success rate there is at most `p_max`; None:
+    of no strength.
     """
 
-    outcome: Outcome
     p_max: float
-    alpha: float
     strength: float | None
     points: tuple[Tested, ...]
     units: int
     reason: str
-    curve: CurveSummary | None = None
     smallest_upper_limit: float | None = None
-    units_needed: int | None = None
     non_monotone: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.strength is not None) != (self.outcome is Outcome.PASSED):
-            raise InvalidInput(
-                f"a calibration has a strength exactly when one passed, got {self.strength} and "
-                f"{self.outcome.value}."
-            )
 
     @property
     def tested(self) -> tuple[Tested, ...]:

@@ -16,7 +16,6 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    Outcome,
     Tested,
     counts_by_strength,
     non_monotone,
@@ -55,11 +54,10 @@ class Search:
         attack_units: AttackUnits,
         p_max: float,
         alpha: float,
-        max_units: float,
         first_unit: int,
     ) -> None:
         self.attack_units, self.p_max, self.alpha = attack_units, p_max, alpha
-        self.max_units, self.first_unit = max_units, first_unit
+        self.first_unit = first_unit
         self.points: list[Tested] = []
         self.units = 0
 
@@ -128,8 +126,6 @@ class Search:
         """One chain from `place` towards weaker strengths, up to its first fail."""
         best: int | None = None
         for _ in range(_TESTS):
-            if self.units + test.looks[-1] > self.max_units:
-                break
             if not self.passes(place, test, stage):
                 break
             best = place
@@ -180,25 +176,11 @@ class Search:
             chance = np.concatenate([[test.pass_probability(rates).mean()], chance])
         return test, chance
 
-    def attack_failed(self, control: Control) -> Calibration:
-        return Calibration(
-            Outcome.ATTACK_FAILED,
-            self.p_max,
-            self.alpha,
-            None,
-            tuple(self.points),
-            self.units,
-            f"The attack failed here: it won {control.successes} of {control.units} games "
-            f"without protection, so its failure under protection would show nothing; give it "
-            f"more restarts or iterations, or use another attack.",
-        )
-
     def passed(self, best: int) -> Calibration:
         x = float(self.candidates[best])
         point = next(p for p in reversed(self.points) if p.passed)
         what = "no protection" if x == UNPROTECTED else f"10^{x:.3f} times the warm start"
         return self.result(
-            Outcome.PASSED,
             x,
             f"At {what}, {point.recovered} of {point.units} fresh games were won, which "
             f"shows a success rate of at most {self.p_max:.4g} at confidence "
@@ -207,7 +189,7 @@ class Search:
 
     def not_passed(self) -> Calibration:
         rates = self.curve.expect()
-        likely, needed = float(rates.min()), None
+        likely = float(rates.min())
         upper = self.smallest_upper()
         reason = (
             f"No strength was shown to keep the success rate at or below {self.p_max:.4g}: the "
@@ -221,7 +203,7 @@ class Search:
                 f" and the success rate seems to stay near {likely:.2g}, so more games would not "
                 f"help; raise the budget or combine protections."
             )
-        return self.result(Outcome.NOT_PASSED, None, reason, units_needed=needed)
+        return self.result(None, reason)
 
     def smallest_upper(self) -> float:
         """Over all strengths tried, each by itself; for display: the least of many is biased."""
@@ -231,14 +213,7 @@ class Search:
         )
         return min(limits)
 
-    def result(
-        self,
-        outcome: Outcome,
-        x: float | None,
-        reason: str,
-        *,
-        units_needed: int | None = None,
-    ) -> Calibration:
+    def result(self, x: float | None, reason: str) -> Calibration:
         odd = non_monotone(self.points)
         if odd is not None:
             reason += (
@@ -246,17 +221,7 @@ class Search:
                 f"than 10^{odd[0]:.3f} times but was broken significantly more often."
             )
         return Calibration(
-            outcome,
-            self.p_max,
-            self.alpha,
-            x,
-            tuple(self.points),
-            self.units,
-            reason,
-            self.curve.summary(),
-            self.smallest_upper(),
-            units_needed,
-            odd,
+            self.p_max, x, tuple(self.points), self.units, reason, self.smallest_upper(), odd
         )
 
 

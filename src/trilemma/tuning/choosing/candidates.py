@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration, Outcome
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration
 from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.families.pricing import Pricing, priced
 from trilemma.tuning.results.candidates import Candidate
@@ -33,7 +33,7 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
     candidate = Candidate(
         name=family.name,
         basis="measured",
-        feasible=calibration.outcome is Outcome.PASSED,
+        feasible=calibration.strength is not None,
         deployable=family.deployable,
         statement=_statement(family, found),
         rounds=rounds,

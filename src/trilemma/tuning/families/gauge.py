@@ -31,7 +31,6 @@ from trilemma.tuning.calibrating.outcomes import (
     AttackUnits,
     Calibration,
     Control,
-    Outcome,
     Tested,
 )
 from trilemma.tuning.families.counts import Counts, Measured, Seen, counted
@@ -123,9 +122,9 @@ class Gauge:
             found = calibrate(
                 top,
                 self.p_max,
+                control,
                 alpha=_SEARCH * level,
                 domain=(floor, family.domain[1]),
-                control=control,
                 unprotected=attempt == 0,
                 first_unit=control.units,
             )
@@ -154,7 +153,8 @@ class Gauge:
             f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
             f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
-        return Measured(_unmet(found, reason), tuple(tests), None)
+        unmet = Calibration(self.p_max, None, found.points, found.units, reason)
+        return Measured(unmet, tuple(tests), None)
 
     def _start(self, attack: AttackUnits, x: float) -> tuple[int, int]:
         """Wins of a few games at the weakest strength; a search needs something to fall from."""
@@ -171,9 +171,7 @@ class Gauge:
         point = replace(last, stage="walk", level=self.level)
         few = "which shows a rate of at most" if passed else "too many for a rate of"
         found = Calibration(
-            Outcome.PASSED if passed else Outcome.NOT_PASSED,
             self.p_max,
-            self.level,
             UNPROTECTED if passed else None,
             (point,),
             sum(each.units for each in tests),
@@ -312,16 +310,3 @@ def stream_of(family: Family) -> str:
 def streams(families: Sequence[Family]) -> int:
     """M: how many calibrations the families take."""
     return max(1, len({stream_of(each) for each in families if each.seen != "nothing"}))
-
-
-def _unmet(found: Calibration, reason: str) -> Calibration:
-    return Calibration(
-        Outcome.NOT_PASSED,
-        found.p_max,
-        found.alpha,
-        None,
-        found.points,
-        found.units,
-        reason,
-        found.curve,
-    )

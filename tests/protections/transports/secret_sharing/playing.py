@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from trilemma.errors import TooFewClients
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports.base import Aggregate, Payload
 from trilemma.protections.transports.secret_sharing.client import SharingClient
+from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import SERVER, write_message
 
@@ -30,18 +32,23 @@ def payload(client: int, size: int = 3) -> Payload:
     return Payload(rng.uniform(-1, 1, size), weight=client + 1)
 
 
-def open_clients(info: RoundInfo, label: bytes = b"") -> dict[int, Any]:
-    return {c: SHARING.client(c, info, None, System(), label) for c in info.participants}
+def open_clients(
+    info: RoundInfo, label: bytes = b"", who: Mapping[int, Identity] = MappingProxyType({})
+) -> dict[int, Any]:
+    return {c: SHARING.client(c, info, who.get(c), System(), label) for c in info.participants}
 
 
 def play(
-    info: RoundInfo, drops: Mapping[int, int], size: int = 3
+    info: RoundInfo,
+    drops: Mapping[int, int],
+    size: int = 3,
+    who: Mapping[int, Identity] = MappingProxyType({}),
 ) -> tuple[Aggregate | None, dict[int, list[bytes]]]:
     """One round by hand, with the messages of each client; None if it is refused."""
-    clients, server = open_clients(info), SHARING.server(info)
+    clients, server = open_clients(info, who=who), SHARING.server(info)
     sent: dict[int, list[bytes]] = {c: [] for c in clients}
     inboxes: Mapping[int, bytes] = dict.fromkeys(clients, b"")
-    for step in range(4):
+    for step in range(5):
         replies = {}
         for client, inbox in inboxes.items():
             if step < drops.get(client, 9):
@@ -56,7 +63,7 @@ def play(
         if isinstance(outcome, Aggregate):
             return outcome, sent
         inboxes = outcome
-    raise AssertionError("four steps must end a round")
+    raise AssertionError("five steps must end a round")
 
 
 def until(stage: str, info: RoundInfo | None = None) -> tuple[dict[int, Any], Any, Any]:

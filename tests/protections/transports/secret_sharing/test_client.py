@@ -83,6 +83,14 @@ def test_a_short_survivor_list_gets_nothing() -> None:
         clients[0].step(survivors(clients[0], [0, 1, 2]))
 
 
+def test_a_client_holds_to_its_own_minimum_of_survivors() -> None:
+    clients, _, _ = until("unmask")
+    clients[0].least = clients[1].least = 4
+    with pytest.raises(TooFewClients, match=r"sum of 3 .* client 0 is summed with 4 at least"):
+        clients[0].step(survivors(clients[0], [0, 1, 2]))
+    assert clients[1].step(survivors(clients[1], [0, 1, 2, 3]))
+
+
 def test_a_client_leaves_when_its_key_is_swapped() -> None:
     _, _, inboxes = until("share")
     table = unpack(inboxes[0][HEADER_BYTES:])

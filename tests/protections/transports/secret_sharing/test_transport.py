@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tests.protections.transports.secret_sharing.lying import true_mean
 from tests.protections.transports.secret_sharing.playing import (
     SHARING,
     a_round,
@@ -27,6 +28,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
 from trilemma.protections.transports.base import Aggregate, Payload
+from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import HEADER_BYTES
 
@@ -57,6 +59,25 @@ def test_every_pattern_of_dropouts_at_every_step() -> None:
     ended = Counter(check_pattern(pattern) for pattern in itertools.product(range(5), repeat=5))
     # A sum needs three clients that stay to the end: C(5,3)·4² + C(5,4)·4 + 1 of 5⁵ patterns.
     assert ended == {True: 181, False: 2944}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_pinned_clients_that_drop_out_are_survived_but_for_those_who_shared_nothing(
+    step: int,
+) -> None:
+    info = a_round(4, 3)
+    outcome, sent = play(info, {3: step}, who=Identity.pinned(info.participants, System()))
+    if step == 1:
+        assert outcome is None
+        return
+    assert outcome is not None
+    left = (0, 1, 2) if step < 3 else (0, 1, 2, 3)
+    assert outcome.clients == left
+    np.testing.assert_allclose(outcome.mean, true_mean(left), atol=SHARING.step_size())
+    assert [len(each) for each in sent[0]] == [
+        HEADER_BYTES + size
+        for size in (128, (2 if step == 0 else 3) * 180, 16, 64, (3 if step == 0 else 4) * 84)
+    ]
 
 
 def masked_words(number: int, values: float, size: int = 4000) -> np.ndarray[Any, Any]:

@@ -1,12 +1,13 @@
 """Who a client is: a long-lived signing key, and the pinned public keys of its peers.
 
 Secure aggregation is safe from a server that follows the protocol. One that hands out keys of its
-own in the clients' names would read everything; signatures under pinned keys stop that.
+own in the clients' names, or shows them different lists, would read updates; signatures under
+pinned keys stop both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidSignature
@@ -18,7 +19,7 @@ from trilemma.errors import InvalidInput, ProtocolViolation
 if TYPE_CHECKING:
     from trilemma.entropy import System
 
-__all__ = ["SIGNATURE_BYTES", "Identity"]
+__all__ = ["SIGNATURE_BYTES", "Identity", "signed_by"]
 
 _KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
@@ -29,7 +30,8 @@ class Identity(Sealed):
 
     >>> from trilemma.entropy import System
     >>> alice, bob = Identity.generate(System()), Identity.generate(System())
-    >>> bob.pin({0: alice.public}).check(0, b"hello", alice.sign(b"hello"))
+    >>> bob.pin({0: alice.public}).check(0, b"hello", alice.sign(b"hello")) == alice.public
+    True
     """
 
     __slots__ = ("_key", "peers", "public")
@@ -44,7 +46,14 @@ class Identity(Sealed):
     @classmethod
     def generate(cls, entropy: System) -> Identity:
         """A new identity that knows nobody yet."""
-        return cls(require_system(entropy).bytes(_KEY_BYTES))
+        return Identity(require_system(entropy).bytes(_KEY_BYTES))
+
+    @classmethod
+    def pinned(cls, clients: Iterable[int], entropy: System) -> dict[int, Identity]:
+        """A new identity for each client, all of which have pinned each other."""
+        made = {client: cls.generate(entropy) for client in clients}
+        public = {client: each.public for client, each in made.items()}
+        return {client: each.pin(public) for client, each in made.items()}
 
     def pin(self, peers: Mapping[int, bytes]) -> Identity:
         """The same identity, with these peers."""
@@ -58,16 +67,24 @@ class Identity(Sealed):
         """The signature of the statement."""
         return self._key.sign(statement)
 
-    def check(self, client: int, statement: bytes, signature: bytes) -> None:
-        """Raises unless the pinned key of `client` signed the statement."""
+    def check(self, client: int, statement: bytes, signature: bytes) -> bytes:
+        """The pinned key of `client`, which must have signed the statement."""
         if client not in self.peers:
             raise ProtocolViolation(
                 f"client {client} is not pinned; add its public key to the peers, or leave it out."
             )
-        try:
-            Ed25519PublicKey.from_public_bytes(self.peers[client]).verify(signature, statement)
-        except InvalidSignature:
+        if not signed_by(self.peers[client], statement, signature):
             raise ProtocolViolation(
                 f"the keys shown for client {client} are not signed by it; the server may have "
                 "swapped them, so leave."
-            ) from None
+            )
+        return self.peers[client]
+
+
+def signed_by(public: bytes, statement: bytes, signature: bytes) -> bool:
+    """Whether the owner of a public key signed the statement."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
+    except InvalidSignature:
+        return False
+    return True

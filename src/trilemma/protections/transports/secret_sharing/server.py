@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pairwise_seeds
+from trilemma.crypto.masking import (
+    KeyPair,
+    Ring,
+    RoundContext,
+    Seed,
+    check_threshold,
+    mask,
+    pairwise_seeds,
+)
 from trilemma.crypto.shamir import Share, combine
-from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports.base import Aggregate, ServerSession
 from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
+from trilemma.protections.transports.secret_sharing.lists import write_list
 from trilemma.protections.transports.wire import (
     SERVER,
     open_message,
@@ -33,12 +42,14 @@ _KEY_BYTES = 32
 class SharingServer(ServerSession):
     """Public keys, lists of who is left, and one running sum of masked vectors.
 
+    Clients that sign their keys sign these lists too, and get each other's signatures.
+
     Seeds and keys that the shares give back exist inside one call, for one sum.
     """
 
     def __init__(self, round: RoundInfo, ring: Ring, label: bytes) -> None:
         self.round, self.ring, self.digest = round, ring, round.digest(label)
-        self.stage = "advertise"
+        self.stage, self.pinned = "advertise", False
         self.keys: dict[int, bytes] = {}
         self.sharers: tuple[int, ...] = ()
         self.survivors: tuple[int, ...] = ()
@@ -56,7 +67,8 @@ class SharingServer(ServerSession):
         ] = {
             "advertise": ("ADV", "share", self.round.participants, self._advertised),
             "share": ("SHR", "masked", self.keys, self._shared),
-            "masked": ("MSK", "unmask", self.sharers, self._summed),
+            "masked": ("MSK", "confirm" if self.pinned else "unmask", self.sharers, self._summed),
+            "confirm": ("SIG", "unmask", self.survivors, self._confirmed),
             "unmask": ("UNM", "done", self.survivors, self._unmasked),
         }
         if self.stage not in steps:
@@ -86,6 +98,14 @@ class SharingServer(ServerSession):
                     f"client {client} advertised {len(body)} bytes instead of two keys."
                 )
         self.keys = {client: bytes(body) for client, body in bodies.items()}
+        signed = [len(keys) > 2 * _KEY_BYTES for keys in self.keys.values()]
+        self.pinned = all(signed)
+        if any(signed) and not self.pinned:
+            raise ProtocolViolation(
+                f"{sum(signed)} of {len(signed)} clients sign their keys; pin the identities of "
+                "all, or of none."
+            )
+        check_threshold(self.round.threshold, len(self.round.participants), pinned=self.pinned)
         return self._to_all("KEY", pack(self.keys), self.keys)
 
     def _shared(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
@@ -93,6 +113,11 @@ class SharingServer(ServerSession):
         for client, sealed in boxes.items():
             if set(sealed) != set(self.keys) - {client}:
                 raise ProtocolViolation(f"client {client} did not send one share to each peer.")
+        if self.pinned and (gone := sorted(set(self.keys) - set(boxes))):
+            raise TooFewClients(
+                f"client {gone[0]} advertised keys and sent no shares; where identities are "
+                "pinned all must, so run a new round without it."
+            )
         self.sharers = tuple(boxes)
         return {
             receiver: write_message(
@@ -117,15 +142,19 @@ class SharingServer(ServerSession):
             else:
                 self.total += vector
             self.survivors += (client,)
-        listed = np.array(self.survivors, "<u8").tobytes()
-        return self._to_all("SUR", listed, self.survivors)
+        return self._to_all("SUR", write_list(self.survivors), self.survivors)
+
+    def _confirmed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+        signatures = {client: bytes(body) for client, body in bodies.items()}
+        return self._to_all("ALL", pack(signatures), signatures)
 
     def _unmasked(self, bodies: dict[int, memoryview]) -> Aggregate:
         shares = {client: unpack(body) for client, body in bodies.items()}
         for client, revealed in shares.items():
             if set(revealed) != set(self.sharers):
                 raise ProtocolViolation(f"client {client} did not reveal one share of each peer.")
-        context = RoundContext(self.round.run, self.round.number)
+        shown = self.shown if self.pinned else b""
+        context = RoundContext(self.round.run, self.round.number, shown)
         add: list[Seed] = []
         subtract: list[Seed] = []
         for peer in self.sharers:

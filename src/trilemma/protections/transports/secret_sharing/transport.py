@@ -32,17 +32,19 @@ class SecretSharing(FixedPointTransport):
 
     A single masked update is uniform on the ring, up to the security of AES and X25519; there is
     nothing to tune. Holds against a server that follows the protocol and up to t - 1 clients that
-    help it, t the round's threshold; and against one that swaps keys, where clients have an
-    `Identity`. The server still sees the sum: attack that. That a masked vector arrives as it was
-    sent is left to the connection (TLS).
+    help it, t the round's threshold. Where clients have an `Identity` it holds against a server
+    that lies, too, and fewer than 2t - n of n clients that help it: one step more, t > 2n/3, and
+    whoever advertised keys must share. The server still sees the sum: attack that. That a masked
+    vector arrives as it was sent is left to the connection (TLS).
     """
 
     ring_bits: int = 32
 
     name: ClassVar[str] = "secret-sharing"
     caveat: ClassVar[str] = (
-        "the server reads the sum, and is trusted to follow the protocol unless clients pin each "
-        "other's identities; the threshold's number of clients together can open an update."
+        "Secret sharing: the server reads the sum; it must be honest but curious unless clients "
+        "pin each other's identities, and may lie then while fewer than 2t - n of n clients help "
+        "it, t being the threshold, above 2n/3."
     )
     law: ClassVar[Law | None] = SecretSharingLaw()
     preparations: ClassVar[int] = 2
@@ -77,21 +79,20 @@ class SecretSharing(FixedPointTransport):
     ) -> ClientSession:
         """A session with fresh keys.
 
-        `secret` is None, or the client's `Identity`: then it signs its keys and leaves where a
-        peer's are not signed by the pinned one.
+        `secret` is None, or the client's `Identity`: then it signs its keys and the lists that it
+        is shown, and leaves where a peer's are not signed by the pinned one.
         """
-        self.check_threshold(round.threshold, len(round.participants))
+        identity = _checked(secret, round)
         round.require_participant(client)
         return SharingClient.start(
-            client, round, self.ring, entropy, self.bound_label(label), _identity(secret)
+            client, round, self.ring, entropy, self.bound_label(label), identity
         )
 
     def restore(
         self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
-        self.check_threshold(round.threshold, len(round.participants))
         return SharingClient.restore(
-            state, round, self.ring, entropy, self.bound_label(label), _identity(secret)
+            state, round, self.ring, entropy, self.bound_label(label), _checked(secret, round)
         )
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> SharingServer:
@@ -118,9 +119,12 @@ class SecretSharing(FixedPointTransport):
         check_threshold(threshold, clients)
 
 
-def _identity(secret: Any) -> Identity | None:
-    if secret is None or isinstance(secret, Identity):
-        return secret
-    raise InvalidInput(
-        f"secret sharing takes an Identity as its secret, or none, got {type(secret).__name__}."
-    )
+def _checked(secret: Any, round: RoundInfo) -> Identity | None:
+    """The identity, if there is one, under which the round's threshold is high enough."""
+    if secret is not None and not isinstance(secret, Identity):
+        raise InvalidInput(
+            f"secret sharing takes an Identity as its secret, or none, got "
+            f"{type(secret).__name__}."
+        )
+    check_threshold(round.threshold, len(round.participants), pinned=secret is not None)
+    return secret

@@ -1,0 +1,217 @@
+"""Verdicts attacked again with fresh games, by every attack of their rung.
+
+    python benchmarks/verdicts.py [--workers 2] [--out FOLDER]      # hours of one core
+    python benchmarks/verdicts.py --claims one-round --budgets .3 --rungs candidates --games 60
+
+Each cell is a budget, a rung and a family, calibrated as `trilemma tune` does it; then fresh games
+(other seeds, so other weights, batches, line-ups and noise) are played at the strength found. A
+cell is broken where an attack picks right significantly more often than p_max: exact one-sided
+test at .05 over the number of cells. With --out all games are journaled there, and the same
+command goes on where it was left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import torch
+from scipy.stats import binom
+
+from trilemma.attacks import Rung
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.tasks import AttackTask, Job, read_attack
+from trilemma.observations import Adversary
+from trilemma.scenarios import load_scenario
+from trilemma.tuning.families.counts import Measured
+from trilemma.tuning.families.families import Family
+from trilemma.tuning.families.gauge import stream_of
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+from trilemma.work.executors import Crew
+from trilemma.work.journal import Run
+from trilemma.work.progress import Ticker
+from trilemma.work.replay import Ask, settle
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks" / "verdicts.md"
+BUDGETS, RUNGS = (0.2, 0.3, 0.5), ("nothing", "public", "candidates")
+FAMILIES = (
+    *("randomization", "randomization+secret-sharing"),
+    *("compression", "compression+randomization", "secret-sharing"),
+)
+CLAIMS = ("one-round", "training", "training, full batches")
+LEVEL, CHUNK, FRESH_SEED = 0.05, 16, 1_000_003
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One family of one request, and what was found for it."""
+
+    plan: Plan
+    family: Family
+    found: Measured
+
+    @property
+    def spec(self) -> str | None:
+        """What is attacked, None where no strength was found."""
+        x = self.found.calibration.strength
+        return None if x is None else self.family.attacked(x, Adversary.SERVER).describe()
+
+    @property
+    def rounds(self) -> int:
+        return self.plan.claim.rounds if self.family.whole_training else 1
+
+    def again(self, games: int, ask: Ask) -> dict[str, int]:
+        """Right picks of each attack of the rung in fresh games."""
+        assert self.spec is not None
+        won = {}
+        for attack in self.plan.suite.attacks:
+            tasks = [
+                AttackTask(
+                    *("again", self.spec, (attack,), Adversary.SERVER, self.rounds),
+                    first=first,
+                    count=min(CHUNK, games - first),
+                )
+                for first in range(0, games, CHUNK)
+            ]
+            parts = [read_attack(each)["correct"][attack] for each in ask(tasks)]
+            won[attack] = sum(map(sum, parts))
+        return won
+
+
+def plans(
+    scenario: Scenario, claim: str, budgets: Sequence[float], rungs: Sequence[Rung], restarts: int
+) -> list[Plan]:
+    return [
+        Plan.of(
+            scenario,
+            Request(
+                budget=budget,
+                knows=rung,
+                claim="one-round" if claim == "one-round" else "training",
+                families=FAMILIES if claim == "one-round" else FAMILIES[:2],
+                restarts=restarts,
+            ),
+        )
+        for budget in budgets
+        for rung in rungs
+    ]
+
+
+def calibrated(plan: Plan, family: Family, ask: Ask) -> Cell:
+    return Cell(plan, family, plan.gauge(ask).measure(family))
+
+
+def measured(
+    scenario: Scenario, made: Sequence[Plan], games: int, workers: int, run: Run | None
+) -> list[tuple[Cell, dict[str, int]]]:
+    """Every cell, with the right picks of fresh games where a strength was found."""
+    asked = made[0].request
+    bench = partial(Bench, scenario, None, asked.restarts, asked.steps)
+    searches = {
+        f"{plan.request.budget} {plan.request.knows} {family.name}": partial(
+            calibrated, plan, family
+        )
+        for plan in made
+        for family in plan.families
+    }
+    with Ticker("calibrate") as ticker, _crew(bench(asked.seed), workers) as crew:
+        cells = settle(searches, crew, run=run, ticker=ticker, known={})
+    fresh = {
+        name: partial(cell.again, games) for name, cell in cells.items() if cell.spec is not None
+    }
+    with Ticker("attack again") as ticker, _crew(bench(FRESH_SEED), workers) as crew:
+        won = settle(fresh, crew, run=run, ticker=ticker, known={})
+    return [(cell, won.get(name, {})) for name, cell in cells.items()]
+
+
+def _crew(bench: Bench, workers: int) -> Crew[Job]:
+    return Crew(bench, workers=workers)
+
+
+def table(found: Sequence[tuple[Cell, dict[str, int]]], games: int) -> list[str]:
+    """Rows of markdown, and the verdict on the verdicts."""
+    tried = sum(bool(won) for _, won in found)
+    rows = [
+        "| budget | rung | family | strength | p_max | right picks, by attack | smallest p | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    broken = 0
+    for cell, won in found:
+        asked, strength = cell.plan.request, cell.family.strength(cell.found.calibration.strength)
+        shown = "–" if strength is None else f"{strength:.3g}"
+        first = f"| {asked.budget} | {asked.knows} | {stream_of(cell.family)} | {shown} "
+        if not won:
+            rows.append(f"{first}| {cell.plan.p_max:.3f} | no strength passes | – | – |")
+            continue
+        values = {
+            name: float(binom.sf(count - 1, games, cell.plan.p_max)) for name, count in won.items()
+        }
+        least = min(values.values())
+        holds = least > LEVEL / tried
+        broken += not holds
+        counts = ", ".join(f"{name} {count}" for name, count in won.items())
+        mark = "holds" if holds else "**broken**"
+        rows.append(f"{first}| {cell.plan.p_max:.3f} | {counts} | {least:.2g} | {mark} |")
+    verdict = f"{tried} cells attacked with {games} fresh games each: {broken} broken."
+    return [verdict, "", *rows]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=list(CLAIMS))
+    parser.add_argument("--budgets", nargs="+", type=float, default=list(BUDGETS))
+    parser.add_argument("--rungs", nargs="+", choices=RUNGS, default=list(RUNGS))
+    parser.add_argument("--games", type=int, default=None, help="default: 300, or 200 trainings")
+    parser.add_argument("--restarts", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="a folder for the journals")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    words = " ".join(
+        f"--{name} {' '.join(map(str, getattr(options, name)))}"
+        for name in ("claims", "budgets", "rungs")
+    )
+    how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`, commit {commit}"
+    where = f"Python {platform.python_version()}, torch {torch.__version__}"
+    asked = "Digits, 10 clients, batches of 4."
+    page = [
+        "# Verdicts, attacked again",
+        "",
+        f"{how}, {datetime.now(UTC).date()}, {where}. {asked}",
+    ]
+    for claim in options.claims:
+        full = claim.endswith("full batches")
+        scenario = load_scenario("digits", batch=150 if full else 4)
+        rungs = [rung for rung in options.rungs if claim == "one-round" or rung != "nothing"]
+        budgets = options.budgets if claim == "one-round" else [0.3]
+        games = options.games or (300 if claim == "one-round" else 200)
+        made = plans(scenario, claim, budgets, rungs, options.restarts)
+        settings = {"command": "verdicts", "claim": claim, "restarts": options.restarts}
+        folder = None if options.out is None else options.out / claim.replace(", ", "-")
+        opened = nullcontext(None) if folder is None else Run.open(folder, settings)
+        with opened as run:
+            found = measured(scenario, made, games, options.workers, run)
+        size = made[0].claim.candidates
+        rounds = made[0].claim.rounds
+        page += ["", f"## {claim.capitalize()}: {rounds} rounds, N = {size}", ""]
+        page += table(found, games)
+        options.page.write_text("\n".join(page) + "\n")
+        print("\n".join(page))
+
+
+if __name__ == "__main__":
+    main()

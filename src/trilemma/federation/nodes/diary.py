@@ -1,0 +1,98 @@
+"""What a node with pinned identities must not forget over a restart; no seed and no key.
+
+Of each run and kind of round: the session it began last, the round it answered last, and of which
+peer it promised which kind of share there. It is written before the reply leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from trilemma.errors import ProtocolViolation
+from trilemma.federation.nodes.stages import Stage
+from trilemma.work.kept import KeptFile
+
+__all__ = ["Diary"]
+
+_KIND: Final = "trilemma rounds 1"
+_MEND: Final = "delete it between two runs, and never during one"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    begun: str = ""
+    answered: int = 0
+    session: str = ""
+    shares: dict[str, dict[str, str]] = field(default_factory=dict)  # lane: peer: kind
+
+
+@dataclass(frozen=True)
+class Diary:
+    """The diary in a file; one that is not there yet is empty."""
+
+    path: Path
+
+    def begin(self, stage: Stage) -> None:
+        """Note a session before its first reply; one that was begun or answered is refused."""
+
+        def begun(entry: _Entry) -> _Entry:
+            self._require_later(stage, entry)
+            if entry.begun == stage.session:
+                raise ProtocolViolation(
+                    f"this node was restarted in round {stage.number}, whose session it had "
+                    "begun; it sits the round out."
+                )
+            return replace(entry, begun=stage.session)
+
+        self._change(stage, begun)
+
+    def answer(self, stage: Stage) -> None:
+        """Note a round before its update leaves; no round is answered twice."""
+
+        def answered(entry: _Entry) -> _Entry:
+            self._require_later(stage, entry)
+            return replace(entry, answered=stage.number, session=stage.session, shares={})
+
+        self._change(stage, answered)
+
+    def promise(self, stage: Stage, shares: Mapping[str, Mapping[int, str]]) -> None:
+        """Note the kind of share of each peer, by lane, before it is promised; never another."""
+        told = {
+            lane: {str(peer): kind for peer, kind in kinds.items()}
+            for lane, kinds in shares.items()
+        }
+
+        def promised(entry: _Entry) -> _Entry:
+            if entry.session != stage.session or any(
+                entry.shares.get(lane, kinds) != kinds for lane, kinds in told.items()
+            ):
+                raise ProtocolViolation(
+                    f"this node has promised other shares of round {stage.number} than it is "
+                    "asked for now, or answered another session; it reveals one kind for a peer."
+                )
+            return replace(entry, shares=entry.shares | told)
+
+        self._change(stage, promised)
+
+    def _require_later(self, stage: Stage, entry: _Entry) -> None:
+        if stage.number <= entry.answered:
+            raise ProtocolViolation(
+                f"round {stage.number} was answered (the last was {entry.answered}), if before a "
+                "restart; it is replayed, and this node sits it out."
+            )
+
+    def _change(self, stage: Stage, change: Callable[[_Entry], _Entry]) -> None:
+        file = KeptFile(self.path, _KIND, "diary", _MEND)
+        key = f"{stage.run} {stage.kind}"
+        with file.held():
+            entries: dict[str, _Entry] = file.read(_entries, {})
+            old = entries.get(key, _Entry())
+            if (new := change(old)) != old:
+                file.write({name: asdict(each) for name, each in (entries | {key: new}).items()})
+
+
+def _entries(data: Any) -> dict[str, _Entry]:
+    return {name: _Entry(**fields) for name, fields in data.items()}

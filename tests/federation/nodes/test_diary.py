@@ -1,0 +1,188 @@
+"""What a node remembers over a restart, and that it reveals one kind of share for a peer."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.federation.nodes.driver import DictStore, Federation
+from tests.federation.nodes.pins import pin
+
+from trilemma.crypto.shamir import Share, combine
+from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
+from trilemma.federation.nodes.diary import Diary
+from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Terms
+from trilemma.protections.transports.secret_sharing.lists import write_list
+from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, unpack, write_message
+
+NODES = (3, 40, 55, 77)
+SHARING = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+STAGE = Stage(7, "train", "a" * 32, 5, (1, 2, 3), 4)
+STEPS = ("advertise", "share", "masked", "confirm", "unmask")
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Diary:
+    return Diary(tmp_path / "diary")
+
+
+def test_a_session_is_begun_once_and_a_round_answered_once(diary: Diary) -> None:
+    other = replace(STAGE, session="b" * 32)
+    diary.begin(STAGE)
+    with pytest.raises(ProtocolViolation, match=r"restarted in round 5, .* sits the round out"):
+        diary.begin(STAGE)
+    diary.begin(other)
+    diary.answer(other)
+    for again in (STAGE, other, replace(STAGE, number=4)):
+        for act in (diary.begin, diary.answer):
+            with pytest.raises(ProtocolViolation, match=r"was answered \(the last was 5\)"):
+                act(again)
+    diary.begin(replace(STAGE, number=6))
+    diary.begin(replace(STAGE, kind="evaluate"))
+    diary.begin(replace(STAGE, run=8))
+
+
+def test_one_kind_of_share_is_promised_of_a_peer(diary: Diary) -> None:
+    with pytest.raises(ProtocolViolation, match="answered another session"):
+        diary.promise(STAGE, {"update": {0: "seed"}})
+    diary.answer(STAGE)
+    diary.promise(STAGE, {"update": {0: "seed", 1: "key"}})
+    diary.promise(STAGE, {"update": {0: "seed", 1: "key"}, "metrics": {0: "seed", 1: "seed"}})
+    for other in ({0: "seed", 1: "seed"}, {0: "key", 1: "key"}, {0: "seed"}):
+        with pytest.raises(ProtocolViolation, match="reveals one kind for a peer"):
+            Diary(diary.path).promise(STAGE, {"update": other})
+    diary.answer(replace(STAGE, number=6))
+    diary.promise(replace(STAGE, number=6), {"update": {0: "key"}})
+
+
+def test_a_damaged_diary_lets_nothing_leave(diary: Diary) -> None:
+    diary.path.write_text("{")
+    diary.path.chmod(0o600)
+    for act in (diary.begin, diary.answer):
+        with pytest.raises(InvalidInput, match=r"diary .* is damaged, and nothing leaves"):
+            act(STAGE)
+
+
+def step(federation: Federation, round: ServerRound) -> None:
+    """One exchange with everybody."""
+    replies = {}
+    for node in round.nodes:
+        stage = round.message(node)
+        assert stage is not None
+        replies[node] = federation.answer(node, stage)
+    round.receive(replies)
+
+
+def until(name: str, federation: Federation, number: int = 1) -> ServerRound:
+    round = ServerRound(SHARING, federation.run, "train", number, NODES, 6)
+    for _ in range(STEPS.index(name)):
+        step(federation, round)
+    return round
+
+
+def listing(round: ServerRound, survivors: tuple[int, ...]) -> bytes:
+    """A list of survivors, with the digest that the server's messages carry."""
+    digest = next(iter(round.waiting["update"].values()))[8:24]
+    return write_message("SUR", digest, SERVER, write_list(survivors))
+
+
+@pytest.mark.parametrize("name", STEPS[1:])
+def test_a_node_restarted_in_a_round_sits_it_out(name: str, tmp_path: Path) -> None:
+    federation = Federation(SHARING, pin(tmp_path, NODES))
+    round = until(name, federation)
+    federation.stores[3] = DictStore()
+    stage = round.message(3)
+    assert stage is not None
+    with pytest.raises(ProtocolViolation, match="or the node was restarted"):
+        federation.answer(3, stage)
+    with pytest.raises(ProtocolViolation, match=r"sits the round out|sits it out"):
+        federation.answer(3, replace(stage, blobs={"update": b""}))
+    federation.round(2)
+    assert not federation.refusals
+
+
+@pytest.mark.parametrize("back_to", ["masked", "confirm"])
+def test_a_node_rolled_back_gives_no_second_answer(back_to: str, tmp_path: Path) -> None:
+    """The server wants both kinds of share of node 77: one from before the restart, one after."""
+    federation = Federation(SHARING, pin(tmp_path, NODES))
+    round = until(back_to, federation)
+    lie = listing(round, (0, 1, 2))
+    kept = deepcopy(federation.stores)
+    while round.waiting:
+        step(federation, round)
+    federation.stores = kept
+    stage = round.stage
+    for node in NODES[:3]:
+        sessions = federation.node(node).sessions(replace(stage, blobs={"update": b"x"}))
+        wanted = sessions["update"].wants_update
+        assert wanted == (back_to == "masked")
+        with pytest.raises(ProtocolViolation, match=r"was answered|reveals one kind for a peer"):
+            federation.answer(node, replace(stage, blobs={"update": lie}))
+        if back_to == "confirm":
+            with pytest.raises(ProtocolViolation, match="knows nothing of that session"):
+                federation.answer(node, replace(stage, blobs={"update": lie}))
+
+
+def test_without_a_diary_a_rollback_gives_both_kinds_of_share() -> None:
+    """Why it is written: the self-mask and the key of node 77, and so its update."""
+    federation = Federation(SHARING, {node: {} for node in NODES})
+    round = ServerRound(SHARING, federation.run, "train", 1, NODES, 6)
+    for _ in range(3):
+        step(federation, round)
+    kept = deepcopy(federation.stores)
+    secrets = []
+    for survivors in ((0, 1, 2, 3), (0, 1, 2)):
+        lie = listing(round, survivors)
+        shares = []
+        for node in NODES[:3]:
+            reply = federation.answer(node, replace(round.stage, blobs={"update": lie}))
+            shares.append(Share.from_bytes(unpack(reply.blobs["update"][HEADER_BYTES:])[3]))
+        secrets.append(combine(shares, 3))
+        federation.stores = kept
+    assert len(set(secrets)) == 2
+
+
+def test_no_seed_and_no_key_reaches_the_disk(tmp_path: Path) -> None:
+    config = pin(tmp_path, NODES)
+    federation = Federation(SHARING, config)
+    secrets: set[bytes] = set()
+    round = ServerRound(SHARING, federation.run, "train", 1, NODES, 6)
+    while round.waiting:
+        step(federation, round)
+        for store in federation.stores.values():
+            for state in store.memory.values():
+                if isinstance(state, bytes):
+                    fields = unpack(state)
+                    secrets |= {fields[3], fields[4], fields[5], *unpack(fields[7]).values()}
+    assert len(secrets) > 12
+    for node in NODES:
+        path = Path(config[node]["trilemma-identity"] + ".rounds")
+        text = path.read_bytes()
+        assert not any(each.hex().encode() in text or each in text for each in secrets)
+        (entry,) = json.loads(text)["data"].values()
+        assert entry["answered"] == 1
+        assert entry["shares"] == {"update": {str(seat): "seed" for seat in range(4)}}
+
+
+def test_a_diary_that_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
+    federation = Federation(SHARING, pin(tmp_path, NODES))
+    (tmp_path / "3.pem.rounds").mkdir()
+    made = federation.round(1)
+    assert made.released["update"].clients == (1, 2, 3), "without node 3"
+    (refusal,) = federation.refusals
+    assert "the diary" in refusal
+    assert "cannot be read or written" in refusal
+
+
+def test_pinned_nodes_hold_to_two_thirds(tmp_path: Path) -> None:
+    low = replace(SHARING, threshold=3)
+    nodes = (*NODES, 90)
+    federation = Federation(low, pin(tmp_path, nodes))
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "above two thirds of the 5 clients" in federation.refusals[0]

@@ -1,0 +1,384 @@
+"""A server that tells each client what it likes, and opens whatever it can from the answers.
+
+The clients are unmodified sessions. `Liar.openings` is exact: it knows each mask that an answer
+gives away, and finds every sum of updates in which no other mask is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tests.protections.transports.secret_sharing.playing import SHARING, a_round, payload
+
+from trilemma.crypto.masking import KeyPair, RoundContext, Seed, mask
+from trilemma.crypto.shamir import SHARE_BYTES, Share, combine
+from trilemma.entropy import System
+from trilemma.errors import TrilemmaError
+from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
+from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, unpack, write_message
+
+Sums = dict[frozenset[int], Any]
+KEY_BYTES = 32
+
+
+class Liar:
+    """One round of `n` clients, the last of which may be helpers that tell the server all."""
+
+    def __init__(
+        self,
+        n: int,
+        threshold: int,
+        *,
+        pinned: bool = True,
+        helpers: int = 0,
+        number: int = 0,
+        identities: Mapping[int, Identity] | None = None,
+    ) -> None:
+        self.info = a_round(n, threshold, number)
+        self.everyone = frozenset(self.info.participants)
+        self.helpers = frozenset(range(n - helpers, n))
+        self.identities: Mapping[int, Identity | None] = dict.fromkeys(self.everyone)
+        if pinned:
+            self.identities = identities or Identity.pinned(self.everyone, System())
+        self.clients: dict[int, Any] = {
+            c: SHARING.client(c, self.info, self.identities[c], System()) for c in self.everyone
+        }
+        self.digest: bytes = self.clients[0].digest
+        self.refusals: dict[int, str] = {}
+        self.adverts: dict[int, bytes] = {}
+        self.shown: dict[int, dict[int, bytes]] = {}  # the keys that each client was shown
+        self.boxes: dict[int, dict[int, bytes]] = {}
+        self.vectors: dict[int, Any] = {}
+        self.views: dict[int, dict[int, bytes]] = {}  # the keys that each client masked with
+        self.lists: dict[int, Lists] = {}  # that each client has signed
+        self.signatures: dict[int, bytes] = {}
+        self.shares: dict[tuple[str, int], dict[int, Share]] = {}
+        self.known: dict[bytes, KeyPair] = {}  # mask keys of the server's own
+        self.messages: list[bytes] = []
+        self.models: dict[int, bytes] = {}  # what each client is shown
+
+    # What it tells, each time to each client apart
+
+    def ask(self, client: int, message: bytes) -> None:
+        """Step a client, and note its answer or the reason for its refusal."""
+        session = self.clients[client]
+        given = None
+        if session.wants_update:
+            given = replace(payload(client), shown=self.models.get(client, b""))
+        try:
+            reply = session.step(message, given)
+        except TrilemmaError as error:
+            self.refusals.setdefault(client, f"{type(error).__name__}: {error}")
+            return
+        self.messages += [message, reply]
+        note: dict[bytes, Callable[[int, bytes, bytes], None]] = {
+            b"ADV\0": self._advertised,
+            b"SHR\0": self._shared,
+            b"MSK\0": self._masked,
+            b"SIG\0": self._signed,
+            b"UNM\0": self._unmasked,
+        }
+        note[reply[4:8]](client, message[HEADER_BYTES:], reply[HEADER_BYTES:])
+
+    def tell(self, kind: str, bodies: Mapping[int, bytes]) -> None:
+        for client, body in bodies.items():
+            self.ask(client, write_message(kind, self.digest, SERVER, body))
+
+    def advertise(self) -> None:
+        for client in sorted(self.everyone):
+            self.ask(client, b"")
+
+    def show_keys(self, to: Callable[[int], Iterable[int]]) -> None:
+        self.tell(
+            "KEY", {c: pack({p: self.adverts[p] for p in to(c)}) for c in sorted(self.adverts)}
+        )
+
+    def send_boxes(self, to: Callable[[int], Iterable[int]]) -> None:
+        bodies = {}
+        for client in sorted(self.shown):
+            held = {p: self.boxes[p][client] for p in self.boxes if client in self.boxes[p]}
+            bodies[client] = pack({p: held[p] for p in to(client) if p in held})
+        self.tell("BOX", bodies)
+
+    def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
+        """The lists, and then all signatures that were given for them."""
+        self.ask_to_sign(to)
+        self.tell("ALL", {c: pack(self.signatures_for(c)) for c in sorted(self.lists)})
+
+    def ask_to_sign(self, to: Callable[[int], Iterable[int]]) -> None:
+        listed = {c: write_list(tuple(sorted(to(c)))) for c in sorted(self.vectors)}
+        self.tell("SUR", listed)
+
+    def signatures_for(self, client: int) -> dict[int, bytes]:
+        statement = self.lists[client].statement()
+        helping = {c: self.identities[c] for c in self.helpers}
+        forged = {c: each.sign(statement) for c, each in helping.items() if each is not None}
+        return self.signatures | forged
+
+    # What it hears
+
+    def _advertised(self, client: int, told: bytes, body: bytes) -> None:
+        self.adverts[client] = body
+
+    def _shared(self, client: int, told: bytes, body: bytes) -> None:
+        self.shown[client], self.boxes[client] = unpack(told), unpack(body)
+
+    def _masked(self, client: int, told: bytes, body: bytes) -> None:
+        self.vectors[client] = np.frombuffer(body, SHARING.ring.dtype)
+        self.views[client] = {p: self.shown[client][p][:KEY_BYTES] for p in unpack(told)}
+        if client in self.helpers:
+            fields = unpack(self.clients[client].export())
+            self.known[self.adverts[client][:KEY_BYTES]] = KeyPair(fields[3])
+            for peer, both in unpack(fields[7]).items():
+                self.keep("seed", peer, client, both[:SHARE_BYTES])
+                self.keep("key", peer, client, both[SHARE_BYTES:])
+
+    def _signed(self, client: int, told: bytes, body: bytes) -> None:
+        peers = unpack(unpack(self.clients[client].export())[6])
+        listed = tuple(np.frombuffer(told, "<u8").tolist())
+        shown = self.models.get(client, b"")
+        self.lists[client] = Lists(self.digest, shown, peers, tuple(sorted(peers)), listed)
+        self.signatures[client] = body
+
+    def _unmasked(self, client: int, told: bytes, body: bytes) -> None:
+        alive = set(np.frombuffer(told, "<u8").tolist())
+        if client in self.lists:
+            alive = set(self.lists[client].survivors)
+        for peer, share in unpack(body).items():
+            self.keep("seed" if peer in alive else "key", peer, client, share)
+
+    def keep(self, kind: str, peer: int, holder: int, share: bytes) -> None:
+        self.shares.setdefault((kind, peer), {})[holder] = Share.from_bytes(share)
+
+    # What it opens
+
+    def openings(self) -> Sums:
+        """The least sums of honest updates that can be computed, as weighted means [m]."""
+        seeds, keys = self.secrets()
+        unknown: dict[int, set[object]] = {}
+        for client, view in self.views.items():
+            own = self.adverts[client][:KEY_BYTES]
+            model = self.models.get(client, b"")
+            masks = {frozenset((own, each)) for each in view.values()}
+            unknown[client] = {(each, model) for each in masks if not each & set(keys)}
+            if client not in seeds:
+                unknown[client].add(client)
+        count = Counter(each for masks in unknown.values() for each in masks)
+        sums: Sums = {}
+        for group in _joined(unknown):
+            alone = any(count[each] < 2 for client in group for each in unknown[client])
+            if not alone and not group <= self.helpers:
+                sums[group] = self._sum(group, seeds, keys)
+        return sums
+
+    def secrets(self) -> tuple[dict[int, Seed], dict[bytes, KeyPair]]:
+        seeds, keys, t = {}, dict(self.known), self.info.threshold
+        for (kind, peer), held in self.shares.items():
+            if len(held) >= t:
+                secret = combine(list(held.values()), t)
+                if kind == "seed":
+                    seeds[peer] = Seed(secret)
+                else:
+                    pair = KeyPair(secret)
+                    keys[pair.public] = pair
+        return seeds, keys
+
+    def _sum(
+        self, group: frozenset[int], seeds: Mapping[int, Seed], keys: Mapping[bytes, KeyPair]
+    ) -> Any:
+        add: list[Seed] = []
+        subtract = [seeds[client] for client in group]
+        for client in group:
+            shown = self.models.get(client, b"") if self.identities[client] else b""
+            context = RoundContext(self.info.run, self.info.number, shown)
+            own = self.adverts[client][:KEY_BYTES]
+            for peer, public in self.views[client].items():
+                info = context.info("mask", min(client, peer), max(client, peer))
+                if public in keys:
+                    stream = Seed(keys[public].derive(own, info))
+                elif own in keys:
+                    stream = Seed(keys[own].derive(public, info))
+                else:
+                    continue  # it cancels inside the group
+                (subtract if client < peer else add).append(stream)
+        total = np.zeros_like(self.vectors[min(group)])
+        for client in group:
+            total += self.vectors[client]
+        unmasked = mask(total, add=add, subtract=subtract)
+        return SHARING.ring.decode(unmasked, len(group)).mean
+
+
+def _joined(unknown: Mapping[int, set[object]]) -> list[frozenset[int]]:
+    """Clients that share an unknown mask, directly or through others."""
+    groups: list[tuple[set[int], set[object]]] = []
+    for client, masks in unknown.items():
+        members, union = {client}, set(masks)
+        for group in [each for each in groups if each[1] & union]:
+            groups.remove(group)
+            members |= group[0]
+            union |= group[1]
+        groups.append((members, union))
+    return [frozenset(members) for members, _ in groups]
+
+
+def replace_client(liar: Liar, client: int, state: bytes) -> None:
+    """The client restarted with a state that it had before."""
+    info, identity = liar.info, liar.identities[client]
+    liar.clients[client] = SHARING.restore(state, info, identity, System())
+
+
+def true_mean(clients: Iterable[int]) -> Any:
+    """The weighted mean of these clients' updates, by hand."""
+    sent = [payload(client) for client in clients]
+    return sum(each.weight * each.values for each in sent) / sum(each.weight for each in sent)
+
+
+# Split lists
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Open the sum over `victims`: they mask with `view`, of which the others' keys are asked for.
+
+    `excluded` says whom each client is told to have dropped out.
+    """
+
+    victims: frozenset[int]
+    view: frozenset[int]
+    excluded: Mapping[int, frozenset[int]]
+
+    def is_lie(self, n: int) -> bool:
+        """Helpers that are all the others open the last one's update by no lie at all."""
+        return len(self.view) < n or any(self.excluded.values())
+
+
+def plan(n: int, t: int, helpers: int = 0, *, by: str = "boxes") -> Plan | None:
+    """The plan for the least sum below the threshold, or None where no lists open one.
+
+    The victims are shown fewer keys (`by` = "keys"), fewer boxes ("boxes"), or as much as all
+    ("survivors"). Each other client of their view must be called lost by t clients, none of which
+    sees a list of fewer than t.
+    """
+    honest = n - helpers
+    for size in range(1, t):
+        most = honest - size
+        for lost in range(most + 1) if by != "survivors" else (most,):
+            view = frozenset(range(size + lost)) | frozenset(range(honest, n))
+            if len(view) < t:
+                continue
+            room = {c: len(view) - t if c < size else n - t for c in range(honest)}
+            if by == "keys":  # the others get no boxes of the victims, and cannot list them
+                room |= dict.fromkeys(range(size + lost, honest), n - t - size)
+            if (excluded := _excluders(range(size, size + lost), room, t - helpers)) is not None:
+                return Plan(frozenset(range(size)), view, excluded)
+    return None
+
+
+def _excluders(
+    lost: Iterable[int], room: Mapping[int, int], needed: int
+) -> dict[int, frozenset[int]] | None:
+    """Lists in which each of the lost is left out by `needed` others, within each one's room."""
+    left, lists = dict(room), {client: set[int]() for client in room}
+    for peer in lost:
+        free = sorted((c for c in left if c != peer and left[c] > 0), key=lambda c: -left[c])
+        if len(free) < needed:
+            return None
+        for client in free[:needed]:
+            lists[client].add(peer)
+            left[client] -= 1
+    return {client: frozenset(each) for client, each in lists.items()}
+
+
+def split_lists(liar: Liar, made: Plan, by: str) -> None:
+    """Play the plan to its end."""
+    everyone = liar.everyone
+
+    def keys(client: int) -> frozenset[int]:
+        return made.view if by == "keys" and client in made.victims else everyone
+
+    def boxes(client: int) -> frozenset[int]:
+        few = by != "survivors" and client in made.victims
+        return (made.view if few else everyone) - {client}
+
+    def alive(client: int) -> frozenset[int]:
+        seen = frozenset({client, *liar.views[client]})
+        return seen - made.excluded.get(client, frozenset())
+
+    liar.advertise()
+    liar.show_keys(keys)
+    liar.send_boxes(boxes)
+    liar.list_survivors(alive)
+
+
+# Whatever lists the clients sign: two camps, as large as can be
+
+
+def two_camps(liar: Liar) -> frozenset[int]:
+    """One half is told that all survived, the other that n - t of the first half did not.
+
+    Returns those of whom both kinds of share are asked for.
+    """
+    honest = sorted(liar.everyone - liar.helpers)
+    first = frozenset(honest[: (len(honest) + 1) // 2])
+    n, t = len(liar.everyone), liar.info.threshold
+    torn = frozenset(sorted(first)[: n - t])
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: liar.everyone - (frozenset() if c in first else torn))
+    return torn
+
+
+def few_boxes(liar: Liar) -> None:
+    """The victim gets the boxes of t - 1 peers (one fewer if that were all), others every box."""
+    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
+    liar.list_survivors(lambda c: liar.everyone)
+
+
+def few_keys(liar: Liar) -> None:
+    """The victim is shown t keys (or one fewer), its own among them, all others every key."""
+    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
+    liar.advertise()
+    liar.show_keys(lambda c: few if c == 0 else liar.everyone)
+    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
+    liar.list_survivors(lambda c: few if c == 0 else liar.everyone)
+
+
+def nobody_advertised(liar: Liar) -> None:
+    """Two halves that are each told that the other never advertised."""
+    n = len(liar.everyone)
+    halves = frozenset(range(n // 2)), frozenset(range(n // 2, n))
+
+    def own(client: int) -> frozenset[int]:
+        return next(each for each in halves if client in each)
+
+    liar.advertise()
+    liar.show_keys(own)
+    liar.send_boxes(lambda c: own(c) - {c})
+    liar.list_survivors(own)
+
+
+def two_models(liar: Liar) -> None:
+    """The victim is shown another model than the others, whose updates would be known to be 0."""
+    liar.models = dict.fromkeys(liar.everyone - {0}, b"flat") | {0: b"steep"}
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: liar.everyone)
+
+
+def few_survivors(liar: Liar) -> None:
+    """All are told the same list, which is one short of the threshold."""
+    few = frozenset(range(liar.info.threshold - 1))
+    liar.advertise()
+    liar.show_keys(lambda _: liar.everyone)
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda c: few)

@@ -1,0 +1,236 @@
+"""Lies played against unmodified clients: what opens, and what is refused by which reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from tests.protections.transports.secret_sharing.lying import (
+    Liar,
+    few_boxes,
+    few_keys,
+    few_survivors,
+    nobody_advertised,
+    plan,
+    replace_client,
+    split_lists,
+    true_mean,
+    two_camps,
+    two_models,
+)
+from tests.protections.transports.secret_sharing.playing import SHARING
+
+from trilemma.crypto.masking import KeyPair, RoundContext, seal, unseal
+from trilemma.crypto.shamir import SHARE_BYTES, split
+from trilemma.entropy import System
+from trilemma.errors import InvalidInput
+from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.wire import pack
+
+BOTH = pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "unpinned"])
+
+
+def check_opened(liar: Liar, clients: set[int]) -> None:
+    """These clients' sum is among those that came out, each to within rounding."""
+    sums = liar.openings()
+    assert frozenset(clients) in sums
+    for group, mean in sums.items():
+        np.testing.assert_allclose(mean, true_mean(group), atol=SHARING.step_size())
+
+
+@pytest.mark.parametrize(
+    ("n", "t", "helpers", "by", "opened"),
+    [
+        (5, 3, 0, "boxes", 1),
+        (10, 6, 0, "boxes", 1),
+        (20, 12, 0, "boxes", 1),
+        (10, 7, 2, "boxes", 1),
+        (10, 6, 0, "keys", 1),
+        (20, 12, 0, "keys", 1),
+        (10, 7, 0, "survivors", 6),
+        (10, 7, 3, "survivors", 2),
+    ],
+)
+def test_without_pins_split_lists_open_less_than_the_threshold(
+    n: int, t: int, helpers: int, by: str, opened: int
+) -> None:
+    """Why a server must be honest but curious where nothing is pinned."""
+    made = plan(n, t, helpers, by=by)
+    assert made is not None
+    liar = Liar(n, t, helpers=helpers, pinned=False)
+    split_lists(liar, made, by)
+    assert not liar.refusals
+    check_opened(liar, set(range(opened)))
+
+
+SPLITS = {
+    "boxes": "where identities are pinned all of them must share",
+    "keys": "was not there before|must share|fewer than the threshold",
+    "survivors": "signed the lists that client",
+}
+
+
+def check_refused(liar: Liar, why: str) -> None:
+    """Nothing opens that holds fewer than the threshold, and somebody says why not."""
+    for group in liar.openings():
+        assert len(group | liar.helpers) >= liar.info.threshold
+    assert liar.refusals
+    assert any(re.search(why, each) for each in liar.refusals.values()), liar.refusals
+
+
+def allowed(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    return [(n, t) for n in sizes for t in range(2 * n // 3 + 1, n + 1)]
+
+
+def play_every_lie(n: int, t: int) -> None:
+    for by, why in SPLITS.items():
+        for helpers in {0, 2 * t - n - 1}:
+            made = plan(n, t, helpers, by=by)
+            if made is not None and made.is_lie(n):
+                liar = Liar(n, t, helpers=helpers)
+                split_lists(liar, made, by)
+                check_refused(liar, why)
+    for lie, why in (
+        (few_boxes, "must share" if t < n else "fewer than its threshold"),
+        (few_keys, "must share" if t < n else "fewer than its threshold"),
+        (nobody_advertised, "fewer than its threshold"),
+        (few_survivors, "fewer than its threshold"),
+        (two_models, "another model"),
+    ):
+        liar = Liar(n, t)
+        lie(liar)
+        check_refused(liar, why)
+        assert not liar.openings()
+    for how in ("no signature", "its own signature", "the client's signature"):
+        liar = Liar(n, t)
+        substituted(liar, how)
+        assert "are not signed by it" in liar.refusals[0]
+        assert not liar.boxes
+    replay(n, t)
+    if t < n:
+        liar = Liar(n, t, helpers=2 * t - n - 1)
+        two_camps(liar)
+        check_refused(liar, "signed the lists that client")
+
+
+@pytest.mark.parametrize(("n", "t"), [*allowed((3, 4, 5, 7)), (10, 7)])
+def test_pinned_clients_refuse_every_lie(n: int, t: int) -> None:
+    play_every_lie(n, t)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "t"), allowed(range(3, 21)))
+def test_pinned_clients_refuse_every_lie_at_every_size(n: int, t: int) -> None:
+    play_every_lie(n, t)
+
+
+@pytest.mark.parametrize("n", range(3, 21))
+def test_lower_thresholds_are_refused_by_name(n: int) -> None:
+    for t in range(1, 2 * n // 3 + 1):
+        with pytest.raises(InvalidInput, match=f"above two thirds of the {n} clients"):
+            Liar(n, t)
+        if 2 * t <= n:
+            with pytest.raises(InvalidInput, match=f"above half of the {n} clients"):
+                Liar(n, t, pinned=False)
+
+
+@pytest.mark.parametrize(("n", "t"), [(4, 3), (7, 5), (10, 7), (10, 9)])
+def test_the_bound_on_helpers_is_tight(n: int, t: int) -> None:
+    """2t - n helpers sign two lists that t clients signed each, and single updates open."""
+    liar = Liar(n, t, helpers=2 * t - n)
+    for client in two_camps(liar):
+        check_opened(liar, {client})
+
+
+@BOTH
+def test_a_second_unmask_opens_a_client_only_if_a_session_is_rolled_back(pinned: bool) -> None:
+    """Why a node writes down what it revealed before it replies."""
+    liar = honest_until("confirm", Liar(6, 5, pinned=pinned))
+    states = {c: each.export() for c, each in liar.clients.items()}
+    liar.list_survivors(lambda _: liar.everyone)
+    assert set(liar.openings()) == {liar.everyone}, "as the protocol has it"
+    liar.list_survivors(lambda _: liar.everyone - {3})
+    assert all("answers no more" in each for each in liar.refusals.values())
+    assert set(liar.openings()) == {liar.everyone}
+    for client, state in states.items():
+        replace_client(liar, client, state)
+    liar.list_survivors(lambda _: liar.everyone - {3})
+    check_opened(liar, {3})
+
+
+def honest_until(stage: str, liar: Liar) -> Liar:
+    everyone = liar.everyone
+    for name, act in (
+        ("advertise", liar.advertise),
+        ("share", lambda: liar.show_keys(lambda _: everyone)),
+        ("masked", lambda: liar.send_boxes(lambda c: everyone - {c})),
+        ("confirm", lambda: liar.ask_to_sign(lambda _: everyone)),
+    ):
+        if name == stage:
+            break
+        act()
+    return liar
+
+
+def replay(n: int, t: int) -> None:
+    """One message of each kind, of this round and of another, to each client at each stage."""
+    older = honest_until("confirm", Liar(n, t, number=1))
+    older.list_survivors(lambda _: older.everyone)
+    for stage in ("share", "masked", "confirm", "unmask"):
+        for number in (0, 1):
+            liar = honest_until(stage, Liar(n, t))
+            seen = liar.messages if number == 0 else older.messages
+            kinds = [*{each[4:8]: each for each in seen}.values()]
+            for client in liar.everyone:
+                liar.ask(client, kinds[client % len(kinds)])
+            assert set(liar.refusals) == liar.everyone
+            reasons = " ".join(liar.refusals.values())
+            assert re.search("replayed|not a message of this protocol", reasons)
+            assert not liar.openings()
+
+
+def substituted(liar: Liar, how: str) -> None:
+    """Show client 0 keys of the server's own in the name of everyone else."""
+    liar.advertise()
+    stranger = Identity.generate(System())
+    for peer in sorted(liar.everyone - {0}):
+        mask_key, message_key = KeyPair.generate(System()), KeyPair.generate(System())
+        liar.known[mask_key.public] = mask_key
+        keys = mask_key.public + message_key.public
+        if how == "its own signature":
+            keys += stranger.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
+        elif how == "the client's signature":
+            keys += liar.adverts[peer][2 * 32 :]
+        liar.adverts[peer] = keys
+    liar.tell("KEY", {0: pack(liar.adverts)})
+
+
+def test_substituted_keys_open_an_update_where_nothing_is_pinned() -> None:
+    """The server plays everyone else: it reads the victim's shares, and knows all its masks."""
+    liar = Liar(3, 2, pinned=False)
+    context = RoundContext(liar.info.run, liar.info.number)
+    liar.advertise()
+    victim, fakes = liar.adverts[0][32:], {}
+    for peer in (1, 2):
+        mask_key, fakes[peer] = KeyPair.generate(System()), KeyPair.generate(System())
+        liar.known[mask_key.public] = mask_key
+        liar.adverts[peer] = mask_key.public + fakes[peer].public
+    liar.tell("KEY", {0: pack(liar.adverts)})
+    boxes = {}
+    for peer, box in liar.boxes[0].items():
+        both = unseal(fakes[peer], victim, box, context=context, sender=0, receiver=peer)
+        liar.keep("seed", 0, peer, both[:SHARE_BYTES])
+        own = split(bytes(32), 2, 3, System())[0].reveal()
+        boxes[peer] = seal(
+            fakes[peer],
+            victim,
+            own + own,
+            context=context,
+            sender=peer,
+            receiver=0,
+            entropy=System(),
+        )
+    liar.tell("BOX", {0: pack(boxes)})
+    check_opened(liar, {0})
