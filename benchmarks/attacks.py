@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import Attack, Reconstructions, Rung, View, get
+from trilemma.attacks import Analytic, Attack, Reconstructions, Rung, View, get
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.picks import play
@@ -40,13 +40,14 @@ HURRIED: Mapping[str, dict[str, Any]] = {
     "inverting-gradients": {"iterations": 1},
     MAP: {"message_levels": ((1e-2, 1),), "sum_levels": ((1e-2, 1),)},
 }
+CPU = "CPU seconds a unit, one thread,\nmeasured while the machine did other work too"
 INTRODUCTION = """\
 A game is one round of a federation at a fresh model: one record of a client is sought in a line-up
 of 100 candidates of the same client, so a blind guess solves one in 100. All attacks play the same
 games. DLG sets the cost, with the starts named; every other attack that searches makes as many
 starts as fit into the seconds DLG took, at least one, and keeps the one it explains best. The
-posteriors search nothing and cost what they cost. Seconds are {seconds}. Intervals are
-Clopper-Pearson's at 95 %."""
+posteriors search nothing and cost what they cost. Seconds are {seconds}.
+Intervals are Clopper-Pearson's at 95 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,10 @@ def digits(device: str, units: int) -> Net:
 
 def fashion(title: str, device: str, units: int, relu: bool) -> Net:
     whole = load_scenario("fashion-mnist", clients=5)
-    model = relu_cnn() if relu else lenet((1, 28, 28), 10)
+    model = lenet((1, 28, 28), 10)
+    if relu:
+        layers = [nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU()]
+        model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(784, 10))
     some = torch.arange(300)
     scenario = Scenario(
         model,
@@ -114,13 +118,6 @@ def fashion(title: str, device: str, units: int, relu: bool) -> Net:
     )
 
 
-def relu_cnn() -> nn.Module:
-    return nn.Sequential(
-        *(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(784, 10)),
-    )
-
-
 @dataclass(frozen=True)
 class Breaching:
     """The public `breaching` package's DLG: single messages of images, every coordinate read."""
@@ -131,9 +128,8 @@ class Breaching:
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         import breaching
 
-        settings = breaching.get_config(
-            overrides=["attack=deepleakage", "attack.optim.max_iterations=300"]
-        )
+        told = ["attack=deepleakage", "attack.optim.max_iterations=300"]
+        settings = breaching.get_config(overrides=told)
         task = views[0].task
         setup = {"device": views[0].weights.device, "dtype": torch.float}
         attacker = breaching.attacks.prepare_attack(
@@ -142,20 +138,14 @@ class Breaching:
         found = []
         for unit, view in enumerate(views):
             nn.utils.vector_to_parameters(view.weights, task.model.parameters())
-            told = {"shape": view.input_spec.shape, "classes": task.classes, "mean": (0.0,)}
-            metadata = Attributes(told, std=(1.0,), modality="vision", task="classification")
+            kind = {"shape": view.input_spec.shape, "classes": task.classes, "mean": (0.0,)}
+            metadata = Attributes(kind, std=(1.0,), modality="vision", task="classification")
             parameters = [part.clone() for part in task.layout.unflatten(view.weights).values()]
             server = {"parameters": parameters, "buffers": [], "metadata": metadata}
-            shared = {
-                "gradients": list(task.layout.unflatten(view.observation.update).values()),
-                "buffers": None,
-                "metadata": {
-                    "num_data_points": view.records,
-                    "labels": None,
-                    "local_hyperparams": None,
-                    "data_key": "inputs",
-                },
-            }
+            gradients = list(task.layout.unflatten(view.observation.update).values())
+            batch = {"num_data_points": view.records, "labels": None, "data_key": "inputs"}
+            about = {**batch, "local_hyperparams": None}
+            shared = {"gradients": gradients, "buffers": None, "metadata": about}
             torch.manual_seed(seed + unit)
             result, _ = attacker.reconstruct([server], [shared], {}, dryrun=False)
             found.append(result["data"].detach().clamp(0, 1))
@@ -173,13 +163,12 @@ def applies(attack: Attack, view: View) -> bool:
     if attack.name == "breaching":
         whole = view.observation.known is None and view.observation.clients == 1
         return whole and view.input_spec.shape[-1] == 28
-    check: Callable[[View], bool] | None = getattr(attack, "applies", None)
-    return check is None or check(view)
+    return not isinstance(attack, Analytic) or attack.applies(view)
 
 
 @dataclass(frozen=True)
 class Found:
-    """An attack's outcome on the views of `play`."""
+    """An attack's outcome, for `play`."""
 
     name: str
     rung: Rung
@@ -208,28 +197,16 @@ class Cell:
         return solved, pictures, f"{self.seconds:.3g} ({self.starts})"
 
 
-@dataclass(frozen=True)
-class Clock:
+def clock() -> float:
     """CPU seconds, or wall seconds once a GPU has finished."""
-
-    device: str
-
-    def __call__(self) -> float:
-        if self.device == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-
-def warm_up(attack: Attack, views: Sequence[View]) -> None:
-    """Make the traces of an attack, which a process makes once."""
-    if attack.name in HURRIED:
-        hurried = replace(attack, **HURRIED[attack.name])  # type: ignore[type-var]
-        hurried(views, restarts=1, seed=0)
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def spend(
-    attack: Attack, views: Sequence[View], seconds: float, clock: Clock
+    attack: Attack, views: Sequence[View], seconds: float
 ) -> tuple[Reconstructions, int, float, float]:
     """The best of as many starts as fit into the seconds; their number, the first's, all's."""
     began = clock()
@@ -237,7 +214,7 @@ def spend(
     first = spent = clock() - began
     while attack.name in HURRIED and spent + first <= seconds:
         other = attack(views, restarts=1, seed=starts)
-        better = other.loss < best.loss
+        better = (other.loss < best.loss) | (best.failed & ~other.failed)
         where = better.reshape(-1, *[1] * (best.inputs.ndim - 1))
         best = replace(
             best,
@@ -249,7 +226,7 @@ def spend(
     return best, starts, first, spent
 
 
-def attacked(net: Net, protection: str, clock: Clock) -> dict[str, Cell]:
+def attacked(net: Net, protection: str) -> dict[str, Cell]:
     """Every attack on the same games under one protection."""
     arena = Arena.of(net.scenario, rounds=1)
     observer = Observer(arena, parse_protection(protection), Adversary.SERVER, "rest", 0)
@@ -260,67 +237,53 @@ def attacked(net: Net, protection: str, clock: Clock) -> dict[str, Cell]:
     for attack in net.attacks():
         if not applies(attack, views[0]):
             continue
-        warm_up(attack, views)
+        if attack.name in HURRIED:  # traces are made once in a process
+            get(attack.name, **HURRIED[attack.name])(views, restarts=1, seed=0)
         if attack.name == DLG:
             began = clock()
             found, starts = attack(views, restarts=net.starts, seed=0), net.starts
             first = spent = clock() - began
         else:
-            found, starts, first, spent = spend(
-                attack, views, cells[DLG].seconds * net.units, clock
-            )
-        outcome = Found(attack.name, attack.rung, found)
-        picks = play(observer, games, each, outcome, restarts=1, seed=0)
-        pictures = None
-        if found.log_probability is None:
-            pictures = sought_above(found, arena, games, 20.0)
+            found, starts, first, spent = spend(attack, views, cells[DLG].seconds * net.units)
+        made = Found(attack.name, attack.rung, found)
+        picks = play(observer, games, each, made, restarts=1, seed=0)
+        believes = found.log_probability is not None
+        shown = None if believes else sought_at_20_db(found, arena, games)
         solved = int((picks.correct & ~picks.failed).sum())
-        cells[attack.name] = Cell(
-            net.units, solved, pictures, starts, first / net.units, spent / net.units
-        )
-        print(
-            net.title.split(":")[0],
-            protection,
-            attack.name,
-            *cells[attack.name].shown(),
-            flush=True,
-        )
+        costs = (first / net.units, spent / net.units)
+        cells[attack.name] = Cell(net.units, solved, shown, starts, *costs)
+        print(net.title.split()[0], protection, attack.name, cells[attack.name], flush=True)
     return cells
 
 
-def sought_above(
-    found: Reconstructions, arena: Arena, games: Sequence[Game], decibels: float
-) -> float:
-    """The share of sought records to which a reconstruction comes within so many dB of PSNR."""
+def sought_at_20_db(found: Reconstructions, arena: Arena, games: Sequence[Game]) -> float:
+    """The share of sought records to which a reconstruction comes within 20 dB of PSNR."""
     sought = arena.pool.inputs[torch.tensor([game.sought for game in games])][:, None]
     error = (found.inputs.cpu() - sought).square().flatten(2).mean(2).amin(1)
     spec = arena.scenario.input_spec
-    reached = error <= (spec.high - spec.low) ** 2 * 10 ** (-decibels / 10)
+    reached = error <= (spec.high - spec.low) ** 2 * 0.01
     return float(reached.double().mean())
 
 
 def tables(net: Net, results: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     lines = ["", f"## {net.title}", "", f"{net.units} games; DLG's best of {net.starts}."]
     captions = ("Line-ups solved", "Sought record at 20 dB of PSNR or more", "Seconds (starts)")
-    names = [each.name for each in net.attacks()]
     for part, caption in enumerate(captions):
         lines += ["", f"| {caption} | {' | '.join(map(short, results))} |"]
         lines.append("|---" * (len(results) + 1) + "|")
-        for name in names:
-            entries = [
-                cells[name].shown()[part] if name in cells else "" for cells in results.values()
-            ]
-            if any(entries):
-                lines.append(f"| {name} | {' | '.join(entries)} |")
+        for name in (each.name for each in net.attacks()):
+            rows = [each[name].shown()[part] if name in each else "" for each in results.values()]
+            if any(rows):
+                lines.append(f"| {name} | {' | '.join(rows)} |")
     return lines
 
 
 def short(protection: str) -> str:
     """The protection as a column's title."""
-    noise, mask = "randomization:variance=", "compression:keep="
-    return (protection.replace(noise, "noise ").replace(mask, "kept ").replace("+", ", ")).replace(
-        SUM, "sum"
-    )
+    words = {"randomization:variance=": "noise ", "compression:keep=": "kept "}
+    for word, said in {**words, SUM: "sum", "+": ", "}.items():
+        protection = protection.replace(word, said)
+    return protection
 
 
 def against_dlg(results: Mapping[str, Mapping[str, Cell]]) -> list[str]:
@@ -333,7 +296,7 @@ def against_dlg(results: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     return lines
 
 
-def rates(net: Net, units: int, clock: Clock) -> list[str]:
+def rates(net: Net, units: int) -> list[str]:
     """Units a second of the posteriors: N = 100, 297 public records, a fresh model each."""
     arena = Arena.of(net.scenario, rounds=1)
     lines = ["", "## Posteriors: units a second on digits-mlp", ""]
@@ -343,14 +306,8 @@ def rates(net: Net, units: int, clock: Clock) -> list[str]:
     for name in (GAUSSIAN, EXACT):
         entries = []
         for protection in ("randomization:variance=0.001", SUM):
-            observer = Observer(
-                arena,
-                parse_protection(protection),
-                Adversary.SERVER,
-                "rest",
-                1,
-                population=PUBLIC,
-            )
+            told = parse_protection(protection)
+            observer = Observer(arena, told, Adversary.SERVER, "rest", 1, population=PUBLIC)
             views = [own for own, *_ in observer.views(games)]
             get(name)(views[:4], restarts=1, seed=0)
             began = clock()
@@ -368,23 +325,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device, quick = options.device, options.quick
-    clock, on_gpu = Clock(device), device != "cpu"
+    device, quick, on_gpu = options.device, options.quick, options.device != "cpu"
     units = (4, 2, 2) if quick else (256, 128, 128) if on_gpu else (16, 6, 4)
     nets = [
         digits(device, units[0]),
         fashion("ReLU CNN", device, units[1], relu=True),
         fashion("LeNet", device, units[2], relu=False),
     ]
-    seconds = "of CPU a unit, one thread, measured while the machine did other work too"
-    where = f"on {torch.cuda.get_device_name()}" if on_gpu else f"{seconds}"
+    where = f"those of one {torch.cuda.get_device_name()}, a unit" if on_gpu else CPU
     command = f"python benchmarks/attacks.py{f' --device {device}' * on_gpu}{' --quick' * quick}"
     lines = ["# Attacks: success at equal cost", "", f"Made by `{command}`.", ""]
     lines.append(INTRODUCTION.format(seconds=where))
-    lines += rates(nets[0], 8 if quick else 192, clock)
+    lines += rates(nets[0], 8 if quick else 192)
     out = options.out or Path(f"docs/benchmarks/attacks{'-cuda' * on_gpu}.md")
     for net in nets:
-        results = {each: attacked(net, each, clock) for each in net.protections(quick=quick)}
+        results = {each: attacked(net, each) for each in net.protections(quick=quick)}
         lines += tables(net, results)
         if net.starts > 1:
             lines += against_dlg(results)
