@@ -4,10 +4,10 @@
     python benchmarks/verdicts.py --claims one-round --budgets .3 --rungs candidates --games 60
 
 Each cell is a budget, a rung and a family, calibrated as `trilemma tune` does it; then fresh games
-(other seeds, so other weights, batches, line-ups and noise) are played at the strength found. A
-cell is broken where an attack picks right significantly more often than p_max: exact one-sided
-test at .05 over the number of cells. With --out all games are journaled there, and the same
-command goes on where it was left.
+(a stream of their own: other weights, batches, line-ups and noise) are played at the strength
+found. A cell is broken where an attack picks right significantly more often than p_max: exact
+one-sided test at .05 over the number of cells. With --out all games are journaled there, and the
+same command goes on where it was left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pathlib import Path
 import torch
 from scipy.stats import binom
 
-from trilemma.attacks import Rung
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.tasks import AttackTask, Job, read_attack
@@ -49,119 +48,114 @@ FAMILIES = (
     *("compression", "compression+randomization", "secret-sharing"),
 )
 CLAIMS = ("one-round", "training", "training, full batches")
-LEVEL, CHUNK, FRESH_SEED = 0.05, 16, 1_000_003
+LEVEL, CHUNK = 0.05, 16
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One family of one request, and what was found for it."""
+    """One family of one request: what was found for it, and the right picks of fresh games."""
 
     plan: Plan
     family: Family
     found: Measured
-
-    @property
-    def spec(self) -> str | None:
-        """What is attacked, None where no strength was found."""
-        x = self.found.calibration.strength
-        return None if x is None else self.family.attacked(x, Adversary.SERVER).describe()
-
-    @property
-    def rounds(self) -> int:
-        return self.plan.claim.rounds if self.family.whole_training else 1
-
-    def again(self, games: int, ask: Ask) -> dict[str, int]:
-        """Right picks of each attack of the rung in fresh games."""
-        assert self.spec is not None
-        won = {}
-        for attack in self.plan.suite.attacks:
-            tasks = [
-                AttackTask(
-                    *("again", self.spec, (attack,), Adversary.SERVER, self.rounds),
-                    first=first,
-                    count=min(CHUNK, games - first),
-                )
-                for first in range(0, games, CHUNK)
-            ]
-            parts = [read_attack(each)["correct"][attack] for each in ask(tasks)]
-            won[attack] = sum(map(sum, parts))
-        return won
+    won: dict[str, int]
 
 
 def plans(
-    scenario: Scenario, claim: str, budgets: Sequence[float], rungs: Sequence[Rung], restarts: int
+    scenario: Scenario, options: argparse.Namespace, budgets: Sequence[float], claim: str
 ) -> list[Plan]:
+    whole = claim != "one-round"
     return [
         Plan.of(
             scenario,
             Request(
                 budget=budget,
                 knows=rung,
-                claim="one-round" if claim == "one-round" else "training",
-                families=FAMILIES if claim == "one-round" else FAMILIES[:2],
-                restarts=restarts,
+                claim="training" if whole else "one-round",
+                families=tuple(options.families),
+                restarts=options.restarts,
             ),
         )
         for budget in budgets
-        for rung in rungs
+        for rung in options.rungs
+        if not (whole and rung == "nothing")
     ]
 
 
-def calibrated(plan: Plan, family: Family, ask: Ask) -> Cell:
-    return Cell(plan, family, plan.gauge(ask).measure(family))
+def cell(plan: Plan, family: Family, games: int, ask: Ask) -> Cell:
+    """Calibrate a family, and attack what was found with games of a stream of their own."""
+    found = plan.gauge(ask).measure(family)
+    x = found.calibration.strength
+    if x is None:
+        return Cell(plan, family, found, {})
+    spec = family.attacked(x, Adversary.SERVER).describe()
+    rounds = plan.claim.rounds if family.whole_training else 1
+    tasks = {
+        attack: [
+            AttackTask(
+                *("again", spec, (attack,), Adversary.SERVER, rounds),
+                first=first,
+                count=min(CHUNK, games - first),
+            )
+            for first in range(0, games, CHUNK)
+        ]
+        for attack in plan.suite.attacks
+    }
+    payloads = iter(ask([task for each in tasks.values() for task in each]))
+    return Cell(
+        plan,
+        family,
+        found,
+        {
+            name: sum(sum(read_attack(next(payloads))["correct"][name]) for _ in each)
+            for name, each in tasks.items()
+        },
+    )
 
 
 def measured(
     scenario: Scenario, made: Sequence[Plan], games: int, workers: int, run: Run | None
-) -> list[tuple[Cell, dict[str, int]]]:
-    """Every cell, with the right picks of fresh games where a strength was found."""
+) -> list[Cell]:
+    """Every cell, those of all plans side by side."""
     asked = made[0].request
-    bench = partial(Bench, scenario, None, asked.restarts, asked.steps)
-    searches = {
+    bench = Bench(scenario, None, asked.restarts, asked.steps, asked.seed)
+    procedures = {
         f"{plan.request.budget} {plan.request.knows} {family.name}": partial(
-            calibrated, plan, family
+            cell, plan, family, games
         )
         for plan in made
         for family in plan.families
     }
-    with Ticker("calibrate") as ticker, _crew(bench(asked.seed), workers) as crew:
-        cells = settle(searches, crew, run=run, ticker=ticker, known={})
-    fresh = {
-        name: partial(cell.again, games) for name, cell in cells.items() if cell.spec is not None
-    }
-    with Ticker("attack again") as ticker, _crew(bench(FRESH_SEED), workers) as crew:
-        won = settle(fresh, crew, run=run, ticker=ticker, known={})
-    return [(cell, won.get(name, {})) for name, cell in cells.items()]
+    crew: Crew[Job] = Crew(bench, workers=workers)
+    with Ticker("verdicts") as ticker, crew:
+        return list(settle(procedures, crew, run=run, ticker=ticker, known={}).values())
 
 
-def _crew(bench: Bench, workers: int) -> Crew[Job]:
-    return Crew(bench, workers=workers)
-
-
-def table(found: Sequence[tuple[Cell, dict[str, int]]], games: int) -> list[str]:
+def table(found: Sequence[Cell], games: int) -> list[str]:
     """Rows of markdown, and the verdict on the verdicts."""
-    tried = sum(bool(won) for _, won in found)
+    tried = sum(bool(each.won) for each in found)
     rows = [
         "| budget | rung | family | strength | p_max | right picks, by attack | smallest p | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     broken = 0
-    for cell, won in found:
-        asked, strength = cell.plan.request, cell.family.strength(cell.found.calibration.strength)
+    for each in found:
+        asked, won = each.plan.request, each.won
+        strength = each.family.strength(each.found.calibration.strength)
         shown = "–" if strength is None else f"{strength:.3g}"
-        first = f"| {asked.budget} | {asked.knows} | {stream_of(cell.family)} | {shown} "
+        first = f"| {asked.budget} | {asked.knows} | {stream_of(each.family)} | {shown} "
         if not won:
-            rows.append(f"{first}| {cell.plan.p_max:.3f} | no strength passes | – | – |")
+            rows.append(f"{first}| {each.plan.p_max:.3f} | no strength passes | – | – |")
             continue
         values = {
-            name: float(binom.sf(count - 1, games, cell.plan.p_max)) for name, count in won.items()
+            name: float(binom.sf(count - 1, games, each.plan.p_max)) for name, count in won.items()
         }
         least = min(values.values())
         holds = least > LEVEL / tried
         broken += not holds
         counts = ", ".join(f"{name} {count}" for name, count in won.items())
         mark = "holds" if holds else "**broken**"
-        rows.append(f"{first}| {cell.plan.p_max:.3f} | {counts} | {least:.2g} | {mark} |")
+        rows.append(f"{first}| {each.plan.p_max:.3f} | {counts} | {least:.2g} | {mark} |")
     verdict = f"{tried} cells attacked with {games} fresh games each: {broken} broken."
     return [verdict, "", *rows]
 
@@ -171,6 +165,7 @@ def main() -> None:
     parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=list(CLAIMS))
     parser.add_argument("--budgets", nargs="+", type=float, default=list(BUDGETS))
     parser.add_argument("--rungs", nargs="+", choices=RUNGS, default=list(RUNGS))
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--games", type=int, default=None, help="default: 300, or 200 trainings")
     parser.add_argument("--restarts", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
@@ -183,7 +178,7 @@ def main() -> None:
     ).stdout.strip()
     words = " ".join(
         f"--{name} {' '.join(map(str, getattr(options, name)))}"
-        for name in ("claims", "budgets", "rungs")
+        for name in ("claims", "budgets", "rungs", "families")
     )
     how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`, commit {commit}"
     where = f"Python {platform.python_version()}, torch {torch.__version__}"
@@ -196,10 +191,9 @@ def main() -> None:
     for claim in options.claims:
         full = claim.endswith("full batches")
         scenario = load_scenario("digits", batch=150 if full else 4)
-        rungs = [rung for rung in options.rungs if claim == "one-round" or rung != "nothing"]
         budgets = options.budgets if claim == "one-round" else [0.3]
         games = options.games or (300 if claim == "one-round" else 200)
-        made = plans(scenario, claim, budgets, rungs, options.restarts)
+        made = plans(scenario, options, budgets, claim)
         settings = {"command": "verdicts", "claim": claim, "restarts": options.restarts}
         folder = None if options.out is None else options.out / claim.replace(", ", "-")
         opened = nullcontext(None) if folder is None else Run.open(folder, settings)
