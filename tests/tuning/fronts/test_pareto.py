@@ -155,7 +155,7 @@ def test_bad_arguments() -> None:
         pareto(small, evaluations=0, **ASKED)
     with pytest.raises(InvalidInput, match="confidence"):
         pareto(small, confidence=1.0, **ASKED)
-    with pytest.raises(InvalidInput, match="at least one family"):
+    with pytest.raises(InvalidInput, match="name at least one"):
         pareto(small, families=(), **ASKED)
 
 
