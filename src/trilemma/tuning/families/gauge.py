@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Gauge", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
-_CONTROL: Final = 24
+_CONTROL: Final = 16
 _CEILING: Final = 0.1  # a search needs something to fall from
 _SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
 _ATTEMPTS: Final = 3
