@@ -109,7 +109,7 @@ def test_what_dlg_does_not_find_under_noise_and_masks(problems: Maker) -> None:
 def test_sums_of_ten_clients_are_taken_apart(problems: Maker) -> None:
     made = problems(12, training=BATCH, clients=10, public=297)
     found = get("map")(made.views, restarts=1, seed=1)
-    assert made.recovered(found.inputs) >= 0.7 * 12 * 40
+    assert made.recovered(found.inputs) >= 0.6 * 12 * 40
 
 
 def lenet() -> nn.Module:

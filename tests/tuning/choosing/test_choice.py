@@ -30,7 +30,7 @@ def test_the_best_is_chosen_and_the_control_kept() -> None:
     found = chosen(laws, families=("randomization", "secret-sharing"))
     assert [each.name for each in found.candidates] == ["secret-sharing", "randomization"]
     assert found.chosen is found.candidates[0]
-    assert found.control.by_attack == {"gaussian-posterior": 24}
+    assert found.control.by_attack == {"gaussian-posterior": 16}
     assert (found.constants, found.promises) == (None, ())
 
 

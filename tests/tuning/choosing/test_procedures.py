@@ -26,7 +26,7 @@ def test_every_family_and_the_control() -> None:
     assert list(found) == ["control", "randomization", "paillier"]
     done: list[Job] = []
     control = found["control"](asking(Simulated(small, None, 1, 2, 0), done))
-    assert control.by_attack == {"gaussian-posterior": 24, "analytic": 24}
+    assert control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
     for task in done:
         assert isinstance(task, AttackTask)
         assert (task.protection, task.rounds) == ("none", 1)
@@ -38,6 +38,6 @@ def test_the_papers_basis_measures_what_the_paper_promises() -> None:
     assert list(found) == ["control", "promises", "surrogate"]
     ask = asking(Simulated(small, None, 1, 2, 0))
     constants, promises = found["promises"](ask)
-    assert constants.smoothed, "all 24 controls were won, so the plain estimate is infinite"
+    assert constants.smoothed, "all 16 controls were won, so the plain estimate is infinite"
     assert {each.mechanism for each in promises} >= {"randomization", "compression"}
     assert found["surrogate"](ask).basis == "surrogate"
