@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "Ticker"]
 
 _INTERVAL_S: Final = 5.0
+_SETTING: Final = re.compile(r"=(\d+\.?\d*(?:e[+-]?\d+)?)((?:,[a-z_]+=[^,+ ]+)*)")
 
 
 class _Line:
@@ -161,14 +163,25 @@ class Ticker(_Line):
         """Say at once what is being done."""
         if not self._told:
             self._told = True
-            self._show(f"{self._what}: begins with {task.key()[0]}", _one_line, None)
+            self._show(f"{self._what}: begins with {_in_short(task)}", _one_line, None)
 
     def finished(self, task: Job, payload: bytes) -> None:
         """Count the games of one more task, and name it."""
         self._units += getattr(task, "count", 0)
         now = self._clock()
         spent = f"{self._units} games played in {now - self._start:.0f} s"
-        self._show(f"{self._what}: {spent}; {task.key()[0]}", _one_line, now)
+        self._show(f"{self._what}: {spent}; {_in_short(task)}", _one_line, now)
+
+
+def _in_short(task: Job) -> str:
+    """What a task does: numbers to three digits, and of each part of a protection one setting.
+
+    >>> from types import SimpleNamespace
+    >>> spec = "dlg on randomization:variance=0.0191552+secret-sharing:clip_range=1.0,bits=8"
+    >>> _in_short(SimpleNamespace(key=lambda: (f"{spec} seen by the server, 6 games", 0)))
+    'dlg on randomization:variance=0.0192+secret-sharing:clip_range=1 seen by the server, 6 games'
+    """
+    return _SETTING.sub(lambda found: f"={float(found[1]):.3g}", task.key()[0])
 
 
 def _one_line(line: str) -> RenderableType:
