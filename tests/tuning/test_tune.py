@@ -116,7 +116,7 @@ def test_a_key_is_no_measurement(verdict: Verdict) -> None:
 def test_attacks_are_named_with_their_control(verdict: Verdict) -> None:
     assert [each.name for each in verdict.attacks] == list(ATTACKS)
     assert {each.control_recovered for each in verdict.attacks} == {16}
-    assert {each.control_units for each in verdict.attacks} == {24}
+    assert {each.control_units for each in verdict.attacks} == {16}
 
 
 def test_the_ladder_has_every_family_on_every_rung(verdict: Verdict) -> None:
