@@ -116,6 +116,16 @@ def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
     assert any(not each.passed for each in found.tests)
 
 
+def test_attacks_of_one_strength_pass_together() -> None:
+    """From the failed strength itself on, every second search of four equal attacks found none."""
+    four = ("one", "two", "three", "four")
+    found = [
+        gauge(lambda a, v: falling(1e-3, 0.9)(v), *four, seed=seed).measure(family())
+        for seed in range(10)
+    ]
+    assert sum(each.calibration.strength is not None for each in found) >= 9
+
+
 def test_an_attack_that_nothing_stops_is_said_to_be_so() -> None:
     found = gauge(lambda a, v: 0.9 if a == "other" else falling(1e-4)(v)).measure(family())
     assert found.calibration.strength is None

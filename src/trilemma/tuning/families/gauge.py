@@ -3,7 +3,8 @@
 Each attack ends a game with one pick; the claim that none picks the tagged record more often than
 p_max is an intersection-union test: every attack is tested at the full level, and the claim
 holds if all pass. Strengths are searched with the leading attack; the others are tested where it
-passes. If one of them fails, the search goes on with that one, from there.
+passes. If one of them fails, the search goes on with that one, from a stronger floor: where
+several attacks are near p_max, all of them pass together only with some room.
 
 Levels: attempt r may spend (3/4)·4⁻ʳ of α, two thirds of it on the search and one third on the
 others, so that the sum over all attempts stays within α.
@@ -46,8 +47,10 @@ __all__ = ["Gauge", "stream_of", "streams"]
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 _CONTROL: Final = 16
 _CEILING: Final = 0.1  # a search needs something to fall from
-_SEPARATION: Final = 0.8  # of the rate that a test of a single strength should pass, in probits
+_SEPARATION: Final = 0.8  # of the rate that an attack's test should pass, in probits
+_CLOSER: Final = 0.5  # the same where there is no stronger strength to go on to
 _ATTEMPTS: Final = 3
+_ROOM: Final = 0.3  # decades from the strength at which an attack failed to the next floor
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
 _ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
@@ -145,7 +148,7 @@ class Gauge:
             failed = [each.attack for each in tested if not each.passed]
             if not failed:
                 return Measured(found, tuple(tests), counts)
-            lead, floor = failed[0], max(found.strength, family.domain[0])
+            lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor >= family.domain[1]:
                 break
         assert found is not None
@@ -165,7 +168,11 @@ class Gauge:
         """Test the one strength there is: nothing is added to what the adversary reads."""
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
-        tests = self._tested(self.suite.attacks, shown, stream, rounds, None, level=self.level)
+        tests = self._tested(
+            *(self.suite.attacks, shown, stream, rounds, None),
+            level=self.level,
+            separation=_CLOSER,
+        )
         passed = all(each.passed for each in tests)
         last = tests[0] if passed else next(each for each in tests if not each.passed)
         point = replace(last, stage="walk", level=self.level)
@@ -193,10 +200,11 @@ class Gauge:
         strength: float | None,
         *,
         level: float,
+        separation: float = _SEPARATION,
     ) -> list[Tested]:
         """Each attack's own test at one strength; all go on together until one of them fails."""
         largest = max(6 * zero_success_size(self.p_max, level), 200)
-        test = sequential_test(self.p_max, level, _SEPARATION, largest)
+        test = sequential_test(self.p_max, level, separation, largest)
         tests: dict[str, Tested] = {}
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
