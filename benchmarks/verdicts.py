@@ -73,6 +73,7 @@ def plans(
                 knows=rung,
                 claim="training" if whole else "one-round",
                 families=tuple(options.families),
+                attacks=options.attacks,
                 restarts=options.restarts,
             ),
         )
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="+", type=float, default=list(BUDGETS))
     parser.add_argument("--rungs", nargs="+", choices=RUNGS, default=list(RUNGS))
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--attacks", nargs="+", help="default: all of the rung")
     parser.add_argument("--games", type=int, default=None, help="default: 300, or 200 trainings")
     parser.add_argument("--restarts", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
@@ -178,7 +180,8 @@ def main() -> None:
     ).stdout.strip()
     words = " ".join(
         f"--{name} {' '.join(map(str, getattr(options, name)))}"
-        for name in ("claims", "budgets", "rungs", "families")
+        for name in ("claims", "budgets", "rungs", "families", "attacks")
+        if getattr(options, name)
     )
     how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`, commit {commit}"
     where = f"Python {platform.python_version()}, torch {torch.__version__}"
@@ -194,7 +197,12 @@ def main() -> None:
         budgets = options.budgets if claim == "one-round" else [0.3]
         games = options.games or (300 if claim == "one-round" else 200)
         made = plans(scenario, options, budgets, claim)
-        settings = {"command": "verdicts", "claim": claim, "restarts": options.restarts}
+        settings = {
+            "command": "verdicts",
+            "claim": claim,
+            "restarts": options.restarts,
+            "attacks": options.attacks,
+        }
         folder = None if options.out is None else options.out / claim.replace(", ", "-")
         opened = nullcontext(None) if folder is None else Run.open(folder, settings)
         with opened as run:
