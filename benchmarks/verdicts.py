@@ -48,7 +48,7 @@ FAMILIES = (
     *("compression", "compression+randomization", "secret-sharing"),
 )
 CLAIMS = ("one-round", "training", "training, full batches")
-LEVEL, CHUNK = 0.05, 16
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def plans(
     ]
 
 
-def cell(plan: Plan, family: Family, games: int, ask: Ask) -> Cell:
+def cell(plan: Plan, family: Family, games: int, chunk: int, ask: Ask) -> Cell:
     """Calibrate a family, and attack what was found with games of a stream of their own."""
     found = plan.gauge(ask).measure(family)
     x = found.calibration.strength
@@ -96,9 +96,9 @@ def cell(plan: Plan, family: Family, games: int, ask: Ask) -> Cell:
             AttackTask(
                 *("again", spec, (attack,), Adversary.SERVER, rounds),
                 first=first,
-                count=min(CHUNK, games - first),
+                count=min(chunk, games - first),
             )
-            for first in range(0, games, CHUNK)
+            for first in range(0, games, chunk)
         ]
         for attack in plan.suite.attacks
     }
@@ -117,12 +117,13 @@ def cell(plan: Plan, family: Family, games: int, ask: Ask) -> Cell:
 def measured(
     scenario: Scenario, made: Sequence[Plan], games: int, workers: int, run: Run | None
 ) -> list[Cell]:
-    """Every cell, those of all plans side by side."""
+    """Every cell, those of all plans side by side; a GPU takes fresh games in wide calls."""
+    chunk = 16 if scenario.device == "cpu" else 100
     asked = made[0].request
     bench = Bench(scenario, None, asked.restarts, asked.steps, asked.seed)
     procedures = {
         f"{plan.request.budget} {plan.request.knows} {family.name}": partial(
-            cell, plan, family, games
+            cell, plan, family, games, chunk
         )
         for plan in made
         for family in plan.families
@@ -171,6 +172,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=None, help="default: 300, or 200 trainings")
     parser.add_argument("--restarts", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="a folder for the journals")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
@@ -184,7 +186,7 @@ def main() -> None:
         if getattr(options, name)
     )
     how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`, commit {commit}"
-    where = f"Python {platform.python_version()}, torch {torch.__version__}"
+    where = f"Python {platform.python_version()}, torch {torch.__version__}, {options.device}"
     asked = "Digits, 10 clients, batches of 4."
     page = [
         "# Verdicts, attacked again",
@@ -193,7 +195,7 @@ def main() -> None:
     ]
     for claim in options.claims:
         full = claim.endswith("full batches")
-        scenario = load_scenario("digits", batch=150 if full else 4)
+        scenario = load_scenario("digits", batch=150 if full else 4, device=options.device)
         budgets = options.budgets if claim == "one-round" else [0.3]
         games = options.games or (300 if claim == "one-round" else 200)
         made = plans(scenario, options, budgets, claim)
