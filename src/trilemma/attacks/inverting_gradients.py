@@ -17,8 +17,8 @@ from trilemma.attacks.matching import (
     explained_update,
     random_starts,
     reconstructions,
-    traced,
 )
+from trilemma.learning import traced
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Reconstructions, Rung, View

@@ -11,11 +11,12 @@ from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
-from trilemma.attacks.matching import Minima, Units, explained_update, minimise, traced
+from trilemma.attacks.matching import Minima, Units, explained_update, minimise
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.learning import traced
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Rung, View

@@ -7,6 +7,15 @@ what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
+from trilemma.learning.tracing import traced
 from trilemma.learning.update import client_update, clip_records
 
-__all__ = ["LocalTraining", "Task", "client_update", "clip_records", "draw_rows", "stack_rows"]
+__all__ = [
+    "LocalTraining",
+    "Task",
+    "client_update",
+    "clip_records",
+    "draw_rows",
+    "stack_rows",
+    "traced",
+]

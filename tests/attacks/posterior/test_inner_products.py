@@ -122,7 +122,7 @@ def test_the_remainder_makes_left_out_records_as_far_off_as_expected(
         empty,
         torch.tensor([float(size)], dtype=torch.float64),
     )
-    remainder = float(held_out_remainder(made))
+    remainder = float(held_out_remainder(made, torch.zeros(1)))
     forms = []
     for left in range(people):
         others = np.delete(rows[0].numpy(), left, 0)
@@ -131,3 +131,10 @@ def test_the_remainder_makes_left_out_records_as_far_off_as_expected(
         gap = rows[0, left].numpy() - mean
         forms.append(gap @ np.linalg.solve(covariance, gap))
     assert np.mean(forms) == pytest.approx(size, rel=0.25)
+
+
+def test_a_remainder_far_below_the_noise_is_not_sought() -> None:
+    most = ROWS.square().sum(2).mean(1) / M
+    assert bool((held_out_remainder(table(), torch.zeros(2)) <= most).all())
+    assert bool((held_out_remainder(table(), 101 * most) == 0).all())
+    assert bool((held_out_remainder(table(), 50 * most) > 0).all())

@@ -16,7 +16,6 @@ from trilemma.attacks.matching.search import (
     random_starts,
     reconstructions,
 )
-from trilemma.attacks.matching.tracing import traced
 from trilemma.attacks.matching.units import Precision, Units
 
 __all__ = [
@@ -31,5 +30,4 @@ __all__ = [
     "random_starts",
     "reconstructions",
     "squared_distance",
-    "traced",
 ]

@@ -13,9 +13,9 @@ from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.matching.candidates import out_of_range
 from trilemma.attacks.matching.explaining import squared_distance
 from trilemma.attacks.matching.lbfgs import Evaluate, minimise
-from trilemma.attacks.matching.tracing import traced
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.learning import traced
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching.candidates import Candidates

@@ -17,6 +17,7 @@ from trilemma.attacks.posterior.candidate_updates import (
     observed_path,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
+from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import (
     Rows,
     Table,
@@ -69,7 +70,12 @@ class GaussianPosterior:
                 f"the law of the rest cannot be fitted on {people.count} records; give at least "
                 f"{_FEWEST}."
             )
-        held = view.task.layout.size * (line_ups.count + people.count)
+        layers = None
+        if bool((units.known == 1).all()):
+            few = people.rows(0, _FEWEST).to(like)
+            layers = linear_layers(view.task, like, few, view.local_training)
+        each = view.task.layout.size if layers is None else 2 * people.count
+        held = each * (line_ups.count + people.count)
         scores = [
             _Block(
                 units,
@@ -77,6 +83,7 @@ class GaussianPosterior:
                 line_ups.units(start, stop).to(like),
                 people.units(start, stop).to(like),
                 seed,
+                layers,
             ).scores()
             for start, stop in blocks(len(units), _TOGETHER // held)
         ]
@@ -85,26 +92,24 @@ class GaussianPosterior:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """B units and what their attacker owns: N candidates and P records of a population each."""
+    """B units and what their attacker owns: N candidates and P records of a population each.
+
+    `layers` are those of which updates are made by factors (None: updates are written out).
+    """
 
     units: Units
     block: slice
     line_ups: Batch
     people: Batch
     seed: int
+    layers: tuple[str, ...] | None
 
     def scores(self) -> torch.Tensor:
         """log p(G | candidate) [B, N], up to a constant each."""
         view, known = self.units.view, self.units.known[self.block]
         weights = self.units.client_weights[self.block]
         task, training = view.task, view.local_training
-        total = weights.sum(1).reshape(len(weights), -1)
-        averaged = average_path(task, self.units.weights[self.block], self.people, training)
-        gap = self.units.update[self.block] - known * total * averaged[1]
-        averaged = observed_path(task, averaged, self._deviation(gap), self.people, training)
-        mean = known * averaged[1]
-        gap = self.units.update[self.block] - total * mean
-        table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
+        averaged, gap, table = self._written() if self.layers is None else self._factored()
         factors = clip_factors(
             table,
             view.observation.clip,
@@ -126,6 +131,37 @@ class _Block:
             member = member.expand(len(weights), *member.shape)
         return by_classes(table, message, member, view.records - 1).double()
 
+    def _written(self) -> tuple[Path, torch.Tensor, Table]:
+        """The average client's path, the gap [B, m] to it, and the table of updates around it."""
+        known, training = self.units.known[self.block], self.units.view.local_training
+        task, total = self.units.view.task, self._total()
+        averaged = average_path(task, self.units.weights[self.block], self.people, training)
+        gap = self.units.update[self.block] - known * total * averaged[1]
+        averaged = observed_path(task, averaged, self._deviation(gap), self.people, training)
+        mean = known * averaged[1]
+        gap = self.units.update[self.block] - total * mean
+        table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
+        return averaged, gap, table
+
+    def _factored(self) -> tuple[Path, torch.Tensor, Table]:
+        """The same for updates that are single gradients, all coordinates known, by factors."""
+        view, models = self.units.view, self.units.weights[self.block]
+        assert self.layers is not None
+        people, candidates = (
+            factors(view.task, self.layers, models, each, view.local_training)
+            for each in (self.people, self.line_ups)
+        )
+        mean = people.mean()
+        gap = self.units.update[self.block] - self._total() * mean
+        known = self.units.known[self.block].sum(1)
+        anchors = torch.stack([gap, mean], 1)
+        return ([models], mean), gap, factored_table(people, candidates, mean, anchors, known)
+
+    def _total(self) -> torch.Tensor:
+        """The sum of the clients' weights, [B, 1] or [B, m]."""
+        weights = self.units.client_weights[self.block]
+        return weights.sum(1).reshape(len(weights), -1)
+
     def _by_classes(self, weights: torch.Tensor) -> bool:
         """Whether the rest is a known, small number of records of equal shares, with classes."""
         view = self.units.view
@@ -146,7 +182,9 @@ class _Block:
             },
         )
         like = units.weights
-        return _Block(units, self.block, self.line_ups.to(like), self.people.to(like), self.seed)
+        return replace(
+            self, units=units, line_ups=self.line_ups.to(like), people=self.people.to(like)
+        )
 
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
@@ -211,7 +249,7 @@ class _Block:
         squares = self._counts() * shares.square()
         spread = squares[:, 0] * factors.own.square().mean(1)
         spread = spread + squares[:, 1:].sum(1) * factors.others.square()
-        remainder = self._noise() + spread * held_out_remainder(table)
+        remainder = self._noise() + spread * held_out_remainder(table, self._noise() / spread)
         cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
         if self._poisson():
             cut = cut - shares[:, :1] * factors.own
@@ -244,7 +282,7 @@ class _Block:
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
         diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
-        outside = held_out_remainder(table)[:, None]
+        outside = held_out_remainder(table, torch.zeros_like(table.known))[:, None]
         diagonal = diagonal + self._noise()[:, None] + along.square() * outside
         unit = known / torch.maximum(diagonal, _least(table)[:, None]).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)

@@ -21,6 +21,7 @@ __all__ = ["Forms", "Rows", "Table", "class_table", "held_out_remainder", "tabul
 _GUESS: Final = 1e-3  # of the rows' mean variance in their span: a remainder to start from
 _STEPS: Final = 6
 _LONGEST: Final = 4.0  # step of the remainder's logarithm
+_NOTHING: Final = 1e-2  # of the noise: a remainder that need not be known
 _HELD: Final = 2**27  # numbers of one block of rows: updates times coordinates
 
 Rows = Callable[[int, int], torch.Tensor]
@@ -187,17 +188,20 @@ def class_table(table: Table, member: torch.Tensor) -> Table:
     )
 
 
-def held_out_remainder(table: Table) -> torch.Tensor:
+def held_out_remainder(table: Table, noise: torch.Tensor) -> torch.Tensor:
     """The remainder r [B] at which a record left out is as far off as the others' law says.
 
     The mean over i of a_iᵀ (Σ_{p≠i} a_p a_pᵀ / (P - 2) + r · I)⁻¹ a_i is the number of known
     coordinates. So outside the rows' span r is the variance that new records have there; inside
     it makes up for what few rows miss. With K = G + (P - 2) r · I, G the rows' inner products, the
-    form of row i is (1 / (K⁻¹)_ii - (P - 2) r) / r; Newton's method solves for log r.
+    form of row i is (1 / (K⁻¹)_ii - (P - 2) r) / r; Newton's method solves for log r. It is not
+    sought beside `noise` [B], in units of one record's share, that drowns whatever it may be.
     """
     rows = table.rows
     people = rows.shape[1]
     size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(rows.dtype).tiny)
+    if bool((size / table.known.clamp(min=1) < _NOTHING * noise).all()):
+        return torch.zeros_like(size)
     # Centred rows add up to zero; their mean is put back as a direction of its own.
     inner = rows / size[:, None, None] + 10.0
     log = torch.full_like(size, math.log(_GUESS))
@@ -207,7 +211,8 @@ def held_out_remainder(table: Table) -> torch.Tensor:
         shifted = inner + torch.diag_embed(ridge.expand(-1, people))
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if rows.dtype == torch.float32 and bool(failed.any()):  # fewer coordinates than rows
-            return held_out_remainder(replace(table, rows=rows.double())).to(rows.dtype)
+            double = replace(table, rows=rows.double())
+            return held_out_remainder(double, noise).to(rows.dtype)
         inverse = torch.cholesky_inverse(factor)
         own = inverse.diagonal(dim1=1, dim2=2)
         left = (1 / own - ridge).mean(1)

@@ -142,7 +142,7 @@ class Arena:
         own = int(found[0]) if len(found) else None
         if holds is None:
             holds = own is not None and bool(draw.random() < size / n)
-        keys = draw.random(game.free.shape)
+        keys = draw.random(game.free.shape, dtype=np.float32)
         keys[~game.free] = np.inf
         if training.sampling == "poisson":
             taken = keys < (size / self.sizes)[:, None]

@@ -23,7 +23,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.estimation.playing.games import Arena, Batches, Game
 from trilemma.federation.training import server_step
-from trilemma.learning import client_update
+from trilemma.learning import client_update, traced
 from trilemma.observations import Adversary
 from trilemma.protections.observing import observe_updates
 from trilemma.protections.round_info import RoundInfo
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Observer"]
 
 _POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
+_SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class Observer:
                 self._swapped(self.arena.batches(game, draw, holds=None), game)
                 for game, draw in zip(games, draws, strict=True)
             ]
-            updates = self._updates(weights, made)
+            updates = self._updates(weights, made, often=True)
             secret = self.participation == "secret"
             seen = [each.slot is not None or (secret and each.own is not None) for each in made]
             means = self._noisy_means(updates, made, noise)
@@ -149,8 +150,13 @@ class Observer:
         rows[batches.own, batches.slot] = stranger
         return replace(batches, rows=rows)
 
-    def _updates(self, weights: torch.Tensor, made: Sequence[Batches]) -> torch.Tensor:
-        """What every client of every game sends before protection, [U, K, m]."""
+    def _updates(
+        self, weights: torch.Tensor, made: Sequence[Batches], *, often: bool = False
+    ) -> torch.Tensor:
+        """What every client of every game sends before protection, [U, K, m].
+
+        Asked for `often`, a small model's is worth recording.
+        """
         scenario = self.arena.scenario
         training, task, pool = scenario.local_training, scenario.task, self.arena.pool
         width = max(each.rows.shape[1] for each in made)
@@ -163,15 +169,19 @@ class Observer:
             def send(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
                 return client_update(task, w, x, y, training)
 
-            return vmap(vmap(send, in_dims=(None, 0, 0)))(weights, inputs, labels)
+            everyone = vmap(vmap(send, in_dims=(None, 0, 0)))
+            if often and task.layout.size <= _SMALL:
+                example = (weights, inputs, labels)
+                everyone = traced(("updates", training), task, everyone, example)
+            return everyone(weights, inputs, labels)
 
         def part(
             w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, there: torch.Tensor
         ) -> torch.Tensor:
             return client_update(task, w, x, y, training, present=there)
 
-        everyone = vmap(vmap(part, in_dims=(None, 0, 0, 0)))
-        return everyone(weights, inputs, labels, present.to(scenario.device))
+        some = vmap(vmap(part, in_dims=(None, 0, 0, 0)))
+        return some(weights, inputs, labels, present.to(scenario.device))
 
     @cached_property
     def _public(self) -> Records:

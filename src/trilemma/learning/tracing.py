@@ -1,27 +1,30 @@
-"""Evaluations recorded once and replayed without torch.func's bookkeeping."""
+"""Functions recorded once and replayed without torch.func's bookkeeping."""
 
 from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 if TYPE_CHECKING:
-    from trilemma.learning import Task
+    from trilemma.learning.tasks import Task
 
-__all__ = ["Evaluation", "traced"]
+__all__ = ["traced"]
 
-Evaluation = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-_TRACES: OrderedDict[tuple[object, ...], tuple[Task, Evaluation]] = OrderedDict()
+Result = TypeVar("Result")
+_TRACES: OrderedDict[tuple[object, ...], tuple[Task, Callable[..., Any]]] = OrderedDict()
 _KEPT_TRACES = 24
 
 
 def traced(
-    key: tuple[object, ...], task: Task, function: Evaluation, example: tuple[torch.Tensor, ...]
-) -> Evaluation:
+    key: tuple[object, ...],
+    task: Task,
+    function: Callable[..., Result],
+    example: tuple[torch.Tensor, ...],
+) -> Callable[..., Result]:
     """`function` recorded once as a flat list of tensor operations for the example's shapes.
 
     Replaying the list skips torch.func's bookkeeping, which is half of the time of a small

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import torch
+from tests.learning.small import make
+from torch.func import grad, vmap
+
+from trilemma.learning import traced
+
+
+def test_a_recorded_function_gives_the_same_numbers() -> None:
+    task, weights, inputs, targets = make()
+
+    def slope(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = vmap(grad(task.mean_loss), (0, None, None))(at, x, y)
+        return made
+
+    several = torch.stack([weights, 2 * weights])
+    run = traced(("slope",), task, slope, (several, inputs, targets))
+    other = torch.stack([weights - 1, weights + 1])
+    assert torch.equal(run(other, inputs, targets), slope(other, inputs, targets))
+    assert traced(("slope",), task, slope, (other, inputs, targets)) is run
+
+
+def test_what_a_record_takes_as_constant_is_part_of_its_key() -> None:
+    task, weights, inputs, targets = make()
+    task.model.register_buffer("shift", torch.zeros(1))
+    example = (weights, inputs, targets)
+
+    def loss(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return task.mean_loss(at, x, y)
+
+    first = traced(("loss",), task, loss, example)
+    assert traced(("loss",), task, loss, example) is first
+    assert traced(("other",), task, loss, example) is not first
+    assert traced(("loss",), task, loss, (weights, inputs[:3], targets[:3])) is not first
+    shift = task.model.get_buffer("shift")
+    shift += 1
+    assert traced(("loss",), task, loss, example) is not first
+    again = traced(("loss",), task, loss, example)
+    task.model.eval()
+    assert traced(("loss",), task, loss, example) is not again
