@@ -48,6 +48,7 @@ _REACH: Final = 10.5  # standard deviations; beyond it lies 4e-26, which counts 
 # Below this noise one round's losses span hundreds; the bound of known participation holds there.
 _LEAST_SECRET_NOISE: Final = 0.1
 _EPSILONS: Final = 1e-3 * np.sinh(np.linspace(-math.asinh(3e4), math.asinh(3e4), 8001))  # ±30
+_NEAR: Final = 8_000  # losses on either side of 0 that are tried as ε
 _DROPPED: Final = 1e-16  # participation patterns less likely than this count as "surely told"
 
 
@@ -104,7 +105,7 @@ def epsilon_at(training: Training, delta: float) -> float:
                 float(losses.get_epsilon_for_delta(delta - rounding))
                 if delta > rounding
                 else found
-                for losses, rounding in orders
+                for losses, rounding, _ in orders
             ),
         )
     return found
@@ -188,14 +189,19 @@ def _known_profile(training: Training) -> _Profile:
 
 @lru_cache(maxsize=64)
 def _secret_profile(training: Training) -> _Profile:
-    losses, rounding = _composed(training, "present || absent")
-    deltas = np.asarray(losses.get_delta_for_epsilon(_EPSILONS)) + rounding
-    return _Profile(np.exp(_EPSILONS), deltas)
+    losses, rounding, step = _composed(training, "present || absent")
+    # Between neighbouring losses δ is linear in e^ε, so that the best ε is one of them.
+    epsilons = np.union1d(step * np.arange(-_NEAR, _NEAR + 1), _EPSILONS)
+    deltas = np.asarray(losses.get_delta_for_epsilon(epsilons)) + rounding
+    return _Profile(np.exp(epsilons), deltas)
 
 
 @lru_cache(maxsize=8)
-def _composed(training: Training, direction: Direction) -> tuple[Any, float]:
-    """All rounds' privacy losses (dp-accounting's `PLDPmf`), and what rounding may hide in δ."""
+def _composed(training: Training, direction: Direction) -> tuple[Any, float, float]:
+    """All rounds' privacy losses (dp-accounting's `PLDPmf`), what rounding hides, the grid's step.
+
+    What rounding may hide is to be added to δ.
+    """
     from dp_accounting.pld import pld_pmf  # heavy, and needed for secret participation only
 
     k, z = training.records_of_person, training.noise_multiplier
@@ -208,7 +214,7 @@ def _composed(training: Training, direction: Direction) -> tuple[Any, float]:
     deltas = one.delta(np.arange(first, last + 1) * step, direction)
     losses = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, first, last, deltas)
     composed = losses.to_dense_pmf().self_compose(training.rounds)
-    return composed, _rounding(training.rounds, composed.size)
+    return composed, _rounding(training.rounds, composed.size), step
 
 
 def _rounding(rounds: int, size: int) -> float:
