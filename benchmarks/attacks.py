@@ -8,6 +8,7 @@ python benchmarks/attacks.py --device cuda       # seconds on a GPU instead; att
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,10 @@ from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.scenarios.networks import lenet, uniform_weights
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 DLG, MAP, GAUSSIAN, EXACT = "dlg", "map", "gaussian-posterior", "exact-posterior"
 NAMES = (DLG, "idlg", "inverting-gradients", "analytic", MAP, GAUSSIAN, EXACT)
@@ -334,7 +339,7 @@ def main() -> None:
     ]
     where = f"those of one {torch.cuda.get_device_name()}, a unit" if on_gpu else CPU
     command = f"python benchmarks/attacks.py{f' --device {device}' * on_gpu}{' --quick' * quick}"
-    lines = ["# Attacks: success at equal cost", "", f"Made by `{command}`.", ""]
+    lines = ["# Attacks: success at equal cost", "", f"`{command}`, {stamp()}.", ""]
     lines.append(INTRODUCTION.format(seconds=where))
     lines += rates(nets[0], 8 if quick else 192)
     out = options.out or Path(f"docs/benchmarks/attacks{'-cuda' * on_gpu}.md")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -35,6 +36,10 @@ from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.work.journal import Run
 from trilemma.work.replay import Ask, settle
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "certificate.md"
 FAMILY = "randomization+secret-sharing"
@@ -211,7 +216,7 @@ def main() -> None:
     lines = [
         "# A certificate for a whole training",
         "",
-        "`python benchmarks/certificate.py`",
+        f"`python benchmarks/certificate.py`, {stamp()}.",
         "",
         INTRODUCTION,
         "",

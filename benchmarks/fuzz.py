@@ -10,8 +10,6 @@ tries one input again.
 from __future__ import annotations
 
 import argparse
-import datetime
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,6 +25,7 @@ from benchmarks.fuzzing.keys import keys  # noqa: E402
 from benchmarks.fuzzing.settings import budgets, settings  # noqa: E402
 from benchmarks.fuzzing.specs import names, specs  # noqa: E402
 from benchmarks.fuzzing.wire import messages  # noqa: E402
+from benchmarks.pages.stamp import stamp  # noqa: E402
 
 SEED = 11
 DOORS: dict[str, tuple[Door, int]] = {
@@ -75,7 +74,7 @@ def main() -> None:
     print(table, end="")
     if chosen.only is None and chosen.share == 1:
         arguments = "" if chosen.seed == SEED else f" --seed {chosen.seed}"
-        head = f"# Bad input\n\n`python benchmarks/fuzz.py{arguments}`, {_where()}\n"
+        head = f"# Bad input\n\n`python benchmarks/fuzz.py{arguments}`, {stamp()}\n"
         PAGE.write_text(f"{head}\n{INTRODUCTION}\n\n{table}")
     if any(tally.broken for tally, _ in found.values()):
         sys.exit(1)
@@ -92,15 +91,6 @@ def _rows(found: dict[str, tuple[Tally, float]]) -> list[str]:
         rows.append(f"| {kind} | {cells} | {seconds:.0f} |")
     cells = " | ".join(f"{each:,}" for each in (sum(total), *total))
     return [*rows, f"| all | {cells} | {sum(seconds for _, seconds in found.values()):.0f} |"]
-
-
-def _where() -> str:
-    """The commit and the day."""
-    shown = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    )
-    commit = shown.stdout.strip() or "unknown"
-    return f"commit {commit}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
 
 
 if __name__ == "__main__":

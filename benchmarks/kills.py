@@ -16,13 +16,16 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trilemma.errors import InvalidInput
 from trilemma.work.journal import JOURNAL
 from trilemma.work.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "kills.md"
@@ -110,15 +113,12 @@ def main() -> None:
         places = killed(folder, total, options.kills, 2)
         rows.append(("2", options.kills, committed(folder), finished(folder, 2) == calm))
         print(rows[-1], flush=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     page = [
         "# The same verdict, however it came about",
         "",
         (
-            f"`python benchmarks/kills.py --kills {options.kills}`, commit {commit}, "
-            f"{datetime.now(UTC):%Y-%m-%d}. Real attacks and trainings of `trilemma "
+            f"`python benchmarks/kills.py --kills {options.kills}`, {stamp()}. "
+            f"Real attacks and trainings of `trilemma "
             f"{' '.join(WORDS)}`; {fields(calm)} values of verdict.json are compared, all but "
             f"those made from measured seconds and the hash that is keyed by the folder."
         ),

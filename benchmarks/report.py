@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the made-up verdict of the tests
 
+from benchmarks.pages.stamp import stamp  # noqa: E402
 from tests.reporting import examples  # noqa: E402
 
 from trilemma.reporting.page.page import write_report  # noqa: E402
@@ -69,7 +70,7 @@ def main() -> None:
         "in the gallery. Writing "
         f"it takes {made:.2f} s once the libraries are imported.\n"
     )
-    TABLE.write_text(f"# Report\n\n`python benchmarks/report.py`\n\n{remark}\n{table}")
+    TABLE.write_text(f"# Report\n\n`python benchmarks/report.py`, {stamp()}\n\n{remark}\n{table}")
     print(remark, table, sep="\n", end="")
 
 

@@ -8,6 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
+
 SOLVE = ["solve", "--c1", "0.9", "--c2", "200", "--budget", "0.3"]
 BILLION = ["--parameters", "1000000000", "--delta", "0.5", "--sigma", "0.05"]
 COMMANDS = {
@@ -34,7 +38,7 @@ def main() -> None:
     lines = ["| command | seconds (median of 7) | times the baseline |", "|---|---|---|"]
     lines += [f"| {name} | {t:.2f} | {t / baseline:.2f} |" for name, t in measured.items()]
     table = "\n".join(lines) + "\n"
-    TABLE.write_text(f"# Start-up\n\n`python benchmarks/startup.py`\n\n{table}")
+    TABLE.write_text(f"# Start-up\n\n`python benchmarks/startup.py`, {stamp()}\n\n{table}")
     print(table, end="")
 
 

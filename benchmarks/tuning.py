@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -19,6 +20,10 @@ from trilemma.testing.simulated import CURVES, SimulatedAttacker
 from trilemma.tuning.calibrating.acceptance import fixed_size
 from trilemma.tuning.calibrating.calibration import calibrate
 from trilemma.tuning.calibrating.outcomes import Control
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 ALPHA = 0.05
 P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6 where blind guesses never succeed
@@ -292,7 +297,7 @@ def main() -> None:
     head = [
         "# Games to a tested strength",
         "",
-        f"`python benchmarks/tuning.py --runs {runs} --search-runs {few}`",
+        f"`python benchmarks/tuning.py --runs {runs} --search-runs {few}`, {stamp()}",
         "",
         INTRODUCTION,
         "",

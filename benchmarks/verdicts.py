@@ -13,12 +13,10 @@ same command goes on where it was left.
 from __future__ import annotations
 
 import argparse
-import platform
-import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +37,10 @@ from trilemma.work.executors import Crew
 from trilemma.work.journal import Run
 from trilemma.work.progress import Ticker
 from trilemma.work.replay import Ask, settle
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "verdicts.md"
@@ -177,21 +179,17 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     words = " ".join(
         f"--{name} {' '.join(map(str, getattr(options, name)))}"
         for name in ("claims", "budgets", "rungs", "families", "attacks")
         if getattr(options, name)
     )
-    how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`, commit {commit}"
-    where = f"Python {platform.python_version()}, torch {torch.__version__}, {options.device}"
+    how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`"
     asked = "Digits, 10 clients, batches of 4."
     page = [
         "# Verdicts, attacked again",
         "",
-        f"{how}, {datetime.now(UTC).date()}, {where}. {asked}",
+        f"{how}, {stamp()}, {options.device}. {asked}",
     ]
     for claim in options.claims:
         full = claim.endswith("full batches")

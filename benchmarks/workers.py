@@ -7,17 +7,21 @@ python benchmarks/workers.py --units 40          # a minute, to see that it runs
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from trilemma.beliefs.recovery import Criterion
 from trilemma.estimation.recovering.recoveries import measure
 from trilemma.estimation.recovering.units import Measurement
 from trilemma.scenarios import load_scenario
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.stamp import stamp
 
 
 def main() -> None:
@@ -30,8 +34,8 @@ def main() -> None:
         "# Two workers against one",
         "",
         (
-            f"Made by `python benchmarks/workers.py --units {options.units}` (torch "
-            f"{torch.__version__}): DLG, 3 restarts, on unprotected digits updates of 4 records, "
+            f"Made by `python benchmarks/workers.py --units {options.units}`, "
+            f"{stamp()}: DLG, 3 restarts, on unprotected digits updates of 4 records, "
             f"10 clients. Wall seconds from call to result, the start of the processes included; "
             f"the outcomes are compared unit by unit."
         ),

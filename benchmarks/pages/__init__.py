@@ -1,0 +1,1 @@
+"""What the pages of all benchmarks say alike."""
