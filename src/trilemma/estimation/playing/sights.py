@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from torch.func import vmap
 
 from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
@@ -22,8 +21,8 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.estimation.playing.games import Arena, Batches, Game
+from trilemma.estimation.playing.sending import mean_updates, sent_updates
 from trilemma.federation.training import server_step
-from trilemma.learning import client_update, traced
 from trilemma.observations import Adversary
 from trilemma.protections.observing import observe_updates
 from trilemma.protections.round_info import RoundInfo
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Observer"]
 
 _POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
-_SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +95,7 @@ class Observer:
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
             made.append(self._swapped(self.arena.batches(game, draw, holds=True), game))
-        updates = self._updates(weights, made)
+        updates = sent_updates(self.arena, weights, made)
         return [
             [self._view(*each, round=0)]
             for each in zip(games, weights, made, updates, strict=True)
@@ -122,20 +120,14 @@ class Observer:
                 self._swapped(self.arena.batches(game, draw, holds=None), game)
                 for game, draw in zip(games, draws, strict=True)
             ]
-            updates = self._updates(weights, made, often=True)
             secret = self.participation == "secret"
             seen = [each.slot is not None or (secret and each.own is not None) for each in made]
-            means = self._noisy_means(updates, made, noise)
-            if means is None:
-                means, redone = torch.empty_like(weights), [True] * len(games)
-            else:
-                redone = seen  # the means of what the views show, by the views' own draws
-            for place, (game, batches) in enumerate(zip(games, made, strict=True)):
+            means, sent = self._sent(weights, made, seen, noise)
+            for place, updates in sent.items():
+                game, batches = games[place], made[place]
                 if seen[place]:
-                    view = self._view(game, weights[place], batches, updates[place], round)
-                    views[place].append(view)
-                if redone[place]:
-                    means[place] = self._mean(updates[place], game, batches, round)
+                    views[place].append(self._view(game, weights[place], batches, updates, round))
+                means[place] = self._mean(updates, game, batches, round)
             weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
 
@@ -149,39 +141,6 @@ class Observer:
         stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
         rows[batches.own, batches.slot] = stranger
         return replace(batches, rows=rows)
-
-    def _updates(
-        self, weights: torch.Tensor, made: Sequence[Batches], *, often: bool = False
-    ) -> torch.Tensor:
-        """What every client of every game sends before protection, [U, K, m].
-
-        Asked for `often`, a small model's is worth recording.
-        """
-        scenario = self.arena.scenario
-        training, task, pool = scenario.local_training, scenario.task, self.arena.pool
-        width = max(each.rows.shape[1] for each in made)
-        rows = torch.from_numpy(np.stack([_padded(each.rows, width) for each in made]))
-        present = torch.from_numpy(np.stack([_padded(each.present, width) for each in made]))
-        inputs = pool.inputs[rows].to(scenario.device)
-        labels = pool.labels[rows].to(scenario.device)
-        if bool(present.all()) and training.sampling == "fixed":
-
-            def send(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-                return client_update(task, w, x, y, training)
-
-            everyone = vmap(vmap(send, in_dims=(None, 0, 0)))
-            if often and task.layout.size <= _SMALL:
-                example = (weights, inputs, labels)
-                everyone = traced(("updates", training), task, everyone, example)
-            return everyone(weights, inputs, labels)
-
-        def part(
-            w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, there: torch.Tensor
-        ) -> torch.Tensor:
-            return client_update(task, w, x, y, training, present=there)
-
-        some = vmap(vmap(part, in_dims=(None, 0, 0, 0)))
-        return some(weights, inputs, labels, present.to(scenario.device))
 
     @cached_property
     def _public(self) -> Records:
@@ -211,19 +170,33 @@ class Observer:
             total += share * sent.values
         return total
 
-    def _noisy_means(
-        self, updates: torch.Tensor, made: Sequence[Batches], draws: Sequence[torch.Generator]
-    ) -> torch.Tensor | None:
-        """The same means [U, m] where the clients' parts need no telling apart: noise or nothing.
+    def _sent(
+        self,
+        weights: torch.Tensor,
+        made: Sequence[Batches],
+        seen: Sequence[bool],
+        draws: Sequence[torch.Generator],
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        """The server's means [U, m], and by game what its clients send [K, m] where it is needed.
 
-        The sum of independent Gaussians is drawn as one.
+        Needed are the games seen, whose means are those of the views' own draws; and all of them
+        where clients' parts must be told apart. Otherwise noise is all that is added, and the sum
+        of independent Gaussians is drawn as one.
         """
         variance = _added_variance(self.protection)
         if variance is None:
-            return None
+            updates = sent_updates(self.arena, weights, made, often=True)
+            return torch.empty_like(weights), dict(enumerate(updates))
+        shown = [place for place, each in enumerate(seen) if each]
         counts = np.stack([self._counts[batches.clients] for batches in made])
-        shares = torch.from_numpy(counts / counts.sum(1, keepdims=True)).to(updates)
-        means = torch.einsum("uk,ukm->um", shares, updates)
+        shares = torch.from_numpy(counts / counts.sum(1, keepdims=True)).to(weights)
+        means = mean_updates(self.arena, weights, made, shares)
+        if means is None:
+            updates = sent_updates(self.arena, weights, made, often=True)
+            means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
+        elif shown:
+            some = [made[place] for place in shown]
+            updates = sent_updates(self.arena, weights[shown], some, often=True)
         scales = (variance * shares.square().sum(1)).sqrt().tolist()
         for mean, scale, draw in zip(means, scales, draws, strict=True):
             if scale:
@@ -231,7 +204,7 @@ class Observer:
                     mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
                 )
                 mean.add_(noise, alpha=scale)
-        return means
+        return means, dict(zip(shown, updates, strict=True)) if shown else {}
 
     def _view(
         self,
@@ -315,9 +288,3 @@ def _added_variance(protection: Protection) -> float | None:
     first, *others = protection.transforms
     alone = isinstance(first, Randomization) and first.clip is None and not others
     return first.variance if isinstance(first, Randomization) and alone else None
-
-
-def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
-    """Rows [K, B] with zeros added up to `width`."""
-    short = width - rows.shape[1]
-    return np.pad(rows, ((0, 0), (0, short))) if short else rows

@@ -1,0 +1,59 @@
+"""One gradient for a round's mean, against the clients' own updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.playing import sending
+from trilemma.estimation.playing.games import Arena, Batches
+from trilemma.estimation.playing.sending import mean_updates, sent_updates
+from trilemma.learning import LocalTraining, client_update
+from trilemma.scenarios import load_scenario
+
+
+def round_of(training: LocalTraining, games: int = 3) -> tuple[Arena, torch.Tensor, list[Batches]]:
+    scenario = replace(load_scenario("digits"), local_training=training)
+    arena, draw = Arena.of(scenario, rounds=5), np.random.default_rng(1)
+    made = [arena.batches(arena.draw(n, 0), draw, holds=True) for n in range(games)]
+    return arena, fresh_weights(scenario, range(games)), made
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_the_mean_is_the_mean_of_the_clients(small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    arena, weights, made = round_of(LocalTraining(batch=4))
+    if not small:
+        monkeypatch.setattr(sending, "_SMALL", 0)
+    sent = sent_updates(arena, weights, made, often=True)
+    shares = torch.rand(3, 10, generator=torch.Generator().manual_seed(0))
+    found = mean_updates(arena, weights, made, shares)
+    assert found is not None
+    assert torch.allclose(found, torch.einsum("uk,ukm->um", shares, sent), atol=1e-6)
+    rows = torch.from_numpy(made[1].rows[7])
+    alone = client_update(
+        arena.scenario.task,
+        weights[1],
+        arena.pool.inputs[rows],
+        arena.pool.labels[rows],
+        arena.scenario.local_training,
+    )
+    assert torch.allclose(sent[1, 7], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        LocalTraining("fedavg", batch=4, steps=2),
+        LocalTraining(batch=4, record_clip=0.5),
+        LocalTraining(batch=4, sampling="poisson"),
+    ],
+    ids=["several steps", "clipped records", "poisson"],
+)
+def test_other_trainings_are_computed_client_by_client(training: LocalTraining) -> None:
+    arena, weights, made = round_of(training)
+    assert mean_updates(arena, weights, made, torch.full((3, 10), 0.1)) is None
+    assert sent_updates(arena, weights, made).shape == (3, 10, weights.shape[1])
