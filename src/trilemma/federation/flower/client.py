@@ -18,6 +18,7 @@ from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
     ProtocolViolation,
+    RangeExceeded,
     TooFewClients,
     TrilemmaError,
 )
@@ -36,6 +37,7 @@ from trilemma.federation.nodes.local import Made, only_made, watched
 from trilemma.federation.nodes.metrics import encode_metrics
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.state import units
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 
@@ -43,6 +45,7 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
+_PUBLIC: Final = (BudgetSpent, ProtocolViolation, RangeExceeded, TooFewClients)
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
 
@@ -105,8 +108,7 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
             # written down, and so forget that it answered. What may quote data stays here.
             cause = error.__cause__
             _LOG.warning("node %d refuses: %s", context.node_id, error, exc_info=cause)
-            public = isinstance(error, BudgetSpent | ProtocolViolation | TooFewClients)
-            detail = str(error) if public else "the log of the node says why"
+            detail = str(error) if isinstance(error, _PUBLIC) else "the log of the node says why"
             reason = f"{type(error).__name__}: {detail}"
             return Message(Error(_REFUSED, reason), reply_to=message)
 
@@ -121,7 +123,7 @@ def _work(
     name, before = only_arrays(without_stages(message.content))
     layout, start = model_tensors(before)
     if terms.blind:
-        before = shifted(before, node.change(start))
+        before = shifted(before, node.change(start) * units(layout, terms))
         layout, start = model_tensors(before)
     if stage.kind == "train" and layout.size != stage.size:
         raise ProtocolViolation(
@@ -139,7 +141,7 @@ def _work(
             lanes["update"] = only_made(made, layout, tensors_of(before), after)
         else:
             change = start - layout.flatten(after).to(start.dtype)
-            lanes["update"] = change / terms.learning_rate
+            lanes["update"] = change / terms.learning_rate / units(layout, terms)
     transport = terms.protection.transport
     names = terms.names(stage.kind)
     lanes["metrics"] = encode_metrics(metrics, names, terms.metric_range, transport)

@@ -27,6 +27,7 @@ from trilemma.federation.nodes.events import epsilon_of
 from trilemma.federation.nodes.metrics import decode_metrics
 from trilemma.federation.nodes.rounds import Answers, ServerRound, ServerRounds
 from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.state import units
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 
@@ -204,7 +205,8 @@ class ProtectedGrid(Grid):
         if kind == "train":
             change = torch.zeros(current.stage.size)
             if (released := current.released.get("update")) is not None:
-                change = released.mean * self.terms.learning_rate
+                layout = model_tensors(model)[0]
+                change = released.mean * self.terms.learning_rate * units(layout, self.terms)
                 weight = released.weight
             records["arrays"] = shifted(model, change)
             if math.isfinite(spent := epsilon_of(self._rounds.events, self.terms.delta)):

@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from trilemma.errors import ProtocolViolation, TrilemmaError
+from trilemma.errors import ProtocolViolation, RangeExceeded, TrilemmaError
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
 from trilemma.protections.transcripts import Released
@@ -85,6 +85,7 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
 def _apply_sum(node: Node, stage: Stage) -> None:
     """Opens an encrypted sum that the server could not read, and applies it to this node's model.
 
+    One with too many coordinates beyond the range moves no node's model: all see the same sum.
     A node that did not answer that round opens it as any holder of the key can: in a session of
     its own, whose encryption of nothing is thrown away.
     """
@@ -98,7 +99,12 @@ def _apply_sum(node: Node, stage: Stage) -> None:
     session = node.reader(stage)
     if session.wants_update:
         session.step(b"", torch.zeros(stage.size))
-    opened = session.step(stage.blobs["update"])
+    try:
+        opened = session.step(stage.blobs["update"])
+    except RangeExceeded as error:
+        _LOG.warning("sum %d fails, and the model stays as it was: %s", stage.version, error)
+        node.advance(stage.version, torch.zeros(stage.size))
+        return
     if not isinstance(opened, Released):
         raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
     node.advance(stage.version, opened.mean * node.terms.learning_rate)

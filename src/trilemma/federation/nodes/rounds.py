@@ -172,6 +172,15 @@ class ServerRounds:
         if current.encrypted is not None:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         self.released += kind == "train"
+        for lane, each in current.released.items():
+            if each.saturated:
+                share, number = 100 * each.saturated, current.stage.number
+                _LOG.warning(
+                    "round %d: %.2g %% of the %s lay beyond the range, and count as its edge",
+                    number,
+                    share,
+                    lane,
+                )
         return current
 
     def told(self, round: ServerRound | None, cohort: int) -> dict[str, int]:
