@@ -162,7 +162,7 @@ class DirectGrid(Grid):
 
     @property
     def run(self) -> Run:
-        return Run.create_empty(RUN)
+        return Run.create_empty(next(iter(self.contexts.values())).run_id)
 
     def set_run(self, run: Run) -> None:
         raise AssertionError("not used")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -121,9 +121,9 @@ class ServerRounds:
     Under secure aggregation the next round's keys and shares ride on this one's messages.
     """
 
-    def __init__(self, terms: Terms, public: Any = None) -> None:
+    def __init__(self, terms: Terms, public: Any = None, events: Sequence[Event] = ()) -> None:
         self.terms, self._public = terms, public
-        self.events: list[Event] = []  # the rounds of training so far
+        self.events = list(events)  # the rounds of training so far, of runs before this one too
         self.refused: dict[int, str] = {}  # the nodes that left the last round, and why
         self.released = 0  # rounds of training that gave a sum
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
