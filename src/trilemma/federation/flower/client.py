@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
@@ -38,6 +38,7 @@ from trilemma.federation.nodes.metrics import encode_metrics
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.state import units
+from trilemma.federation.nodes.steps import Step, require_training, watched_steps
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 
@@ -101,7 +102,7 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
             def work(stage: Stage) -> Work:
                 return _work(node, stage, message, context, call_next)
 
-            replies = answer(node, stages, work)
+            replies = answer(node, cast(Kind, kind), stages, work)
             return Message(RecordDict(dict(write_stages(replies))), reply_to=message)
         except TrilemmaError as error:
             # An error reply, not an exception: the simulation would undo what the node has
@@ -132,14 +133,16 @@ def _work(
     content = without_stages(message.content)
     content[name] = before
     message.content = content
-    reply, made = _run(message, context, call_next)
+    reply, made, steps = _run(message, context, call_next)
     metrics = {} if terms.by_record else _only_metrics(reply.content)
     lanes: dict[str, torch.Tensor] = {}
     if stage.kind == "train":
         after = tensors_of(only_arrays(reply.content)[1])
-        if terms.by_record:
+        if terms.by_record or (terms.deployment is not None and made):
             lanes["update"] = only_made(made, layout, tensors_of(before), after)
         else:
+            if terms.deployment is not None:
+                require_training(steps, terms.deployment.local_training)
             change = start - layout.flatten(after).to(start.dtype)
             lanes["update"] = change / terms.learning_rate / units(layout, terms)
     transport = terms.protection.transport
@@ -150,9 +153,9 @@ def _work(
 
 def _run(
     message: Message, context: Context, call_next: ClientAppCallable
-) -> tuple[Message, list[Made]]:
+) -> tuple[Message, list[Made], list[Step]]:
     try:
-        with watched() as made:
+        with watched() as made, watched_steps() as steps:
             reply = call_next(message, context)
     except TrilemmaError:
         raise
@@ -160,7 +163,7 @@ def _run(
         raise InvalidInput(f"the app raised {type(error).__name__}: {error}.") from error
     if reply.has_error():
         raise InvalidInput(f"the app answered with an error: {reply.error.reason}.")
-    return reply, made
+    return reply, made, steps
 
 
 def _only_metrics(content: RecordDict) -> dict[str, Any]:

@@ -108,11 +108,12 @@ class ServerRound:
             self.waiting[lane] = outcome
 
     def _check(self, seat: int, reply: Stage) -> None:
-        if (reply.run, reply.session) != (self.stage.run, self.stage.session):
-            raise ProtocolViolation(
-                f"client {seat} answers another session or run than round {self.stage.number} "
-                "asked for; it is replayed or foreign."
-            )
+        for name in ("run", "session", "kind", "number", "cohort", "size"):
+            if getattr(reply, name) != getattr(self.stage, name):
+                raise ProtocolViolation(
+                    f"client {seat} answers another {name} than round {self.stage.number} asked "
+                    "for; it is replayed or foreign."
+                )
 
 
 class ServerRounds:
