@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from trilemma.crypto.keyfiles import load_private, load_public, save_private, save_public
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import System
-from trilemma.federation.nodes.identities import NodeIdentity
+from trilemma.federation.nodes.files.identities import NodeIdentity
 from trilemma.protections.transports.secret_sharing.identity import Identity
 
 __all__ = ["keys"]

@@ -14,6 +14,7 @@ __all__ = [
     "ForeignCiphertext",
     "InvalidInput",
     "ProtocolViolation",
+    "RangeExceeded",
     "SecretExposure",
     "TooFewClients",
     "TrilemmaError",
@@ -48,6 +49,10 @@ class ForeignCiphertext(InvalidInput):
 
 class ProtocolViolation(TrilemmaError):
     """A message or request that an honest peer would not send: replayed, foreign or forged."""
+
+
+class RangeExceeded(InvalidInput):
+    """Numbers beyond what a transport was laid out for; the message quotes none of them."""
 
 
 class SecretExposure(TrilemmaError, TypeError):

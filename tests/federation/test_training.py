@@ -330,7 +330,7 @@ def test_a_plain_transport_is_its_own_twin() -> None:
 def test_the_twin_refuses_what_its_original_refuses() -> None:
     protection = Protection((), SecretSharing(clip_range=1e-6))
     for real_rounds in (None, 0):
-        with pytest.raises(InvalidInput, match="clip_range of 1e-06"):
+        with pytest.raises(InvalidInput, match="beyond clip_range=1e-06"):
             train(federation(), protection, rounds=1, real_rounds=real_rounds)
     heavy = Protection((), SecretSharing(max_weight=30, clip_range=2.0))  # 40 records in all
     for real_rounds in (None, 0):

@@ -14,6 +14,7 @@ from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import Seeded
 from trilemma.errors import (
     InvalidInput,
+    RangeExceeded,
     TooFewClients,
 )
 from trilemma.observations import Adversary
@@ -219,3 +220,22 @@ def test_bounded_masks_need_everyone_and_equal_weights() -> None:
         round=RoundInfo.new([0], Seeded(0)),
     )
     assert [each.clients for each in alone] == [1]
+
+
+@pytest.mark.parametrize("text", ["secret-sharing:clip_range=0.25,max_weight=100", PAILLIER])
+def test_a_round_sums_what_lies_beyond_the_range_as_its_edge(text: str, key: PrivateKey) -> None:
+    protection = parse_protection(text)
+    fixed = protection.transport.fixed
+    assert fixed is not None
+    secret, weights, size = key if "paillier" in text else None, [3, 1, 4, 1, 5], 2000
+    rows = fixed.clip * (torch.rand((CLIENTS, size), generator=torch.Generator().manual_seed(5)))
+    rows[2, :4], rows[4, 7] = -3 * fixed.clip, 9 * fixed.clip
+    result = run_round(protection, rows, weights, a_round(), secret=secret)
+    edged = rows.double().clamp(-fixed.clip, fixed.clip)
+    expected = (edged * torch.tensor(weights)[:, None]).sum(0) / sum(weights)
+    torch.testing.assert_close(result.mean.double(), expected, atol=fixed.step, rtol=0)
+    share = (4 * 4 + 5 * 1) / sum(weights) / size
+    assert result.transcript.released.saturated == pytest.approx(share)
+    rows[4, :20] = 9 * fixed.clip
+    with pytest.raises(RangeExceeded, match=r"more than the 0\.1 % that a sum may hold"):
+        run_round(protection, rows, weights, a_round(), secret=secret)

@@ -24,10 +24,13 @@ def main(grid: Grid, context: Context) -> None:
 def federate(grid: Grid, config: UserConfig) -> Result:
     """The federation: a strategy of Flower's, with or without protection."""
     terms = task.make_terms(config)
+    arrays, rounds = ArrayRecord(task.make_model().state_dict()), int(config["rounds"])
     if terms is not None:
         path = str(config.get("public-key", ""))
         public = load_public(Path(path)) if path else None
-        grid = ProtectedGrid(grid, terms, public_key=public)
+        kept = str(config.get("checkpoint", "")) or None
+        grid = ProtectedGrid(grid, terms, public_key=public, checkpoint=kept)
+        arrays, rounds = grid.resumed(arrays), grid.rounds_left(rounds)
     least = int(config["least-nodes"])
     make = FedAdam if config.get("strategy", "FedAvg") == "FedAdam" else FedAvg
     strategy = make(
@@ -38,8 +41,8 @@ def federate(grid: Grid, config: UserConfig) -> Result:
     )
     result = strategy.start(
         grid=grid,
-        initial_arrays=ArrayRecord(task.make_model().state_dict()),
-        num_rounds=int(config["rounds"]),
+        initial_arrays=arrays,
+        num_rounds=rounds,
         train_config=ConfigRecord(
             {"local-epochs": int(config["local-epochs"]), "lr": float(config["lr"])}
         ),

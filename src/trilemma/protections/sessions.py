@@ -105,6 +105,7 @@ class ProtectedClient(Sealed):
                     f"client {self.client} is to send its update now; pass it with its weight."
                 )
             payload = replace(self._payload(update, weight), shown=shown)
+            payload = self.protection.transport.in_range(payload)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
             return _expand(self.protection, outcome, self.round, self.size)
@@ -204,7 +205,8 @@ def _check(state: bytes) -> bytes:
 
 def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size: int) -> Released:
     """The mean of the sent values, put back into its places [m], which all clients share."""
-    mean = torch.from_numpy(np.ascontiguousarray(aggregate.mean, dtype=np.float64))
+    means, share = protection.transport.split_count(aggregate.mean)
+    mean = torch.from_numpy(np.ascontiguousarray(means, dtype=np.float64))
     known = protection.making(round, size, aggregate.clients[0]).known
     expected = size if known is None else int(known.sum())
     if mean.numel() != expected:
@@ -216,7 +218,7 @@ def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size
         full = mean.new_zeros(size)
         full[known] = mean
         mean = full
-    return Released(mean, aggregate.clients, aggregate.weight, known)
+    return Released(mean, aggregate.clients, aggregate.weight, known, share)
 
 
 def _finite(values: torch.Tensor) -> bool:

@@ -17,13 +17,15 @@ class Released:
     """The weighted mean [m] of the clients that took part to the end.
 
     `known` are the coordinates that some client of the round was to send, as everyone can tell
-    (None: all of them).
+    (None: all of them). `saturated` is the share of them that lay beyond the transport's range
+    and were moved to its edge, on the clients' weighted average.
     """
 
     mean: torch.Tensor
     clients: tuple[int, ...]
     weight: int
     known: torch.Tensor | None = None
+    saturated: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["KeptFile"]
+__all__ = ["KeptFile", "replace_file"]
 
 T = TypeVar("T")
 
@@ -70,20 +70,9 @@ class KeptFile:
             raise self._damaged() from None
 
     def write(self, data: Any) -> None:
-        """The whole file anew, under another name first; durable when this returns."""
+        """The whole file anew; durable when this returns."""
         document = {"kind": self.kind, "data": data, "checksum": _sum(data)}
-        new = self._beside("new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(document, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(self.path, (json.dumps(document, indent=1) + "\n").encode())
 
     def _damaged(self) -> InvalidInput:
         return InvalidInput(
@@ -93,6 +82,22 @@ class KeptFile:
 
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """The whole file anew, under another name first; its owner's, and durable on return."""
+    new = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _sum(data: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from flwr.app import (
     Array,
     ArrayRecord,
@@ -28,6 +29,7 @@ from tests.federation.nodes.pins import pin
 from trilemma.federation.flower import Terms, protect_mod
 from trilemma.federation.flower.messages import read_stages, write_stages
 from trilemma.federation.nodes.stages import Stage
+from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
@@ -73,6 +75,14 @@ def small_paillier(mode: Literal["reveal", "blind"] = "reveal") -> Paillier:
     return Paillier(bits=512, mode=mode, max_weight=100, insecure=True)
 
 
+def steps_as_measured(training: LocalTraining) -> None:
+    """What a node sees of an app that trains in this way."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    for _ in range(training.steps):
+        torch.nn.Identity()(torch.ones(training.batch))
+        torch.optim.SGD([weight], lr=training.lr).step()
+
+
 def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None) -> ClientApp:
     """An app whose training is a fixed step, so that aggregations compare exactly."""
     app = ClientApp(mods=[] if terms is None else [protect_mod(terms)])
@@ -82,6 +92,8 @@ def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None
         assert list(message.content.keys()) == ["arrays", "config"], "the app sees its own records"
         arrays = message.content.array_records["arrays"]
         step = moves(context.node_id)
+        if terms is not None and terms.deployment is not None:
+            steps_as_measured(terms.deployment.local_training)
         after = {
             name: Array(array.numpy() + step[name]) if name in step else array
             for name, array in arrays.items()
@@ -162,7 +174,7 @@ class DirectGrid(Grid):
 
     @property
     def run(self) -> Run:
-        return Run.create_empty(RUN)
+        return Run.create_empty(next(iter(self.contexts.values())).run_id)
 
     def set_run(self, run: Run) -> None:
         raise AssertionError("not used")

@@ -45,10 +45,9 @@ from trilemma.federation.flower import (
     protect_mod,
 )
 from trilemma.federation.flower.messages import read_stages, write_stages
-from trilemma.federation.nodes.ledger import Ledger
+from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import unpack
 from trilemma.records.records import Records
 
@@ -190,10 +189,11 @@ def test_a_node_holds_to_its_own_minimum_cohort_and_terms(
     assert "but this node is set to [secret-sharing" in caplog.text
 
 
-def test_a_refusal_does_not_quote_data() -> None:
-    terms = Terms.of(Protection((), SecretSharing(max_weight=100, clip_range=0.001)))
-    direct = DirectGrid(toy_app(terms))
-    train_only().start(ProtectedGrid(direct, terms), initial(), num_rounds=1)
+def test_a_refusal_does_not_quote_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    for node in NODES:
+        monkeypatch.setitem(RECORDS, node, -7)
+    direct = DirectGrid(toy_app(SHARING))
+    train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
     reasons = {str(each.error.reason) for each in direct.received if each.has_error()}
     assert reasons == {"InvalidInput: the log of the node says why"}
 

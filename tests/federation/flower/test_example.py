@@ -26,7 +26,7 @@ from trilemma.crypto.keyfiles import save_private, save_public
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.federation.nodes.ledger import Ledger
+from trilemma.federation.nodes.files.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
 FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"

@@ -71,7 +71,37 @@ def test_an_altered_stage_is_refused_or_still_a_stage(
 def test_a_stage_without_its_bytes_is_cut_short() -> None:
     records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
     del records["trilemma.0.bytes"]
-    with pytest.raises(ProtocolViolation, match="cut short or altered"):
+    with pytest.raises(ProtocolViolation, match="is cut short: its bytes are missing"):
+        read_stages(RecordDict(dict(records)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("kind", 1), ("kind", "fit"), ("session", b"0" * 32), ("number", 1.0), ("number", True)),
+        *(("cohort", b"123"), ("cohort", "ab"), ("cohort", b""), ("size", "5"), ("terms", 3)),
+        *(("version", -1), ("version", b""), ("more", 1)),
+    ],
+)
+def test_a_header_field_of_another_type_is_named(name: str, value: str | bytes | float) -> None:
+    records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
+    header = records["trilemma.0"]
+    assert isinstance(header, ConfigRecord)
+    header[name] = value
+    with pytest.raises(ProtocolViolation, match=f"^(header field '{name}'|{name}) of a stage is "):
+        read_stages(RecordDict(dict(records)))
+
+
+@pytest.mark.parametrize("name", ["run", "kind", "session", "number", "cohort", "size", "terms"])
+def test_a_header_field_that_is_missing_is_named(name: str) -> None:
+    records = write_stages([Stage(1, "train", "0" * 32, 1, (1,), 1)])
+    header = records["trilemma.0"]
+    assert isinstance(header, ConfigRecord)
+    del header[name]
+    with pytest.raises(ProtocolViolation, match=f"header field '{name}' of a stage is None"):
+        read_stages(RecordDict(dict(records)))
+    records["trilemma.0"] = ArrayRecord()
+    with pytest.raises(ProtocolViolation, match="header field 'cohort' of a stage is None"):
         read_stages(RecordDict(dict(records)))
 
 
@@ -135,7 +165,7 @@ def test_a_run_is_written_in_digits(run: str | float) -> None:
     header = records["trilemma.0"]
     assert isinstance(header, ConfigRecord)
     header["run"] = run
-    with pytest.raises(ProtocolViolation, match=r"cut short or altered|not one of this protocol"):
+    with pytest.raises(ProtocolViolation, match=r"(header field 'run'|^run) of a stage is "):
         read_stages(RecordDict(dict(records)))
 
 

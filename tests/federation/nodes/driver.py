@@ -58,7 +58,7 @@ class Federation:
             metrics = torch.zeros(2 * len(self.terms.names(stage.kind)), dtype=torch.float64)
             return Work({"update": update_of(number, stage.size), "metrics": metrics}, 1)
 
-        return answer(self.node(number), stages, work)
+        return answer(self.node(number), stages[0].kind, stages, work)
 
     def round(
         self, number: int, kind: Kind = "train", size: int = SIZE, terms: Terms | None = None

@@ -29,7 +29,7 @@ def work(stage: Stage) -> Work:
 
 def test_work_runs_where_a_stage_asks_for_an_update() -> None:
     federation = Federation(PLAIN, {node: {} for node in NODES})
-    (reply,) = answer(federation.node(3), [first(PLAIN)], work)
+    (reply,) = answer(federation.node(3), "train", [first(PLAIN)], work)
     assert set(reply.blobs) == {"update"}
     sharing = Terms.of("secret-sharing:max_weight=100", weighting="equal")
     other = Federation(sharing, {node: {} for node in NODES})
@@ -37,33 +37,54 @@ def test_work_runs_where_a_stage_asks_for_an_update() -> None:
     def never(stage: Stage) -> Work:
         raise AssertionError("keys need no training")
 
-    (reply,) = answer(other.node(3), [first(sharing)], never)
+    (reply,) = answer(other.node(3), "train", [first(sharing)], never)
     assert reply.blobs["update"]
 
 
 def test_one_message_asks_for_one_update() -> None:
     federation = Federation(PLAIN, {node: {} for node in NODES})
     stages = [first(PLAIN), first(PLAIN, number=2)]
-    assert len(answer(federation.node(3), stages, work)) == 1, "the second is left out"
+    assert len(answer(federation.node(3), "train", stages, work)) == 1, "the second is left out"
     memory = federation.stores[3].memory
     assert memory["last train"] == 1
 
 
 def test_a_stage_that_failed_is_not_answered_again() -> None:
-    narrow = Terms.of("secret-sharing:max_weight=100,clip_range=0.01", weighting="equal")
-    federation = Federation(narrow, {node: {} for node in NODES})
+    sharing = Terms.of("secret-sharing:max_weight=100", weighting="equal")
+    federation = Federation(sharing, {node: {} for node in NODES})
     kept: dict[int, Stage] = {}
 
     def keep(node: int, stage: Stage) -> Stage:
         kept[node] = stage
-        return stage
+        if not stage.blobs["update"]:
+            return stage
+        return replace(stage, blobs={"update": stage.blobs["update"][:-1]})
 
     federation.on_stage = keep
     with pytest.raises(TooFewClients):
         federation.round(1)
-    assert "beyond the transport's clip_range" in federation.refusals[0]
+    assert "cut short" in federation.refusals[0]
     with pytest.raises(ProtocolViolation):
         federation.answer(3, kept[3])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_stage_of_one_kind_in_a_message_of_another_is_refused(place: int) -> None:
+    federation = Federation(PLAIN, {node: {} for node in NODES})
+    stages = [first(PLAIN), first(PLAIN, number=2)]
+    stages[place] = replace(stages[place], kind="evaluate")
+    with pytest.raises(ProtocolViolation, match="a message to train holds a stage to evaluate"):
+        answer(federation.node(3), "train", stages, work)
+    forged = replace(first(PLAIN), kind="evaluate", version=1)
+    with pytest.raises(ProtocolViolation, match="a message to evaluate holds a stage to evaluate"):
+        answer(federation.node(3), "evaluate", [forged], work)
+    assert not federation.stores[3].memory, "nothing was begun"
+
+
+def test_a_message_that_asks_for_nothing_is_refused() -> None:
+    federation = Federation(PLAIN, {node: {} for node in NODES})
+    with pytest.raises(ProtocolViolation, match="holds 0 sums and asks for nothing"):
+        answer(federation.node(3), "train", [], work)
 
 
 def test_a_sum_is_applied_in_its_order_only() -> None:
@@ -71,7 +92,7 @@ def test_a_sum_is_applied_in_its_order_only() -> None:
     federation = Federation(blind, {node: {} for node in NODES})
     late = replace(first(PLAIN), terms="", version=2, blobs={"update": b""})
     with pytest.raises(ProtocolViolation, match="holds version 0 of the model and cannot apply"):
-        answer(federation.node(3), [late], work)
+        answer(federation.node(3), "train", [late], work)
 
 
 def test_the_weight_of_a_reply_is_its_own() -> None:

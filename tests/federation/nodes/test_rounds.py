@@ -50,7 +50,10 @@ def test_keys_and_shares_are_ready_for_just_these_nodes_and_this_model() -> None
     assert not made.is_ready(NODES, SIZE + 1)
 
 
-@pytest.mark.parametrize("change", [{"run": 5}, {"session": "f" * 32}])
+@pytest.mark.parametrize(
+    "change",
+    [{"run": 5}, {"session": "f" * 32}, {"kind": "evaluate"}, {"number": 2}, {"size": 7}],
+)
 def test_an_answer_to_another_session_ends_the_round(change: dict[str, object]) -> None:
     terms = Terms.of("none")
     federation = Federation(terms, {node: {} for node in NODES})
@@ -58,7 +61,7 @@ def test_an_answer_to_another_session_ends_the_round(change: dict[str, object]) 
     stage = made.message(3)
     assert stage is not None
     reply = replace(federation.answer(3, stage), **change)  # type: ignore[arg-type]
-    with pytest.raises(ProtocolViolation, match="client 0 answers another session or run"):
+    with pytest.raises(ProtocolViolation, match=f"client 0 answers another {next(iter(change))} "):
         made.receive({3: reply})
 
 

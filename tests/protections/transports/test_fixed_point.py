@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from trilemma.crypto.packing import FixedPoint
-from trilemma.errors import InvalidInput
-from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
+from trilemma.errors import InvalidInput, RangeExceeded
+from trilemma.protections.transports.fixed_point import (
+    FixedPointTransport,
+    check_range,
+    saturated,
+    share_saturated,
+)
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
@@ -97,3 +102,43 @@ def test_a_ring_is_no_wider_than_its_sum_needs() -> None:
     assert SecretSharing.fitted(1.0, 10).ring_bits == 32
     assert SecretSharing.fitted(1.0, 10**5).ring_bits == 64
     assert SecretSharing.fitted(1.0, 10, noise=1e-8).ring_bits == 64
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bits", [2, 8, 16, 32])
+def test_what_is_beyond_the_range_counts_as_its_edge_and_is_counted(
+    clip: float, dtype: type[np.floating[Any]], bits: int
+) -> None:
+    fixed = FixedPoint(clip, bits)
+    values = np.linspace(-2 * clip, 2 * clip, 1001).astype(dtype)
+    values[0] = np.inf
+    made = saturated(values, fixed)
+    check_range(made, fixed, 1)
+    assert made.dtype == dtype
+    edged = fixed.quantise(np.clip(values.astype(float), -clip, clip))
+    apart = np.abs(fixed.quantise(made[:-1]) - edged)
+    assert apart.max() <= fixed.levels * np.finfo(dtype).eps, "but for single precision"
+    beyond = sum(abs(float(each)) > clip for each in values)
+    unit = -(-values.size // fixed.levels)
+    assert fixed.quantise(made[-1:]) == -(-beyond // unit), "rounded up, in units that fit"
+    assert beyond > values.size // 3
+
+
+def test_values_within_the_range_are_as_they_were() -> None:
+    values = np.array([-1.0, 0.25, 1.0])
+    np.testing.assert_array_equal(saturated(values, FixedPoint(1.0)), [*values, 0.0])
+    assert saturated(np.empty(0), FixedPoint(1.0)).tolist() == [0.0]
+    assert share_saturated(np.array([0.0]), FixedPoint(1.0)) == 0.0
+    assert np.isnan(saturated(np.array([np.nan]), FixedPoint(1.0))[0]), "left to be refused"
+
+
+@pytest.mark.parametrize("size", [5000, 400_000])
+def test_one_in_a_thousand_may_lie_beyond_the_range(size: int) -> None:
+    fixed = FixedPoint(1.0)
+    values = np.zeros(size)
+    values[: size // 1000 - size // 10_000] = 7.0
+    assert 0 < share_saturated(saturated(values, fixed), fixed) <= 1e-3
+    values[: size // 1000 + 20] = 7.0
+    with pytest.raises(RangeExceeded, match=r"% of the coordinates lay beyond clip_range=1, more"):
+        share_saturated(saturated(values, fixed), fixed)

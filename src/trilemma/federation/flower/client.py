@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
@@ -18,6 +18,7 @@ from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
     ProtocolViolation,
+    RangeExceeded,
     TooFewClients,
     TrilemmaError,
 )
@@ -36,6 +37,8 @@ from trilemma.federation.nodes.local import Made, only_made, watched
 from trilemma.federation.nodes.metrics import encode_metrics
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.state import units
+from trilemma.federation.nodes.steps import Step, require_training, watched_steps
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 
@@ -43,6 +46,7 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
+_PUBLIC: Final = (BudgetSpent, ProtocolViolation, RangeExceeded, TooFewClients)
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
 
@@ -98,15 +102,14 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
             def work(stage: Stage) -> Work:
                 return _work(node, stage, message, context, call_next)
 
-            replies = answer(node, stages, work)
+            replies = answer(node, cast(Kind, kind), stages, work)
             return Message(RecordDict(dict(write_stages(replies))), reply_to=message)
         except TrilemmaError as error:
             # An error reply, not an exception: the simulation would undo what the node has
             # written down, and so forget that it answered. What may quote data stays here.
             cause = error.__cause__
             _LOG.warning("node %d refuses: %s", context.node_id, error, exc_info=cause)
-            public = isinstance(error, BudgetSpent | ProtocolViolation | TooFewClients)
-            detail = str(error) if public else "the log of the node says why"
+            detail = str(error) if isinstance(error, _PUBLIC) else "the log of the node says why"
             reason = f"{type(error).__name__}: {detail}"
             return Message(Error(_REFUSED, reason), reply_to=message)
 
@@ -121,7 +124,7 @@ def _work(
     name, before = only_arrays(without_stages(message.content))
     layout, start = model_tensors(before)
     if terms.blind:
-        before = shifted(before, node.change(start))
+        before = shifted(before, node.change(start) * units(layout, terms))
         layout, start = model_tensors(before)
     if stage.kind == "train" and layout.size != stage.size:
         raise ProtocolViolation(
@@ -130,16 +133,18 @@ def _work(
     content = without_stages(message.content)
     content[name] = before
     message.content = content
-    reply, made = _run(message, context, call_next)
+    reply, made, steps = _run(message, context, call_next)
     metrics = {} if terms.by_record else _only_metrics(reply.content)
     lanes: dict[str, torch.Tensor] = {}
     if stage.kind == "train":
         after = tensors_of(only_arrays(reply.content)[1])
-        if terms.by_record:
+        if terms.by_record or (terms.deployment is not None and made):
             lanes["update"] = only_made(made, layout, tensors_of(before), after)
         else:
+            if terms.deployment is not None:
+                require_training(steps, terms.deployment.local_training)
             change = start - layout.flatten(after).to(start.dtype)
-            lanes["update"] = change / terms.learning_rate
+            lanes["update"] = change / terms.learning_rate / units(layout, terms)
     transport = terms.protection.transport
     names = terms.names(stage.kind)
     lanes["metrics"] = encode_metrics(metrics, names, terms.metric_range, transport)
@@ -148,9 +153,9 @@ def _work(
 
 def _run(
     message: Message, context: Context, call_next: ClientAppCallable
-) -> tuple[Message, list[Made]]:
+) -> tuple[Message, list[Made], list[Step]]:
     try:
-        with watched() as made:
+        with watched() as made, watched_steps() as steps:
             reply = call_next(message, context)
     except TrilemmaError:
         raise
@@ -158,7 +163,7 @@ def _run(
         raise InvalidInput(f"the app raised {type(error).__name__}: {error}.") from error
     if reply.has_error():
         raise InvalidInput(f"the app answered with an error: {reply.error.reason}.")
-    return reply, made
+    return reply, made, steps
 
 
 def _only_metrics(content: RecordDict) -> dict[str, Any]:

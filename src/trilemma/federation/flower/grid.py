@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import torch
@@ -14,7 +15,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedProx, Strategy
 
-from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
+from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
     content_digest,
     model_tensors,
@@ -23,10 +24,12 @@ from trilemma.federation.flower.messages import (
     shifted,
     write_stages,
 )
+from trilemma.federation.flower.resuming import Resuming
 from trilemma.federation.nodes.events import epsilon_of
 from trilemma.federation.nodes.metrics import decode_metrics
 from trilemma.federation.nodes.rounds import Answers, ServerRound, ServerRounds
 from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.state import units
 from trilemma.federation.nodes.terms import Kind, Terms
 from trilemma.protections.protection import Protection
 
@@ -68,6 +71,9 @@ class ProtectedGrid(Grid):
 
     Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
     one more where identities are pinned.
+
+    With `checkpoint`, a file, a run that was stopped goes on from its last good round: start the
+    strategy with `resumed(initial_arrays)` and `rounds_left(num_rounds)`.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class ProtectedGrid(Grid):
         terms: Terms | Protection | str,
         *,
         public_key: PublicKey | None = None,
+        checkpoint: Path | str | None = None,
     ) -> None:
         self._grid, self.terms, self._public = grid, Terms.of(terms), public_key
         transport = self.terms.protection.transport
@@ -84,9 +91,25 @@ class ProtectedGrid(Grid):
                 f"the server of a run with {transport.name} needs the clients' public key; pass "
                 "public_key=load_public(path)."
             )
-        self._rounds = ServerRounds(self.terms, public_key)
+        if checkpoint is not None and self.terms.blind:
+            raise InvalidInput(
+                f"a server that cannot read its model has none to keep in {checkpoint}; leave the "
+                "checkpoint out, and save the model on a node."
+            )
+        self._state = Resuming(checkpoint)
+        self._rounds = ServerRounds(self.terms, public_key, self._state.events)
+        self._rounds.released = self._state.before
         self._counters: dict[str, Array] = {}
+        self._strategy: Strategy | None = None
         self._keeps = False  # whether the strategy's mean of one model is that model
+
+    def resumed(self, initial_arrays: ArrayRecord) -> ArrayRecord:
+        """The model of the checkpoint, or this one where there is none yet."""
+        return self._state.model(initial_arrays)
+
+    def rounds_left(self, num_rounds: int) -> int:
+        """How many of so many rounds are still to come."""
+        return self._state.rounds_left(num_rounds)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -101,8 +124,9 @@ class ProtectedGrid(Grid):
                 "apart."
             )
         self._check_strategy(strategy := _calling_strategy())
-        self._keeps = type(strategy) in (FedAvg, FedProx)
-        if not self._rounds.events:
+        self._state.restore(strategy)
+        self._strategy, self._keeps = strategy, type(strategy) in (FedAvg, FedProx)
+        if self._state.fresh:
             self.terms.require_cohort(len(batch))  # nothing is learnt that an end would lose
         name, model = self._model(batch[0])
         return self._round(cast(Kind, kinds.pop()), batch, name, model, timeout)
@@ -116,13 +140,24 @@ class ProtectedGrid(Grid):
         timeout: float | None,
     ) -> list[Message]:
         if kind == "train" and (reason := self._rounds.spent(len(batch))):
+            if self._state.fresh and self._state.before:
+                raise BudgetSpent(f"{self._state.path} has no rounds left: {reason}")
             _LOG.warning("nothing is trained any more: %s", reason)
             return [] if self._rounds.released else [self._unchanged(batch, model)]
+        if kind == "train":
+            self._state.asked += 1
+        elif self._state.unsaved:
+            self._save(model)
         # FedAvg's messages share one RecordDict, so each gets its own.
-        contents = {each.metadata.dst_node_id: {**each.content, name: model} for each in batch}
+        contents = {
+            each.metadata.dst_node_id: {**self._state.counted(each.content), name: model}
+            for each in batch
+        }
         kind_of, group = batch[0].metadata.message_type, batch[0].metadata.group_id
 
         def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> Answers:
+            if asks and kind == "train":  # it counts before anything is asked for
+                self._state.save(model, self._strategy, self._rounds.events)
             outgoing = []
             for node, each in stages.items():
                 content = RecordDict({**(contents[node] if asks else {}), **write_stages(each)})
@@ -140,7 +175,18 @@ class ProtectedGrid(Grid):
             if kind == "train" and (self._keeps or not self._rounds.released):
                 return [self._unchanged(batch, model)]
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
-        return [self._reply(kind, done, batch[0], model)]
+        reply = self._reply(kind, done, batch[0], model)
+        if kind == "train":
+            self._state.good = self._state.asked
+            if self._keeps:
+                self._save(reply.content.array_records["arrays"])
+        return [reply]
+
+    def _save(self, model: ArrayRecord) -> None:
+        try:
+            self._state.save(model, self._strategy, self._rounds.events)
+        except InvalidInput as error:  # the round is good, kept or not
+            _LOG.error("%s", error)
 
     def _unchanged(self, batch: list[Message], model: ArrayRecord) -> Message:
         """The model as it came, for strategies that would keep none, or average one with itself.
@@ -204,7 +250,8 @@ class ProtectedGrid(Grid):
         if kind == "train":
             change = torch.zeros(current.stage.size)
             if (released := current.released.get("update")) is not None:
-                change = released.mean * self.terms.learning_rate
+                layout = model_tensors(model)[0]
+                change = released.mean * self.terms.learning_rate * units(layout, self.terms)
                 weight = released.weight
             records["arrays"] = shifted(model, change)
             if math.isfinite(spent := epsilon_of(self._rounds.events, self.terms.delta)):

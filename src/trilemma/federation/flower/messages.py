@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from tokenize import TokenError
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -28,6 +29,17 @@ __all__ = [
 
 _PREFIX: Final = "trilemma"
 _BULK: Final = "bytes"
+_FIELDS: Final[dict[str, type]] = {
+    "run": str,
+    "kind": str,
+    "session": str,
+    "number": int,
+    "cohort": bytes,
+    "size": int,
+    "terms": str,
+    "version": int,
+}
+_DIGITS: Final = re.compile("[0-9]{1,20}")
 # What NumPy's reader raises for a header or a length that is none.
 _UNREADABLE: Final = (
     *(ValueError, TypeError, OSError, EOFError, TokenError, SyntaxError, MemoryError),
@@ -65,24 +77,36 @@ def read_stages(content: RecordDict) -> list[Stage]:
     stages: list[Stage] = []
     while (record := content.get(f"{_PREFIX}.{len(stages)}")) is not None:
         bulk = content.get(f"{_PREFIX}.{len(stages)}.{_BULK}")
-        try:
-            fields = cast("dict[str, Any]", dict(record))
-            cohort, run = np.frombuffer(fields.pop("cohort"), "<u8"), fields.pop("run")
-            if not (isinstance(run, str) and run.isascii() and run.isdigit()):
-                raise ValueError(run)
-            stages.append(
-                Stage(
-                    run=int(run),
-                    cohort=tuple(int(node) for node in cohort),
-                    blobs={name: array.data for name, array in cast(ArrayRecord, bulk).items()},
-                    **fields,
-                )
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
+        if not isinstance(bulk, ArrayRecord):
             raise ProtocolViolation(
-                "a message of this protocol is cut short or altered; run a new round."
-            ) from None
+                f"stage {len(stages)} of a message is cut short: its bytes are missing; run a new "
+                "round."
+            )
+        fields = _fields(record)
+        fields["run"] = int(fields["run"])
+        fields["cohort"] = tuple(np.frombuffer(fields["cohort"], "<u8").tolist())
+        blobs = {name: array.data for name, array in bulk.items()}
+        stages.append(Stage(**fields, blobs=blobs))
     return stages
+
+
+def _fields(record: object) -> dict[str, Any]:
+    """The header of a stage, if it has each field, of its type, and no other."""
+    found = dict(record) if isinstance(record, ConfigRecord) else {}
+    for name in sorted({*found, *_FIELDS}):
+        value, kind = found.get(name), _FIELDS.get(name)
+        good = type(value) is kind
+        if name == "run":  # a number beyond what Flower's integers hold
+            good = isinstance(value, str) and _DIGITS.fullmatch(value) is not None
+        elif name == "cohort":
+            good = isinstance(value, bytes) and len(value) % 8 == 0
+        if not good:
+            wanted = "no field" if kind is None else f"a field of {kind.__name__}"
+            raise ProtocolViolation(
+                f"header field {name!r:.40} of a stage is {value!r:.80} where this protocol has "
+                f"{wanted}; the message is altered, or of another version."
+            )
+    return found
 
 
 def without_stages(content: RecordDict) -> RecordDict:

@@ -9,9 +9,10 @@ from typing import Final
 
 import torch
 
-from trilemma.errors import ProtocolViolation, TrilemmaError
+from trilemma.errors import ProtocolViolation, RangeExceeded, TrilemmaError
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
+from trilemma.federation.nodes.terms import Kind
 from trilemma.protections.transcripts import Released
 
 __all__ = ["Work", "answer"]
@@ -32,16 +33,26 @@ class Work:
     shown: bytes = b""
 
 
-def answer(node: Node, stages: Sequence[Stage], work: Callable[[Stage], Work]) -> list[Stage]:
+def answer(
+    node: Node, kind: Kind, stages: Sequence[Stage], work: Callable[[Stage], Work]
+) -> list[Stage]:
     """The node's reply to each stage that is due one; `work` runs where one asks for an update.
 
-    A stage that was answered or that failed is never answered again.
+    `kind` is the message's. A stage that was answered or that failed is never answered again.
     """
     for stage in stages:
         node.check(stage)
+        if stage.kind != ("train" if stage.version else kind):  # sums come with either kind
+            raise ProtocolViolation(
+                f"a message to {kind} holds a stage to {stage.kind}; it is forged."
+            )
     for stage in (each for each in stages if each.version):
         _apply_sum(node, stage)
-    first, *others = [each for each in stages if not each.version]
+    if not (due := [each for each in stages if not each.version]):
+        raise ProtocolViolation(
+            f"a message to {kind} holds {len(stages)} sums and asks for nothing; it is cut short."
+        )
+    first, *others = due
     replies = [_step(node, first, work)]
     for stage in others:  # the next round's keys or shares; without them it starts afresh
         try:
@@ -85,6 +96,7 @@ def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
 def _apply_sum(node: Node, stage: Stage) -> None:
     """Opens an encrypted sum that the server could not read, and applies it to this node's model.
 
+    One with too many coordinates beyond the range moves no node's model: all see the same sum.
     A node that did not answer that round opens it as any holder of the key can: in a session of
     its own, whose encryption of nothing is thrown away.
     """
@@ -98,7 +110,12 @@ def _apply_sum(node: Node, stage: Stage) -> None:
     session = node.reader(stage)
     if session.wants_update:
         session.step(b"", torch.zeros(stage.size))
-    opened = session.step(stage.blobs["update"])
+    try:
+        opened = session.step(stage.blobs["update"])
+    except RangeExceeded as error:
+        _LOG.warning("sum %d fails, and the model stays as it was: %s", stage.version, error)
+        node.advance(stage.version, torch.zeros(stage.size))
+        return
     if not isinstance(opened, Released):
         raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
     node.advance(stage.version, opened.mean * node.terms.learning_rate)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, RangeExceeded
 from trilemma.protections.transports.base import Transport
 
 __all__ = ["decode_metrics", "encode_metrics"]
@@ -24,10 +24,13 @@ def encode_metrics(
     made: list[float] = []
     for name in names:
         value = record.get(name)
-        if not isinstance(value, int | float) or not abs(value) <= reach:
+        if not isinstance(value, int | float) or math.isnan(value):
             raise InvalidInput(
-                f"metric {name!r} must be a number in ±{reach:g}, got {value!r}; report it from "
-                "every client, or raise metric_range."
+                f"metric {name!r} must be a number, got {value!r}; report it from every client."
+            )
+        if abs(value) > reach:
+            raise RangeExceeded(
+                f"metric {name!r} lies beyond metric_range={reach:g}; raise that for all."
             )
         scaled = value / reach * clip
         coarse = max(-clip, min(clip, round(scaled / step) * step))

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol, cast
 import torch
 
 from trilemma.errors import InvalidInput, ProtocolViolation
-from trilemma.federation.nodes.diary import Diary
-from trilemma.federation.nodes.identities import NodeIdentity
-from trilemma.federation.nodes.ledger import Ledger
+from trilemma.federation.nodes.files.diary import Diary
+from trilemma.federation.nodes.files.identities import NodeIdentity
+from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.sessions import ProtectedClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -108,11 +108,12 @@ class ServerRound:
             self.waiting[lane] = outcome
 
     def _check(self, seat: int, reply: Stage) -> None:
-        if (reply.run, reply.session) != (self.stage.run, self.stage.session):
-            raise ProtocolViolation(
-                f"client {seat} answers another session or run than round {self.stage.number} "
-                "asked for; it is replayed or foreign."
-            )
+        for name in ("run", "session", "kind", "number", "cohort", "size"):
+            if getattr(reply, name) != getattr(self.stage, name):
+                raise ProtocolViolation(
+                    f"client {seat} answers another {name} than round {self.stage.number} asked "
+                    "for; it is replayed or foreign."
+                )
 
 
 class ServerRounds:
@@ -121,9 +122,9 @@ class ServerRounds:
     Under secure aggregation the next round's keys and shares ride on this one's messages.
     """
 
-    def __init__(self, terms: Terms, public: Any = None) -> None:
+    def __init__(self, terms: Terms, public: Any = None, events: Sequence[Event] = ()) -> None:
         self.terms, self._public = terms, public
-        self.events: list[Event] = []  # the rounds of training so far
+        self.events = list(events)  # the rounds of training so far, of runs before this one too
         self.refused: dict[int, str] = {}  # the nodes that left the last round, and why
         self.released = 0  # rounds of training that gave a sum
         self._numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
@@ -172,6 +173,15 @@ class ServerRounds:
         if current.encrypted is not None:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         self.released += kind == "train"
+        for lane, each in current.released.items():
+            if each.saturated:
+                share, number = 100 * each.saturated, current.stage.number
+                _LOG.warning(
+                    "round %d: %.2g %% of the %s lay beyond the range, and count as its edge",
+                    number,
+                    share,
+                    lane,
+                )
         return current
 
     def told(self, round: ServerRound | None, cohort: int) -> dict[str, int]:

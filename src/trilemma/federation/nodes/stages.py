@@ -18,6 +18,7 @@ from trilemma.protections.round_info import RoundInfo
 __all__ = ["Stage"]
 
 _SESSION: Final = re.compile("[0-9a-f]{32}")
+_LANES: Final = ("update", "metrics")
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,23 @@ class Stage:
     blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        numbers = (self.run, self.number, self.size, self.version, *self.cohort)
-        texts = (self.kind, self.session, self.terms)
-        if (
-            not all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
-            or not all(type(each) is str for each in texts)
-            or self.kind not in ("train", "evaluate")
-            or not _SESSION.fullmatch(self.session)
-            or not self.cohort
-            or any(a >= b for a, b in pairwise(self.cohort))
-        ):
-            raise ProtocolViolation("a stage's header is not one of this protocol; it is altered.")
+        allowed = {
+            "run": _is_number(self.run),
+            "kind": self.kind in ("train", "evaluate"),
+            "session": type(self.session) is str and _SESSION.fullmatch(self.session),
+            "number": _is_number(self.number),
+            "cohort": _is_rising(self.cohort),
+            "size": _is_number(self.size),
+            "terms": type(self.terms) is str,
+            "version": _is_number(self.version),
+            "blobs": set(self.blobs) <= set(_LANES),
+        }
+        for name, good in allowed.items():
+            if not good:
+                raise ProtocolViolation(
+                    f"{name} of a stage is {getattr(self, name)!r:.80}, which this protocol does "
+                    "not have; the message is altered, or of another version."
+                )
 
     def round(self, lane: str, threshold: int) -> RoundInfo:
         """The round that this lane's messages are bound to."""
@@ -68,3 +75,15 @@ class Stage:
                 f"node {node} takes no part in round {self.number}; the message is for another."
             )
         return self.cohort.index(node)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 64
+
+
+def _is_rising(cohort: tuple[int, ...]) -> bool:
+    return (
+        bool(cohort)
+        and all(_is_number(each) for each in cohort)
+        and all(a < b for a, b in pairwise(cohort))
+    )

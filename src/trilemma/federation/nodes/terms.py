@@ -27,7 +27,9 @@ class Terms:
     """A protection and what travels under it: the same for `protect_mod` and `ProtectedGrid`.
 
     `metrics` and `evaluate_metrics` name the numbers that clients report; they travel inside the
-    transport as means over the clients, and may lie in ±`metric_range`. `threshold` is the fewest
+    transport as means over the clients, and may lie in ±`metric_range`. Arrays whose last name is
+    one of `state` are no weights: in a transport with a range they may change by `state_range`,
+    and weights by its clip_range. `threshold` is the fewest
     clients whose sum is released (None: two thirds plus one; one where the server reads every
     message anyway), `min_cohort` the fewest that a node lets itself be summed with. Weighting by
     records takes their number from `weighted_by` in a client's metrics. An update is the change
@@ -46,6 +48,8 @@ class Terms:
     metrics: tuple[str, ...] = ()
     evaluate_metrics: tuple[str, ...] = ()
     metric_range: float = 100.0
+    state: tuple[str, ...] = ("running_mean", "running_var")
+    state_range: float = 100.0
     threshold: int | None = None
     min_cohort: int = 2
     weighting: Weighting = "records"
@@ -64,6 +68,9 @@ class Terms:
                 f"use secret-sharing without a bound."
             )
         positive("metric_range (largest metric)", self.metric_range)
+        positive("state_range (largest change of state)", self.state_range)
+        if not isinstance(self.state, tuple):
+            raise InvalidInput(f"state must be a tuple of names of arrays, got {self.state!r}.")
         positive("learning_rate (of the local step)", self.learning_rate)
         if self.weighting not in ("equal", "records"):
             raise InvalidInput(f"weighting must be 'equal' or 'records', got {self.weighting!r}.")
@@ -199,6 +206,7 @@ class Terms:
             (
                 self.protection.describe(),
                 f"metrics {self.metrics} {self.evaluate_metrics} in ±{self.metric_range:g}",
+                f"state {self.state} in ±{self.state_range:g}",
                 f"{self.weighting} by {self.weighted_by}",
                 f"changes over {self.learning_rate!r}",
                 f"for {self.deployment}" if self.deployment else "for any deployment",

@@ -215,6 +215,14 @@ class Transport(ABC):
         """
         return LEAST_NOISE * self.step_size()
 
+    def in_range(self, payload: Payload) -> Payload:
+        """The payload as it can be carried; a grid counts behind it what lay beyond its range."""
+        return payload
+
+    def split_count(self, mean: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        """A mean of what `in_range` made: of the values, and the share beyond the range."""
+        return mean, 0.0
+
     def read(self, message: bytes, client: int, round: RoundInfo, label: bytes = b"") -> Payload:
         """What the server reads in one client's message, where it reads messages."""
         raise SecretExposure(f"{self.name} shows nobody a single update; ask for the sum.")

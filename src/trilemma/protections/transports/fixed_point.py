@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from trilemma.crypto.packing import FixedPoint
-from trilemma.errors import InvalidInput
-from trilemma.protections.transports.base import LEAST_NOISE, Transport
+from trilemma.errors import InvalidInput, RangeExceeded
+from trilemma.protections.transports.base import LEAST_NOISE, Payload, Transport
 from trilemma.quantities import positive
 
 if TYPE_CHECKING:
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FixedPointTransport", "check_range", "fitting"]
+__all__ = ["FixedPointTransport", "check_range", "fitting", "saturated", "share_saturated"]
 
 _BITS: Final = 16
 _MOST_BITS: Final = 32  # that `FixedPoint` has
+_MOST_SATURATED: Final = 1e-3  # of the coordinates, on the clients' weighted average
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,17 @@ class FixedPointTransport(Transport):
     def fitted(cls, reach: float, max_weight: int, noise: float = 0.0) -> Self:
         fixed = fitting(reach, max_weight, noise)
         return cls(clip_range=fixed.clip, precision_bits=fixed.bits, max_weight=max_weight)
+
+    def in_range(self, payload: Payload) -> Payload:
+        if payload.weight > self.max_weight:
+            raise RangeExceeded(
+                f"a client has more records than max_weight = {self.max_weight}, the cap on the "
+                "sum of all weights; raise it, or weight the clients equally."
+            )
+        return replace(payload, values=saturated(payload.values, self.fixed))
+
+    def split_count(self, mean: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        return mean[:-1], share_saturated(mean, self.fixed)
 
     def bound_label(self, label: bytes) -> bytes:
         """The label with these settings, as clients that differ in them cannot be summed."""
@@ -80,3 +94,47 @@ def check_range(values: NDArray[Any], fixed: FixedPoint, client: int) -> None:
             f"client {client} would send a coordinate of magnitude {largest:g}, beyond the "
             f"transport's clip_range of {fixed.clip:g}; clip the update, or raise clip_range."
         )
+
+
+def saturated(values: NDArray[Any], fixed: FixedPoint) -> NDArray[Any]:
+    """The values [n] moved into ±clip, and how many were beyond it as one coordinate more.
+
+    So the number is summed like any other, and no client's own is seen. A unit of it stands for
+    ⌈n / levels⌉ coordinates and is rounded up, so that every number fits.
+
+    >>> saturated(np.array([0.5, -3.0, 0.0]), FixedPoint(clip=1.0, bits=3))
+    array([ 0.5       , -1.        ,  0.        ,  0.33333333])
+    """
+    edge = values.dtype.type(fixed.clip)
+    if float(edge) > fixed.clip:  # in double precision, as it is checked later
+        edge = np.nextafter(edge, values.dtype.type(0))
+    made = np.empty(values.size + 1, values.dtype)
+    np.clip(values, -edge, edge, out=made[:-1])
+    beyond = 0
+    if values.size and (values.min() < -edge or values.max() > edge):
+        beyond = int(np.count_nonzero(values < -edge)) + int(np.count_nonzero(values > edge))
+    made[-1] = min(-(-beyond // _unit(values.size, fixed)) * fixed.step, edge)
+    return made
+
+
+def share_saturated(mean: NDArray[Any], fixed: FixedPoint) -> float:
+    """The share of coordinates beyond ±clip in a mean [n + 1] of what `saturated` made.
+
+    Raises where it is so large that the mean is another than the clients' own.
+    """
+    size = mean.size - 1
+    if size < 1:
+        return 0.0
+    share = float(mean[-1]) / fixed.step * _unit(size, fixed) / size
+    if share > _MOST_SATURATED:
+        raise RangeExceeded(
+            f"{100 * share:.3g} % of the coordinates lay beyond clip_range={fixed.clip:g}, more "
+            f"than the {100 * _MOST_SATURATED:g} % that a sum may hold; raise clip_range, or clip "
+            "the updates."
+        )
+    return share
+
+
+def _unit(size: int, fixed: FixedPoint) -> int:
+    """How many saturated coordinates one unit of the count stands for."""
+    return max(1, -(-size // fixed.levels))

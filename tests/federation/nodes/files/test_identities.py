@@ -15,7 +15,7 @@ from tests.federation.nodes.pins import Config, pin
 from trilemma.crypto.masking import KeyPair
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TooFewClients
-from trilemma.federation.nodes.identities import NodeIdentity
+from trilemma.federation.nodes.files.identities import NodeIdentity
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack

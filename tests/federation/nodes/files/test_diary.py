@@ -13,7 +13,7 @@ from tests.federation.nodes.pins import pin
 
 from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
-from trilemma.federation.nodes.diary import Diary
+from trilemma.federation.nodes.files.diary import Diary
 from trilemma.federation.nodes.rounds import ServerRound
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trilemma.errors import BudgetSpent, InvalidInput
 from trilemma.federation.nodes.events import Event
-from trilemma.federation.nodes.ledger import Ledger, record_event
+from trilemma.federation.nodes.files.ledger import Ledger, record_event
 
 
 @pytest.fixture
