@@ -56,12 +56,17 @@ class NodeIdentity(Identity):
             )
         return cls(key.private_bytes_raw(), frozenset(pinned))
 
-    def check(self, client: int, statement: bytes, signature: bytes) -> bytes:
+    def knows(self, client: int, public: bytes) -> bool:
+        return public in self._unseen
+
+    def check(
+        self, client: int, statement: bytes, signature: bytes, public: bytes | None = None
+    ) -> bytes:
         """The key of a pinned peer that was not seen in this session and signed the statement."""
-        for public in self._unseen:
-            if signed_by(public, statement, signature):
-                self._unseen.remove(public)
-                return public
+        for key in self._unseen if public is None else self._unseen & {public}:
+            if signed_by(key, statement, signature):
+                self._unseen.remove(key)
+                return key
         raise ProtocolViolation(
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
             "server may have swapped them, so this node leaves."
