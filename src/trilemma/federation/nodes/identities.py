@@ -16,6 +16,7 @@ from trilemma.protections.transports.secret_sharing.identity import Identity, si
 
 __all__ = ["NodeIdentity"]
 
+_LAST: Final[dict[tuple[bytes, int], bytes]] = {}  # whose keys a number had: tried first, no more
 _BLOCK: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -63,9 +64,12 @@ class NodeIdentity(Identity):
         self, client: int, statement: bytes, signature: bytes, public: bytes | None = None
     ) -> bytes:
         """The key of a pinned peer that was not seen in this session and signed the statement."""
-        for key in self._unseen if public is None else self._unseen & {public}:
+        able = self._unseen if public is None else self._unseen & {public}
+        last = _LAST.get((self.public, client))
+        for key in sorted(able, key=lambda each: each != last):
             if signed_by(key, statement, signature):
                 self._unseen.remove(key)
+                _LAST[self.public, client] = key
                 return key
         raise ProtocolViolation(
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
