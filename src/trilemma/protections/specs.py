@@ -104,7 +104,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
         ),
         "secret-sharing": _Spec(
             _secret_sharing,
-            {"bound": float, "ring_bits": int, **_FIXED_POINT},
+            {"bound": float, "corrupt": float, "ring_bits": int, **_FIXED_POINT},
             "secret-sharing:ring_bits=32",
         ),
         "top-k": _Spec(TopK, {"keep": float}, "top-k:keep=0.01"),

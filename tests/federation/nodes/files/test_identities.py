@@ -14,7 +14,7 @@ from tests.federation.nodes.pins import Config, pin
 
 from trilemma.crypto.masking import KeyPair
 from trilemma.entropy import System
-from trilemma.errors import InvalidInput, TooFewClients
+from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.federation.nodes.files.identities import NodeIdentity
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
@@ -110,3 +110,21 @@ def test_a_key_of_an_unknown_kind_is_one_sentence(pinned: Config, spoilt: str) -
     paths[spoilt].write_text("\n".join([lines[0], b64encode(data).decode(), *lines[2:]]))
     with pytest.raises(InvalidInput, match="is no plain PEM key"):
         NodeIdentity.load(paths["identity"], paths["peers"])
+
+
+def test_a_peer_that_is_named_is_checked_alone(pinned: Config) -> None:
+    """In a graph the server names identities, so that a node need not try all of them."""
+    loaded = {
+        node: NodeIdentity.load(
+            Path(pinned[node]["trilemma-identity"]), Path(pinned[node]["trilemma-peers"])
+        )
+        for node in NODES
+    }
+    mine, other, third = (loaded[node] for node in NODES[:3])
+    assert mine.knows(7, other.public)
+    assert not mine.knows(7, mine.public), "nobody else is this node"
+    with pytest.raises(ProtocolViolation, match="client 7 are not signed by a pinned peer"):
+        mine.check(7, b"keys", other.sign(b"keys"), third.public)
+    assert mine.check(7, b"keys", other.sign(b"keys"), other.public) == other.public
+    with pytest.raises(ProtocolViolation, match="client 8 are not signed by a pinned peer"):
+        mine.check(8, b"keys", other.sign(b"keys"), other.public)

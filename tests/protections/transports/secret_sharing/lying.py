@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from trilemma.crypto.masking import KeyPair, RoundContext, Seed, mask
 from trilemma.crypto.shamir import SHARE_BYTES, Share, combine
 from trilemma.entropy import System
 from trilemma.errors import TrilemmaError
-from trilemma.protections.transports.secret_sharing.identity import Identity
-from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
+from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES, Identity
+from trilemma.protections.transports.secret_sharing.lists import Lists, read_list, write_list
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, unpack, write_message
 
 Sums = dict[frozenset[int], Any]
@@ -38,19 +39,23 @@ class Liar:
         helpers: int = 0,
         number: int = 0,
         identities: Mapping[int, Identity] | None = None,
+        sharing: SecretSharing = SHARING,
     ) -> None:
-        self.info = a_round(n, threshold, number)
+        self.info, self.sharing = a_round(n, threshold, number), sharing
+        self.circle = sharing.circle(self.info)
         self.everyone = frozenset(self.info.participants)
         self.helpers = frozenset(range(n - helpers, n))
         self.identities: Mapping[int, Identity | None] = dict.fromkeys(self.everyone)
         if pinned:
             self.identities = identities or Identity.pinned(self.everyone, System())
         self.clients: dict[int, Any] = {
-            c: SHARING.client(c, self.info, self.identities[c], System()) for c in self.everyone
+            c: sharing.client(c, self.info, self.identities[c], System()) for c in self.everyone
         }
         self.digest: bytes = self.clients[0].digest
         self.refusals: dict[int, str] = {}
         self.adverts: dict[int, bytes] = {}
+        self.named: dict[int, bytes] = {}  # identities
+        self.holders: dict[int, tuple[int, ...]] = {}
         self.shown: dict[int, dict[int, bytes]] = {}  # the keys that each client was shown
         self.boxes: dict[int, dict[int, bytes]] = {}
         self.vectors: dict[int, Any] = {}
@@ -94,16 +99,36 @@ class Liar:
             self.ask(client, b"")
 
     def show_keys(self, to: Callable[[int], Iterable[int]]) -> None:
-        self.tell(
-            "KEY", {c: pack({p: self.adverts[p] for p in to(c)}) for c in sorted(self.adverts)}
-        )
+        bodies = {}
+        for client in sorted(self.adverts):
+            told = frozenset(to(client))
+            shown = {p: self.adverts[p] for p in told & self.circled(client)}
+            bodies[client] = self.key_body(shown, told)
+        self.tell("KEY", bodies)
+
+    def circled(self, client: int) -> frozenset[int]:
+        """Those whose keys a client is due: all, or those that it drew or that drew it."""
+        if self.circle.graph is None:
+            return self.everyone
+        drew = {peer for peer, drawn in self.holders.items() if client in drawn}
+        return frozenset({client, *self.holders[client]} | drew)
+
+    def key_body(self, shown: Mapping[int, bytes], told: Iterable[int]) -> bytes:
+        return self.circle.write_told(pack({p: self.named[p] for p in told}), shown)
 
     def send_boxes(self, to: Callable[[int], Iterable[int]]) -> None:
         bodies = {}
         for client in sorted(self.shown):
-            held = {p: self.boxes[p][client] for p in self.boxes if client in self.boxes[p]}
-            bodies[client] = pack({p: held[p] for p in to(client) if p in held})
+            told = frozenset(to(client))
+            boxes = {p: box for p, box in self.boxes_for(client).items() if p in told}
+            bodies[client] = self.box_body(boxes, told | {client})
         self.tell("BOX", bodies)
+
+    def boxes_for(self, client: int) -> dict[int, bytes]:
+        return {p: self.boxes[p][client] for p in self.boxes if client in self.boxes[p]}
+
+    def box_body(self, boxes: Mapping[int, bytes], told: Iterable[int]) -> bytes:
+        return self.circle.write_told(write_list(tuple(sorted(told))), boxes)
 
     def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
         """The lists, and then all signatures that were given for them."""
@@ -123,14 +148,19 @@ class Liar:
     # What it hears
 
     def _advertised(self, client: int, told: bytes, body: bytes) -> None:
-        self.adverts[client] = body
+        advert, self.holders[client] = self.circle.read_draws(client, memoryview(body))
+        keys = 2 * KEY_BYTES + SIGNATURE_BYTES
+        self.adverts[client], self.named[client] = bytes(advert[:keys]), bytes(advert[keys:])
 
     def _shared(self, client: int, told: bytes, body: bytes) -> None:
-        self.shown[client], self.boxes[client] = unpack(told), unpack(body)
+        self.shown[client] = self.circle.read_keys(memoryview(told))[1]
+        self.boxes[client] = unpack(body)
 
     def _masked(self, client: int, told: bytes, body: bytes) -> None:
-        self.vectors[client] = np.frombuffer(body, SHARING.ring.dtype)
-        self.views[client] = {p: self.shown[client][p][:KEY_BYTES] for p in unpack(told)}
+        self.vectors[client] = np.frombuffer(body, self.sharing.ring.dtype)
+        sharers, shown = self.circle.read_boxes(client, memoryview(told))[0], self.shown[client]
+        peers = set(sharers) & set(shown) - {client}
+        self.views[client] = {p: shown[p][:KEY_BYTES] for p in peers}
         if client in self.helpers:
             fields = unpack(self.clients[client].export())
             self.known[self.adverts[client][:KEY_BYTES]] = KeyPair(fields[3])
@@ -139,10 +169,10 @@ class Liar:
                 self.keep("key", peer, client, both[SHARE_BYTES:])
 
     def _signed(self, client: int, told: bytes, body: bytes) -> None:
-        peers = unpack(unpack(self.clients[client].export())[6])
-        listed = tuple(np.frombuffer(told, "<u8").tolist())
+        fields = unpack(self.clients[client].export())
+        advertised, sharers = unpack(fields[11 if self.circle.graph else 6]), read_list(fields[12])
         shown = self.models.get(client, b"")
-        self.lists[client] = Lists(self.digest, shown, peers, tuple(sorted(peers)), listed)
+        self.lists[client] = Lists(self.digest, shown, advertised, sharers, read_list(told))
         self.signatures[client] = body
 
     def _unmasked(self, client: int, told: bytes, body: bytes) -> None:
@@ -177,7 +207,7 @@ class Liar:
         return sums
 
     def secrets(self) -> tuple[dict[int, Seed], dict[bytes, KeyPair]]:
-        seeds, keys, t = {}, dict(self.known), self.info.threshold
+        seeds, keys, t = {}, dict(self.known), self.circle.threshold
         for (kind, peer), held in self.shares.items():
             if len(held) >= t:
                 secret = combine(list(held.values()), t)
@@ -210,7 +240,7 @@ class Liar:
         for client in group:
             total += self.vectors[client]
         unmasked = mask(total, add=add, subtract=subtract)
-        return SHARING.ring.decode(unmasked, len(group)).mean
+        return self.sharing.ring.decode(unmasked, len(group)).mean
 
 
 def _joined(unknown: Mapping[int, set[object]]) -> list[frozenset[int]]:
@@ -229,156 +259,10 @@ def _joined(unknown: Mapping[int, set[object]]) -> list[frozenset[int]]:
 def replace_client(liar: Liar, client: int, state: bytes) -> None:
     """The client restarted with a state that it had before."""
     info, identity = liar.info, liar.identities[client]
-    liar.clients[client] = SHARING.restore(state, info, identity, System())
+    liar.clients[client] = liar.sharing.restore(state, info, identity, System())
 
 
 def true_mean(clients: Iterable[int]) -> Any:
     """The weighted mean of these clients' updates, by hand."""
     sent = [payload(client) for client in clients]
     return sum(each.weight * each.values for each in sent) / sum(each.weight for each in sent)
-
-
-# Split lists
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Open the sum over `victims`: they mask with `view`, of which the others' keys are asked for.
-
-    `excluded` says whom each client is told to have dropped out.
-    """
-
-    victims: frozenset[int]
-    view: frozenset[int]
-    excluded: Mapping[int, frozenset[int]]
-
-    def is_lie(self, n: int) -> bool:
-        """Helpers that are all the others open the last one's update by no lie at all."""
-        return len(self.view) < n or any(self.excluded.values())
-
-
-def plan(n: int, t: int, helpers: int = 0, *, by: str = "boxes") -> Plan | None:
-    """The plan for the least sum below the threshold, or None where no lists open one.
-
-    The victims are shown fewer keys (`by` = "keys"), fewer boxes ("boxes"), or as much as all
-    ("survivors"). Each other client of their view must be called lost by t clients, none of which
-    sees a list of fewer than t.
-    """
-    honest = n - helpers
-    for size in range(1, t):
-        most = honest - size
-        for lost in range(most + 1) if by != "survivors" else (most,):
-            view = frozenset(range(size + lost)) | frozenset(range(honest, n))
-            if len(view) < t:
-                continue
-            room = {c: len(view) - t if c < size else n - t for c in range(honest)}
-            if by == "keys":  # the others get no boxes of the victims, and cannot list them
-                room |= dict.fromkeys(range(size + lost, honest), n - t - size)
-            if (excluded := _excluders(range(size, size + lost), room, t - helpers)) is not None:
-                return Plan(frozenset(range(size)), view, excluded)
-    return None
-
-
-def _excluders(
-    lost: Iterable[int], room: Mapping[int, int], needed: int
-) -> dict[int, frozenset[int]] | None:
-    """Lists in which each of the lost is left out by `needed` others, within each one's room."""
-    left, lists = dict(room), {client: set[int]() for client in room}
-    for peer in lost:
-        free = sorted((c for c in left if c != peer and left[c] > 0), key=lambda c: -left[c])
-        if len(free) < needed:
-            return None
-        for client in free[:needed]:
-            lists[client].add(peer)
-            left[client] -= 1
-    return {client: frozenset(each) for client, each in lists.items()}
-
-
-def split_lists(liar: Liar, made: Plan, by: str) -> None:
-    """Play the plan to its end."""
-    everyone = liar.everyone
-
-    def keys(client: int) -> frozenset[int]:
-        return made.view if by == "keys" and client in made.victims else everyone
-
-    def boxes(client: int) -> frozenset[int]:
-        few = by != "survivors" and client in made.victims
-        return (made.view if few else everyone) - {client}
-
-    def alive(client: int) -> frozenset[int]:
-        seen = frozenset({client, *liar.views[client]})
-        return seen - made.excluded.get(client, frozenset())
-
-    liar.advertise()
-    liar.show_keys(keys)
-    liar.send_boxes(boxes)
-    liar.list_survivors(alive)
-
-
-# Whatever lists the clients sign: two camps, as large as can be
-
-
-def two_camps(liar: Liar) -> frozenset[int]:
-    """One half is told that all survived, the other that n - t of the first half did not.
-
-    Returns those of whom both kinds of share are asked for.
-    """
-    honest = sorted(liar.everyone - liar.helpers)
-    first = frozenset(honest[: (len(honest) + 1) // 2])
-    n, t = len(liar.everyone), liar.info.threshold
-    torn = frozenset(sorted(first)[: n - t])
-    liar.advertise()
-    liar.show_keys(lambda _: liar.everyone)
-    liar.send_boxes(lambda c: liar.everyone - {c})
-    liar.list_survivors(lambda c: liar.everyone - (frozenset() if c in first else torn))
-    return torn
-
-
-def few_boxes(liar: Liar) -> None:
-    """The victim gets the boxes of t - 1 peers (one fewer if that were all), others every box."""
-    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
-    liar.advertise()
-    liar.show_keys(lambda _: liar.everyone)
-    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
-    liar.list_survivors(lambda c: liar.everyone)
-
-
-def few_keys(liar: Liar) -> None:
-    """The victim is shown t keys (or one fewer), its own among them, all others every key."""
-    few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))
-    liar.advertise()
-    liar.show_keys(lambda c: few if c == 0 else liar.everyone)
-    liar.send_boxes(lambda c: (few if c == 0 else liar.everyone) - {c})
-    liar.list_survivors(lambda c: few if c == 0 else liar.everyone)
-
-
-def nobody_advertised(liar: Liar) -> None:
-    """Two halves that are each told that the other never advertised."""
-    n = len(liar.everyone)
-    halves = frozenset(range(n // 2)), frozenset(range(n // 2, n))
-
-    def own(client: int) -> frozenset[int]:
-        return next(each for each in halves if client in each)
-
-    liar.advertise()
-    liar.show_keys(own)
-    liar.send_boxes(lambda c: own(c) - {c})
-    liar.list_survivors(own)
-
-
-def two_models(liar: Liar) -> None:
-    """The victim is shown another model than the others, whose updates would be known to be 0."""
-    liar.models = dict.fromkeys(liar.everyone - {0}, b"flat") | {0: b"steep"}
-    liar.advertise()
-    liar.show_keys(lambda _: liar.everyone)
-    liar.send_boxes(lambda c: liar.everyone - {c})
-    liar.list_survivors(lambda c: liar.everyone)
-
-
-def few_survivors(liar: Liar) -> None:
-    """All are told the same list, which is one short of the threshold."""
-    few = frozenset(range(liar.info.threshold - 1))
-    liar.advertise()
-    liar.show_keys(lambda _: liar.everyone)
-    liar.send_boxes(lambda c: liar.everyone - {c})
-    liar.list_survivors(lambda c: few)

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from trilemma.crypto.neighbourhoods import Neighbourhood
 from trilemma.entropy import System
 from trilemma.errors import TooFewClients
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports.base import Aggregate, Payload
+from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import SERVER, write_message
 
 SHARING = SecretSharing(clip_range=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forced(SecretSharing):
+    """Secure aggregation in a graph, however small the cohort."""
+
+    graph: Neighbourhood
+
+    def circle(self, round: RoundInfo) -> Circle:
+        return Circle(round, self.graph)
+
+
+def forced(draws: int, threshold: int, checks: int, missing: int = 0) -> SecretSharing:
+    return Forced(graph=Neighbourhood(draws, threshold, checks, missing))
 
 
 STEPS = ("advertise", "share", "masked", "unmask")
@@ -43,13 +60,15 @@ def play(
     drops: Mapping[int, int],
     size: int = 3,
     who: Mapping[int, Identity] = MappingProxyType({}),
+    sharing: SecretSharing = SHARING,
 ) -> tuple[Aggregate | None, dict[int, list[bytes]]]:
     """One round by hand, with the messages of each client; None if it is refused."""
-    clients, server = open_clients(info, who=who), SHARING.server(info)
-    sent: dict[int, list[bytes]] = {c: [] for c in clients}
+    clients = {c: sharing.client(c, info, who.get(c), System()) for c in info.participants}
+    server = sharing.server(info)
+    sent: dict[int, list[Any]] = {c: [] for c in clients}
     inboxes: Mapping[int, bytes] = dict.fromkeys(clients, b"")
     for step in range(5):
-        replies = {}
+        replies: dict[int, Any] = {}
         for client, inbox in inboxes.items():
             if step < drops.get(client, 9):
                 replies[client] = clients[client].step(

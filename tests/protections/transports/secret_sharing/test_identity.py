@@ -72,3 +72,14 @@ def test_unsigned_and_unknown_clients_are_left() -> None:
 def test_a_pinned_key_has_the_length_of_one(public: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"public key of peer 4 has .* bytes instead of 32"):
         Identity.generate(System()).pin({4: public})
+
+
+def test_a_key_that_the_server_names_must_be_the_pinned_one() -> None:
+    who = Identity.pinned(range(3), System())
+    signed = who[1].sign(b"keys")
+    assert who[0].knows(1, who[1].public)
+    assert not who[0].knows(1, who[2].public)
+    assert not who[0].knows(9, who[1].public)
+    assert who[0].check(1, b"keys", signed, who[1].public) == who[1].public
+    with pytest.raises(ProtocolViolation, match="client 1 are not signed by it"):
+        who[0].check(1, b"keys", signed, who[2].public)

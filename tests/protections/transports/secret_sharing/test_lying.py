@@ -7,26 +7,26 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from tests.protections.transports.secret_sharing.lying import (
-    Liar,
+from tests.protections.transports.secret_sharing.lies import (
     few_boxes,
     few_keys,
     few_survivors,
+    honest_until,
     nobody_advertised,
     plan,
-    replace_client,
+    replay,
     split_lists,
-    true_mean,
+    substituted,
     two_camps,
     two_models,
 )
+from tests.protections.transports.secret_sharing.lying import Liar, replace_client, true_mean
 from tests.protections.transports.secret_sharing.playing import SHARING
 
 from trilemma.crypto.masking import KeyPair, RoundContext, seal, unseal
 from trilemma.crypto.shamir import SHARE_BYTES, split
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.wire import pack
 
 BOTH = pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "unpinned"])
@@ -108,7 +108,7 @@ def play_every_lie(n: int, t: int) -> None:
         substituted(liar, how)
         assert "are not signed by it" in liar.refusals[0]
         assert not liar.boxes
-    replay(n, t)
+    replay(lambda number: Liar(n, t, number=number))
     if t < n:
         liar = Liar(n, t, helpers=2 * t - n - 1)
         two_camps(liar)
@@ -158,53 +158,6 @@ def test_a_second_unmask_opens_a_client_only_if_a_session_is_rolled_back(pinned:
         replace_client(liar, client, state)
     liar.list_survivors(lambda _: liar.everyone - {3})
     check_opened(liar, {3})
-
-
-def honest_until(stage: str, liar: Liar) -> Liar:
-    everyone = liar.everyone
-    for name, act in (
-        ("advertise", liar.advertise),
-        ("share", lambda: liar.show_keys(lambda _: everyone)),
-        ("masked", lambda: liar.send_boxes(lambda c: everyone - {c})),
-        ("confirm", lambda: liar.ask_to_sign(lambda _: everyone)),
-    ):
-        if name == stage:
-            break
-        act()
-    return liar
-
-
-def replay(n: int, t: int) -> None:
-    """One message of each kind, of this round and of another, to each client at each stage."""
-    older = honest_until("confirm", Liar(n, t, number=1))
-    older.list_survivors(lambda _: older.everyone)
-    for stage in ("share", "masked", "confirm", "unmask"):
-        for number in (0, 1):
-            liar = honest_until(stage, Liar(n, t))
-            seen = liar.messages if number == 0 else older.messages
-            kinds = [*{each[4:8]: each for each in seen}.values()]
-            for client in liar.everyone:
-                liar.ask(client, kinds[client % len(kinds)])
-            assert set(liar.refusals) == liar.everyone
-            reasons = " ".join(liar.refusals.values())
-            assert re.search("replayed|not a message of this protocol", reasons)
-            assert not liar.openings()
-
-
-def substituted(liar: Liar, how: str) -> None:
-    """Show client 0 keys of the server's own in the name of everyone else."""
-    liar.advertise()
-    stranger = Identity.generate(System())
-    for peer in sorted(liar.everyone - {0}):
-        mask_key, message_key = KeyPair.generate(System()), KeyPair.generate(System())
-        liar.known[mask_key.public] = mask_key
-        keys = mask_key.public + message_key.public
-        if how == "its own signature":
-            keys += stranger.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
-        elif how == "the client's signature":
-            keys += liar.adverts[peer][2 * 32 :]
-        liar.adverts[peer] = keys
-    liar.tell("KEY", {0: pack(liar.adverts)})
 
 
 def test_substituted_keys_open_an_update_where_nothing_is_pinned() -> None:

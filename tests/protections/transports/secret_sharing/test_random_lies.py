@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from tests.protections.transports.secret_sharing.lying import Liar, true_mean
-from tests.protections.transports.secret_sharing.playing import SHARING
+from tests.protections.transports.secret_sharing.playing import SHARING, forced
 
 from trilemma.crypto.masking import KeyPair
 from trilemma.entropy import System
@@ -26,9 +26,13 @@ class TooSmall(AssertionError):
 
 
 class RandomLiar:
-    """Rounds one after the other; some repeat the one before, digest and identities and all."""
+    """Rounds one after the other; some repeat the one before, digest and identities and all.
 
-    def __init__(self, seed: int) -> None:
+    All pairs of 3 to 6 clients, or `graphs` of 10 to 13 that draw 5 each.
+    """
+
+    def __init__(self, seed: int, *, graphs: bool = False) -> None:
+        self.graphs = graphs
         self.rng = random.Random(seed)
         self.pool: list[bytes] = []
         self.count = 0
@@ -40,13 +44,14 @@ class RandomLiar:
     def round(self, number: int) -> None:
         rng = self.rng
         if self.last is None or rng.random() < 0.7:
-            n = rng.randint(3, 6)
+            n = rng.randint(10, 13) if self.graphs else rng.randint(3, 6)
             t = rng.randint(2 * n // 3 + 1, n)
             helpers = int(rng.random() < 0.3 and t > 2 and 2 * t - n > 1)
             self.last = n, t, helpers, number
         n, t, helpers, number = self.last
         who = self.identities.setdefault(n, Identity.pinned(range(n), System()))
-        liar = Liar(n, t, helpers=helpers, number=number, identities=who)
+        sharing = forced(5, 3, (n + helpers) // 2 + 1) if self.graphs else SHARING
+        liar = Liar(n, t, helpers=helpers, number=number, identities=who, sharing=sharing)
         liar.known |= self.keys
         kinds = STEPS if rng.random() < 0.5 else [rng.choice(STEPS)]
         self.play(liar, {kind: rng.choice(RATES) for kind in kinds})
@@ -68,7 +73,7 @@ class RandomLiar:
         for client in liar.everyone:
             self._ask(liar, client, b"", 0.0)
         bodies: dict[str, tuple[Mapping[int, object], Callable[[int], bytes]]] = {
-            "KEY": (liar.adverts, lambda _: pack(self._some(liar.adverts, rates["KEY"]))),
+            "KEY": (liar.adverts, lambda c: self._keys(liar, c, rates["KEY"])),
             "BOX": (liar.shown, lambda c: self._boxes(liar, c, rates["BOX"])),
             "SUR": (liar.vectors, lambda c: self._survivors(liar, c, rates["SUR"])),
             "ALL": (liar.lists, lambda c: pack(self._some(liar.signatures_for(c), rates["ALL"]))),
@@ -104,9 +109,21 @@ class RandomLiar:
                 made[key] = rng.choice(list(table.values()))
         return made
 
+    def _keys(self, liar: Liar, client: int, rate: float) -> bytes:
+        due = liar.circled(client)
+        shown = self._some({p: each for p, each in liar.adverts.items() if p in due}, rate)
+        return liar.key_body(shown, self._told(liar.adverts, rate))
+
     def _boxes(self, liar: Liar, client: int, rate: float) -> bytes:
-        held = {p: liar.boxes[p][client] for p in liar.boxes if client in liar.boxes[p]}
-        return pack(self._some(held, rate))
+        boxes = self._some(liar.boxes_for(client), rate)
+        return liar.box_body(boxes, self._told(liar.boxes, rate))
+
+    def _told(self, who: Mapping[int, object], rate: float) -> list[int]:
+        """All of them; in a graph, where it is told apart, at the rate without some."""
+        rng = self.rng
+        if not self.graphs:
+            return list(who)
+        return [each for each in who if rng.random() >= rate / len(who)]
 
     def _survivors(self, liar: Liar, client: int, rate: float) -> bytes:
         """All who sent a vector; at the rate without some others, or just anybody."""
@@ -119,8 +136,8 @@ class RandomLiar:
         return write_list(tuple(sorted(alive)))
 
 
-def play(rounds: int, seed: int) -> Counter[str]:
-    liar = RandomLiar(seed)
+def play(rounds: int, seed: int, *, graphs: bool = False) -> Counter[str]:
+    liar = RandomLiar(seed, graphs=graphs)
     for number in range(rounds):
         liar.round(number)
     return liar.outcomes
@@ -129,6 +146,11 @@ def play(rounds: int, seed: int) -> Counter[str]:
 def test_nothing_opens_to_a_random_liar() -> None:
     outcomes = play(300, seed=1)
     assert min(outcomes["a sum"], outcomes["nothing"]) > 50, "lies and honest rounds both occur"
+
+
+def test_nothing_opens_to_a_random_liar_in_graphs() -> None:
+    outcomes = play(60, seed=1, graphs=True)
+    assert min(outcomes["a sum"], outcomes["nothing"]) > 8, "lies and honest rounds both occur"
 
 
 def test_without_pins_random_lists_of_survivors_open_too_small_a_sum() -> None:
@@ -150,3 +172,10 @@ def test_nothing_opens_to_a_random_liar_in_ten_thousand_rounds() -> None:
     outcomes = play(10_000, seed=2)
     assert sum(outcomes.values()) == 10_000
     assert min(outcomes.values()) > 1000
+
+
+@pytest.mark.slow
+def test_nothing_opens_to_a_random_liar_in_a_thousand_rounds_of_graphs() -> None:
+    outcomes = play(1000, seed=2, graphs=True)
+    assert sum(outcomes.values()) == 1000
+    assert min(outcomes.values()) > 100

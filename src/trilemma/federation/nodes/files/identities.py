@@ -16,6 +16,7 @@ from trilemma.protections.transports.secret_sharing.identity import Identity, si
 
 __all__ = ["NodeIdentity"]
 
+_LAST: Final[dict[tuple[bytes, int], bytes]] = {}  # whose keys a number had: tried first, no more
 _BLOCK: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -56,12 +57,20 @@ class NodeIdentity(Identity):
             )
         return cls(key.private_bytes_raw(), frozenset(pinned))
 
-    def check(self, client: int, statement: bytes, signature: bytes) -> bytes:
+    def knows(self, client: int, public: bytes) -> bool:
+        return public in self._unseen
+
+    def check(
+        self, client: int, statement: bytes, signature: bytes, public: bytes | None = None
+    ) -> bytes:
         """The key of a pinned peer that was not seen in this session and signed the statement."""
-        for public in self._unseen:
-            if signed_by(public, statement, signature):
-                self._unseen.remove(public)
-                return public
+        able = self._unseen if public is None else self._unseen & {public}
+        last = _LAST.get((self.public, client))
+        for key in sorted(able, key=lambda each: each != last):
+            if signed_by(key, statement, signature):
+                self._unseen.remove(key)
+                _LAST[self.public, client] = key
+                return key
         raise ProtocolViolation(
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
             "server may have swapped them, so this node leaves."

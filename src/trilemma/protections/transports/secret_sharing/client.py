@@ -6,30 +6,34 @@ unmasks only against the signatures of enough others on the same lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, pairwise_seeds, seal, unseal
 from trilemma.crypto.masking import mask as add_masks
 from trilemma.crypto.sealed import require_system
-from trilemma.crypto.shamir import SHARE_BYTES, Share, split
+from trilemma.crypto.shamir import SHARE_BYTES, split
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
-from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import ClientSession, Payload, require_payload
 from trilemma.protections.transports.fixed_point import check_range
+from trilemma.protections.transports.secret_sharing.adverts import (
+    KEY_BYTES,
+    advertise,
+    authentic,
+    message_key,
+)
+from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.identity import Identity
-from trilemma.protections.transports.secret_sharing.lists import Lists, write_list
+from trilemma.protections.transports.secret_sharing.lists import Lists, read_list, write_list
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
 
 __all__ = ["SharingClient"]
 
-KEY_BYTES: Final = 32
 _STAGES: Final = ("advertise", "share", "masked", "confirm", "unmask", "done", "failed")
 
 
@@ -43,14 +47,18 @@ class SharingClient(ClientSession):
 
     __slots__ = (
         "_entropy",
+        "_everyone",
+        "_holders",
         "_identity",
         "_mask_key",
         "_message_key",
         "_peers",
         "_seed",
+        "_sharers",
         "_shares",
         "_shown",
         "_survivors",
+        "circle",
         "client",
         "context",
         "digest",
@@ -62,22 +70,26 @@ class SharingClient(ClientSession):
     def __init__(
         self,
         client: int,
-        round: RoundInfo,
+        circle: Circle,
         ring: Ring,
         entropy: System,
         label: bytes,
         identity: Identity | None,
         keys: tuple[KeyPair, KeyPair, Seed],
+        holders: tuple[int, ...],
     ) -> None:
-        self.client, self.round, self.ring = client, round, ring
-        self.context: Final = RoundContext(round.run, round.number)
-        self.digest: Final = round.digest(label)
+        self.client, self.circle, self.round, self.ring = client, circle, circle.round, ring
+        self.context: Final = RoundContext(self.round.run, self.round.number)
+        self.digest: Final = self.round.digest(label)
         self.stage = "advertise"
         self._entropy: Final = require_system(entropy)
         self._identity: Final = identity
         self._mask_key, self._message_key, self._seed = keys
-        self._peers: dict[int, bytes] = {}  # U1: mask key, message key and pinned key of each
-        self._shares: dict[int, bytes] = {}  # U2: share of the seed, then of the mask key
+        self._holders: Final = holders  # of this client's shares, by seat
+        self._everyone: dict[int, bytes] = {}  # U1; in a graph with the key of its identity
+        self._peers: dict[int, bytes] = {}  # neighbours: mask key, message key and pinned key
+        self._sharers: tuple[int, ...] = ()  # U2
+        self._shares: dict[int, bytes] = {}  # held: share of the seed, then of the mask key
         self._survivors: tuple[int, ...] = ()  # U3
         self._shown = b""  # what the update was made from
 
@@ -85,7 +97,7 @@ class SharingClient(ClientSession):
     def start(
         cls,
         client: int,
-        round: RoundInfo,
+        circle: Circle,
         ring: Ring,
         entropy: System,
         label: bytes,
@@ -93,7 +105,8 @@ class SharingClient(ClientSession):
     ) -> SharingClient:
         """A session with fresh keys."""
         keys = KeyPair.generate(entropy), KeyPair.generate(entropy), Seed.generate(entropy)
-        return cls(client, round, ring, entropy, label, identity, keys)
+        holders = circle.draw(client, entropy)
+        return cls(client, circle, ring, entropy, label, identity, keys, holders)
 
     @property
     def wants_update(self) -> bool:
@@ -127,47 +140,30 @@ class SharingClient(ClientSession):
         return reply
 
     def _advertise(self, inbox: bytes) -> bytes:
-        keys = self._mask_key.public + self._message_key.public
-        if self._identity is not None:
-            keys += self._identity.sign(self._statement(self.client, keys))
-        return wire.write_message("ADV", self.digest, self.client, keys)
+        keys = advertise(self._own_keys(), self.client, self.digest, self._identity)
+        pin = b"" if self._identity is None or not self.circle.graph else self._identity.public
+        draws = self.circle.write_draws(self._holders)
+        return wire.write_message("ADV", self.digest, self.client, keys, pin, draws)
 
-    def _statement(self, client: int, keys: bytes) -> bytes:
-        """What a client signs: its keys, bound to this round and to itself."""
-        return b"trilemma keys" + self.digest + client.to_bytes(8, "big") + keys
-
-    def _authentic(self, shown: dict[int, bytes]) -> dict[int, bytes]:
-        """The keys of each client and, where peers are pinned, the key that signed them."""
-        own = self._mask_key.public + self._message_key.public
-        keys = {peer: each[: 2 * KEY_BYTES] for peer, each in shown.items()}
-        if keys[self.client] != own:
-            raise ProtocolViolation(
-                f"the server shows another key for client {self.client} than it advertised; it "
-                "would read what is sent to it, so leave."
-            )
-        if self._identity is None:
-            return keys
-        for peer, each in keys.items():
-            pin = self._identity.public
-            if peer != self.client:
-                statement = self._statement(peer, each)
-                pin = self._identity.check(peer, statement, shown[peer][2 * KEY_BYTES :])
-            keys[peer] = each + pin
-        return keys
+    def _own_keys(self) -> bytes:
+        return self._mask_key.public + self._message_key.public
 
     def _share(self, inbox: bytes) -> bytes:
-        shown = wire.unpack(wire.open_message("KEY", self.digest, wire.SERVER, inbox))
-        self._check_list(shown, self.round.participants)
-        if any(len(each) < 2 * KEY_BYTES for each in shown.values()):
-            raise ProtocolViolation("a client's advertised keys do not have 64 bytes; leave.")
-        peers = self._authentic(shown)
-        if len({keys[:KEY_BYTES] for keys in peers.values()}) < len(peers):
-            raise ProtocolViolation("two clients advertise the same key; one is forged, so leave.")
-        count, threshold = len(self.round.participants), self.round.threshold
+        body = wire.open_message("KEY", self.digest, wire.SERVER, inbox)
+        self._everyone, shown = self.circle.read_keys(body)
+        self._check_list(self._everyone, self.round.participants)
+        if due := set(self._holders) & set(self._everyone) - set(shown):
+            raise ProtocolViolation(
+                f"the server keeps the keys of client {min(due)} from client {self.client}, which "
+                "drew it; leave."
+            )
+        own, named = {self.client: self._own_keys()}, self._everyone if self.circle.graph else None
+        peers = authentic(shown, own, self.digest, self._identity, named)
+        count, threshold = len(self._holders), self.circle.threshold
         seed = split(self._seed.reveal(), threshold, count, self._entropy)
         key = split(self._mask_key.reveal(), threshold, count, self._entropy)
-        sealed = {}
-        for seat, peer in enumerate(self.round.participants):
+        context, sealed = self._sealing(), {}
+        for seat, peer in enumerate(self._holders):
             if peer not in peers:
                 continue
             both = seed[seat].reveal() + key[seat].reveal()
@@ -176,9 +172,9 @@ class SharingClient(ClientSession):
                 continue
             sealed[peer] = seal(
                 self._message_key,
-                _message_key(peers[peer]),
+                message_key(peers[peer]),
                 both,
-                context=self.context,
+                context=context,
                 sender=self.client,
                 receiver=peer,
                 entropy=self._entropy,
@@ -186,32 +182,38 @@ class SharingClient(ClientSession):
         self._peers = peers
         return wire.write_message("SHR", self.digest, self.client, wire.pack(sealed))
 
+    def _sealing(self) -> RoundContext:
+        """What boxes are bound to: in a graph, where few keys are seen, to who advertised, too."""
+        if self.circle.graph is None:
+            return self.context
+        return replace(self.context, shown=hashlib.sha256(wire.pack(self._everyone)).digest())
+
     def _masked(self, inbox: bytes, payload: Payload) -> bytes:
-        boxes = wire.unpack(wire.open_message("BOX", self.digest, wire.SERVER, inbox))
-        if self.client in boxes:
-            raise ProtocolViolation(f"the server sent client {self.client} a share of its own.")
-        self._check_list({**boxes, self.client: b""}, tuple(self._peers))
-        if self._identity is not None and len(boxes) + 1 < len(self._peers):
+        body = wire.open_message("BOX", self.digest, wire.SERVER, inbox)
+        self._sharers, boxes = self.circle.read_boxes(self.client, body)
+        self._check_list(self._sharers, self._everyone)
+        if self._identity is not None and len(self._sharers) < len(self._everyone):
             raise ProtocolViolation(
-                f"the server hands client {self.client} the shares of {len(boxes)} peers, and "
-                f"{len(self._peers) - 1} advertised keys; where identities are pinned all of them "
-                "must share, so leave."
+                f"the server tells client {self.client} of the shares of {len(self._sharers) - 1} "
+                f"peers, and {len(self._everyone) - 1} advertised keys; where identities are "
+                "pinned all of them must share, so leave."
             )
-        seat = self.round.participants.index(self.client) + 1
+        peers = set(self._peers) & set(self._sharers) - {self.client}
+        if strangers := set(boxes) - peers:
+            raise ProtocolViolation(f"client {min(strangers)} shares, and is no neighbour; leave.")
+        context = self._sealing()
         for peer, box in boxes.items():
             shares = unseal(
                 self._message_key,
-                _message_key(self._peers[peer]),
+                message_key(self._peers[peer]),
                 box,
-                context=self.context,
+                context=context,
                 sender=peer,
                 receiver=self.client,
             )
-            halves = shares[:SHARE_BYTES], shares[SHARE_BYTES:]
-            if any(Share.from_bytes(half).index != seat for half in halves):
-                raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
+            self.circle.check_seat(self.client, peer, shares)
             self._shares[peer] = shares
-        keys = {peer: self._peers[peer][:KEY_BYTES] for peer in boxes}
+        keys = {peer: self._peers[peer][:KEY_BYTES] for peer in peers}
         context = self.context
         if self._identity is not None:
             self._shown = payload.shown
@@ -223,14 +225,8 @@ class SharingClient(ClientSession):
         return wire.write_message("MSK", self.digest, self.client, wire.array_bytes(masked))
 
     def _read_survivors(self, inbox: bytes) -> tuple[int, ...]:
-        body = wire.open_message("SUR", self.digest, wire.SERVER, inbox)
-        listed = wire.read_array(body, np.dtype("u8"))
-        survivors = tuple(sorted(int(each) for each in listed))
-        if len(set(survivors)) < len(survivors):
-            raise ProtocolViolation(
-                f"the list of survivors {survivors!r:.80} names a client twice; it is forged."
-            )
-        self._check_list(dict.fromkeys(survivors, b""), tuple(self._shares))
+        survivors = read_list(wire.open_message("SUR", self.digest, wire.SERVER, inbox))
+        self._check_list(survivors, self._sharers)
         if len(survivors) < self.least:
             raise TooFewClients(
                 f"the sum of {len(survivors)} clients would be released, and client "
@@ -239,8 +235,8 @@ class SharingClient(ClientSession):
         return survivors
 
     def _lists(self) -> Lists:
-        sharers = tuple(sorted(self._shares))
-        return Lists(self.digest, self._shown, self._peers, sharers, self._survivors)
+        advertised = self._peers if self.circle.graph is None else self._everyone
+        return Lists(self.digest, self._shown, advertised, self._sharers, self._survivors)
 
     def _confirm(self, inbox: bytes, identity: Identity) -> bytes:
         self._survivors = self._read_survivors(inbox)
@@ -252,8 +248,7 @@ class SharingClient(ClientSession):
             self._survivors = self._read_survivors(inbox)
         else:
             signatures = wire.unpack(wire.open_message("ALL", self.digest, wire.SERVER, inbox))
-            pins = {peer: keys[2 * KEY_BYTES :] for peer, keys in self._peers.items()}
-            self._lists().require_agreement(self.client, signatures, pins, self.round.threshold)
+            self._require_agreement(signatures)
         kinds = self.promised
         reply = {
             peer: shares[:SHARE_BYTES] if kinds[peer] == "seed" else shares[SHARE_BYTES:]
@@ -262,19 +257,31 @@ class SharingClient(ClientSession):
         self._shares = {}  # nothing is left that a second request could ask for
         return wire.write_message("UNM", self.digest, self.client, wire.pack(reply))
 
-    def _check_list(self, listed: dict[int, bytes], allowed: tuple[int, ...]) -> None:
+    def _require_agreement(self, signatures: Mapping[int, bytes]) -> None:
+        lists, least = self._lists(), self.round.threshold
+        if (graph := self.circle.graph) is not None:
+            pins = self._everyone
+            lists.require_sampled(
+                self.client, signatures, pins, least, graph.checks, self._entropy
+            )
+        else:
+            pins = {peer: keys[2 * KEY_BYTES :] for peer, keys in self._peers.items()}
+            lists.require_agreement(self.client, signatures, pins, least)
+
+    def _check_list(self, listed: Collection[int], allowed: Collection[int]) -> None:
         """Raises unless the server's list holds this client, known clients only, and enough."""
         if self.client not in listed:
             raise ProtocolViolation(
                 f"the server's list in round {self.round.number} leaves out client {self.client}, "
                 "which answered; it is forged, so nothing is revealed."
             )
-        if strangers := sorted(set(listed) - set(allowed)):
+        if strangers := set(listed) - set(allowed):
             raise ProtocolViolation(
-                f"the server's list in round {self.round.number} holds client {strangers[0]}, "
+                f"the server's list in round {self.round.number} holds client {min(strangers)}, "
                 "which was not there before; it is forged, so nothing is revealed."
             )
         self.round.require_enough(len(listed))
+        self.circle.require_holders(self.client, self._holders, set(listed))
 
     def export(self) -> bytes:
         fields = (
@@ -288,6 +295,9 @@ class SharingClient(ClientSession):
             wire.pack(self._shares),
             write_list(self._survivors),
             self._shown,
+            write_list(self._holders),
+            wire.pack(self._everyone),
+            write_list(self._sharers),
         )
         return wire.pack(dict(enumerate(fields)))
 
@@ -295,7 +305,7 @@ class SharingClient(ClientSession):
     def restore(
         cls,
         state: bytes,
-        round: RoundInfo,
+        circle: Circle,
         ring: Ring,
         entropy: System,
         label: bytes,
@@ -303,29 +313,26 @@ class SharingClient(ClientSession):
     ) -> SharingClient:
         """The session that `export` wrote; refused in another round."""
         fields = wire.unpack(state)
-        if len(fields) != 10:
+        if len(fields) != 13:
             raise InvalidInput(
                 f"the stored state has {len(fields)} parts, and is not one of a secure "
                 f"aggregation client; start a new session."
             )
         keys = KeyPair(fields[3]), KeyPair(fields[4]), Seed(fields[5])
         client = int.from_bytes(fields[0], "little")
-        session = cls(client, round, ring, entropy, label, identity, keys)
+        holders = read_list(fields[10])
+        session = cls(client, circle, ring, entropy, label, identity, keys, holders)
         if fields[2] != session.digest:
             raise ProtocolViolation(
                 "the stored state belongs to another round or protection; its masks must not be "
                 "used twice, so start a new session."
             )
         session._peers, session._shares = wire.unpack(fields[6]), wire.unpack(fields[7])
-        session._survivors = tuple(wire.read_array(fields[8], np.dtype("u8")).tolist())
-        session._shown = fields[9]
+        session._survivors, session._shown = read_list(fields[8]), fields[9]
+        session._everyone, session._sharers = wire.unpack(fields[11]), read_list(fields[12])
         if identity is None and any(len(each) > 2 * KEY_BYTES for each in session._peers.values()):
             raise ProtocolViolation(
                 "the stored state belongs to a session with pinned identities; name them again."
             )
         session.stage = _STAGES[fields[1][0]]
         return session
-
-
-def _message_key(keys: bytes) -> bytes:
-    return keys[KEY_BYTES : 2 * KEY_BYTES]

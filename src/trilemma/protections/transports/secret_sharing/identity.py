@@ -73,13 +73,20 @@ class Identity(Sealed):
         """The signature of the statement."""
         return self._key.sign(statement)
 
-    def check(self, client: int, statement: bytes, signature: bytes) -> bytes:
-        """The pinned key of `client`, which must have signed the statement."""
+    def knows(self, client: int, public: bytes) -> bool:
+        """Whether a key that the server names for a client is pinned."""
+        return self.peers.get(client) == public
+
+    def check(
+        self, client: int, statement: bytes, signature: bytes, public: bytes | None = None
+    ) -> bytes:
+        """The pinned key of `client` (which is `public`, if named): it signed the statement."""
         if client not in self.peers:
             raise ProtocolViolation(
                 f"client {client} is not pinned; add its public key to the peers, or leave it out."
             )
-        if not signed_by(self.peers[client], statement, signature):
+        named = public is None or self.knows(client, public)
+        if not named or not signed_by(self.peers[client], statement, signature):
             raise ProtocolViolation(
                 f"the keys shown for client {client} are not signed by it; the server may have "
                 "swapped them, so leave."

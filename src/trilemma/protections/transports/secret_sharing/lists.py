@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trilemma.errors import ProtocolViolation
 from trilemma.protections.transports.secret_sharing.identity import signed_by
-from trilemma.protections.transports.wire import pack
+from trilemma.protections.transports.wire import pack, read_array
 
-__all__ = ["Lists", "write_list"]
+if TYPE_CHECKING:
+    from trilemma.entropy import System
+
+__all__ = ["Lists", "drawn", "read_list", "write_list"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,8 @@ class Lists:
 
     A client signs one statement a round. Where fewer than 2t - n clients sign two, no two
     statements can get t signatures each: t + t <= n + c needs c >= 2t - n. So all who reveal
-    shares reveal them for the same lists, whatever each was told.
+    shares reveal them for the same lists, whatever each was told. Who advertised comes with the
+    keys; in a graph, where a client sees its neighbours' alone, with the keys of identities.
     """
 
     digest: bytes
@@ -51,11 +56,49 @@ class Lists:
             if signed_by(pins[peer], statement, signatures[peer]):
                 agree.add(peer)
         if len(agree) < threshold:
-            raise ProtocolViolation(
-                f"{len(agree)} clients signed the lists that client {client} was shown, fewer "
-                f"than the threshold of {threshold}; the server may have shown others different "
-                "lists, or another model, so nothing is revealed."
-            )
+            raise _disagreement(client, _too_few(len(agree), threshold))
+
+    def require_sampled(
+        self,
+        client: int,
+        signatures: Mapping[int, bytes],
+        pins: Mapping[int, bytes],
+        threshold: int,
+        checks: int,
+        entropy: System,
+    ) -> None:
+        """The same for many clients: of `threshold` signatures that are there, `checks` are true.
+
+        They are drawn in secret once the server has sent all, so that it cannot prepare for it.
+        """
+        statement = self.statement()
+        given = sorted(set(self.survivors) & set(signatures) - {client})
+        if len(given) + 1 < threshold:
+            raise _disagreement(client, _too_few(len(given) + 1, threshold))
+        for peer in drawn(given, checks, entropy):
+            if not signed_by(pins[peer], statement, signatures[peer]):
+                raise _disagreement(client, f"client {peer} has not")
+
+
+def _too_few(agree: int, threshold: int) -> str:
+    return f"{agree} clients, fewer than the threshold of {threshold},"
+
+
+def _disagreement(client: int, who: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{who} signed the lists that client {client} was shown; the server may have shown others "
+        "different lists, or another model, so nothing is revealed."
+    )
+
+
+def drawn(clients: list[int], count: int, entropy: System) -> list[int]:
+    """`count` of the clients in secret, each as likely as any; all where they are no more."""
+    deck = list(clients)
+    count = min(count, len(deck))
+    for place in range(count):
+        chosen = place + entropy.below(len(deck) - place)
+        deck[place], deck[chosen] = deck[chosen], deck[place]
+    return deck[:count]
 
 
 def write_list(clients: tuple[int, ...]) -> bytes:
@@ -65,3 +108,13 @@ def write_list(clients: tuple[int, ...]) -> bytes:
     '01000000000000000200000000000000'
     """
     return np.array(clients, "<u8").tobytes()
+
+
+def read_list(data: bytes | memoryview) -> tuple[int, ...]:
+    """The clients that `write_list` wrote, in rising order."""
+    clients = tuple(sorted(read_array(data, np.dtype("u8")).tolist()))
+    if len(set(clients)) < len(clients):
+        raise ProtocolViolation(
+            f"the list of clients {clients!r:.80} names a client twice; it is forged."
+        )
+    return clients

@@ -18,9 +18,10 @@ from trilemma.crypto.masking import (
 )
 from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
-from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import Aggregate, ServerSession
+from trilemma.protections.transports.secret_sharing.adverts import ADVERT_BYTES, KEY_BYTES
+from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.protections.transports.secret_sharing.lists import write_list
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["SharingServer"]
-
-_KEY_BYTES = 32
 
 
 class SharingServer(ServerSession):
@@ -40,10 +39,13 @@ class SharingServer(ServerSession):
     Seeds and keys that the shares give back exist inside one call, for one sum.
     """
 
-    def __init__(self, round: RoundInfo, ring: Ring, label: bytes) -> None:
-        self.round, self.ring, self.digest = round, ring, round.digest(label)
+    def __init__(self, circle: Circle, ring: Ring, label: bytes) -> None:
+        self.circle, self.round, self.ring = circle, circle.round, ring
+        self.digest = self.round.digest(label)
         self.stage, self.pinned = "advertise", False
         self.keys: dict[int, bytes] = {}
+        self.holders: dict[int, tuple[int, ...]] = {}  # of each client's shares
+        self.neighbours: dict[int, set[int]] = {}  # whom each masks with
         self.sharers: tuple[int, ...] = ()
         self.survivors: tuple[int, ...] = ()
         self.total: NDArray[Any] = np.empty(0, ring.dtype)
@@ -85,13 +87,17 @@ class SharingServer(ServerSession):
         return outcome
 
     def _advertised(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+        named = KEY_BYTES if self.circle.graph else 0
+        everyone = dict.fromkeys(bodies, b"")
         for client, body in bodies.items():
-            if len(body) not in (2 * _KEY_BYTES, 2 * _KEY_BYTES + SIGNATURE_BYTES):
+            advert, self.holders[client] = self.circle.read_draws(client, body)
+            if len(advert) not in (ADVERT_BYTES, ADVERT_BYTES + SIGNATURE_BYTES + named):
                 raise ProtocolViolation(
-                    f"client {client} advertised {len(body)} bytes instead of two keys."
+                    f"client {client} advertised {len(advert)} bytes instead of two keys."
                 )
-        self.keys = {client: bytes(body) for client, body in bodies.items()}
-        signed = [len(keys) > 2 * _KEY_BYTES for keys in self.keys.values()]
+            self.keys[client] = bytes(advert[: ADVERT_BYTES + SIGNATURE_BYTES])
+            everyone[client] = bytes(advert[ADVERT_BYTES + SIGNATURE_BYTES :])
+        signed = [len(keys) > ADVERT_BYTES for keys in self.keys.values()]
         self.pinned = all(signed)
         if any(signed) and not self.pinned:
             raise ProtocolViolation(
@@ -99,12 +105,19 @@ class SharingServer(ServerSession):
                 "all, or of none."
             )
         check_threshold(self.round.threshold, len(self.round.participants), pinned=self.pinned)
-        return self._to_all("KEY", wire.pack(self.keys), self.keys)
+        self._require_holders(self.keys)
+        if self.circle.graph is None:
+            return self._to_all("KEY", wire.pack(self.keys), self.keys)
+        self.neighbours, listed = self.circle.neighbours(self.holders), wire.pack(everyone)
+        return {
+            client: self._told("KEY", listed, {p: self.keys[p] for p in {client, *peers}})
+            for client, peers in self.neighbours.items()
+        }
 
     def _shared(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         boxes = {client: wire.unpack(body) for client, body in bodies.items()}
         for client, sealed in boxes.items():
-            if set(sealed) != set(self.keys) - {client}:
+            if set(sealed) != set(self.holders[client]) & set(self.keys) - {client}:
                 raise ProtocolViolation(f"client {client} did not send one share to each peer.")
         if self.pinned and (gone := sorted(set(self.keys) - set(boxes))):
             raise TooFewClients(
@@ -112,15 +125,12 @@ class SharingServer(ServerSession):
                 "pinned all must, so run a new round without it."
             )
         self.sharers = tuple(boxes)
-        return {
-            receiver: wire.write_message(
-                "BOX",
-                self.digest,
-                wire.SERVER,
-                wire.pack({s: box[receiver] for s, box in boxes.items() if s != receiver}),
-            )
-            for receiver in self.sharers
-        }
+        self._require_holders(self.sharers)
+        listed, sent = write_list(self.sharers), dict[int, dict[int, bytes]]()
+        for sender, sealed in boxes.items():
+            for receiver, box in sealed.items():
+                sent.setdefault(receiver, {})[sender] = box
+        return {each: self._told("BOX", listed, sent.get(each, {})) for each in self.sharers}
 
     def _summed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         for client, body in bodies.items():
@@ -135,6 +145,7 @@ class SharingServer(ServerSession):
             else:
                 self.total += vector
             self.survivors += (client,)
+        self._require_holders(self.survivors)
         return self._to_all("SUR", write_list(self.survivors), self.survivors)
 
     def _confirmed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
@@ -143,30 +154,47 @@ class SharingServer(ServerSession):
 
     def _unmasked(self, bodies: dict[int, memoryview]) -> Aggregate:
         shares = {client: wire.unpack(body) for client, body in bodies.items()}
+        held = {client: set[int]() for client in self.round.participants}
+        for peer in self.sharers:
+            for holder in self.holders[peer]:
+                held[holder].add(peer)
         for client, revealed in shares.items():
-            if set(revealed) != set(self.sharers):
+            if set(revealed) != held[client]:
                 raise ProtocolViolation(f"client {client} did not reveal one share of each peer.")
+        self._require_holders(shares)
         shown = self.shown if self.pinned else b""
         context = RoundContext(self.round.run, self.round.number, shown)
         add: list[Seed] = []
         subtract: list[Seed] = []
+        alive, least = set(self.survivors), self.circle.threshold
         for peer in self.sharers:
-            pieces = [Share.from_bytes(revealed[peer]) for revealed in shares.values()]
-            secret = combine(pieces, self.round.threshold)
-            if peer in self.survivors:
+            here = [shares[holder][peer] for holder in self.holders[peer] if holder in shares]
+            secret = combine([Share.from_bytes(each) for each in here[:least]], least)
+            if peer in alive:
                 subtract.append(Seed(secret))
                 continue
             lost = KeyPair(secret)
-            if lost.public != self.keys[peer][:_KEY_BYTES]:
+            if lost.public != self.keys[peer][:KEY_BYTES]:
                 raise ProtocolViolation(f"the shares of client {peer} give another key than its.")
-            peers = {client: self.keys[client][:_KEY_BYTES] for client in self.survivors}
-            more, less = pairwise_seeds(lost, peer, peers, context)
+            peers = alive & self.neighbours[peer] if self.neighbours else alive
+            keys = {client: self.keys[client][:KEY_BYTES] for client in peers}
+            more, less = pairwise_seeds(lost, peer, keys, context)
             add += more
             subtract += less
         total = mask(self.total, add=add, subtract=subtract)
         summed = self.ring.decode(total, len(self.survivors))
         self.total = np.empty(0, self.ring.dtype)
         return Aggregate(summed.mean, self.survivors, summed.weight)
+
+    def _require_holders(self, left: Iterable[int]) -> None:
+        """Raises where too few of those that a client drew are left."""
+        here = set(left)
+        for client in self.sharers or self.keys:
+            self.circle.require_holders(client, self.holders[client], here)
+
+    def _told(self, kind: str, everyone: bytes, table: Mapping[int, bytes]) -> bytes:
+        body = self.circle.write_told(everyone, table)
+        return wire.write_message(kind, self.digest, wire.SERVER, body)
 
     def _to_all(self, kind: str, body: bytes, clients: Iterable[int]) -> Mapping[int, bytes]:
         message = wire.write_message(kind, self.digest, wire.SERVER, body)

@@ -6,24 +6,29 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trilemma.crypto.masking import Ring, check_threshold
+from trilemma.crypto.neighbourhoods import neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.transports.base import Brings, ClientSession, Reads
 from trilemma.protections.transports.fixed_point import FixedPointTransport, fitting
+from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.server import SharingServer
 from trilemma.protections.transports.twin import FixedPointTwin
+from trilemma.quantities import finite
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
     from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["SecretSharing"]
+__all__ = ["CORRUPT", "SecretSharing"]
+
+CORRUPT: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,7 @@ class SecretSharing(FixedPointTransport):
     """
 
     ring_bits: int = 32
+    corrupt: float = CORRUPT
 
     name: ClassVar[str] = "secret-sharing"
     caveat: ClassVar[str] = (
@@ -53,6 +59,11 @@ class SecretSharing(FixedPointTransport):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "ring_bits", self.ring.bits)
+        what = "corrupt (share of the clients that may help the server)"
+        share = finite(what, self.corrupt)
+        if not 0 <= share < 1:
+            raise InvalidInput(f"{what} must lie in 0 .. 1, below 1, got {share:g}.")
+        object.__setattr__(self, "corrupt", share)
 
     @classmethod
     def fitted(cls, reach: float, max_weight: int, noise: float = 0.0) -> SecretSharing:
@@ -82,27 +93,33 @@ class SecretSharing(FixedPointTransport):
         `secret` is None, or the client's `Identity`: then it signs its keys and the lists that it
         is shown, and leaves where a peer's are not signed by the pinned one.
         """
-        identity = _checked(secret, round)
+        identity, circle = _checked(secret, round), self.circle(round)
         round.require_participant(client)
-        return SharingClient.start(
-            client, round, self.ring, entropy, self.bound_label(label), identity
-        )
+        label = self.bound_label(label) + circle.label
+        return SharingClient.start(client, circle, self.ring, entropy, label, identity)
 
     def restore(
         self, state: bytes, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""
     ) -> ClientSession:
-        return SharingClient.restore(
-            state, round, self.ring, entropy, self.bound_label(label), _checked(secret, round)
-        )
+        identity, circle = _checked(secret, round), self.circle(round)
+        label = self.bound_label(label) + circle.label
+        return SharingClient.restore(state, circle, self.ring, entropy, label, identity)
 
     def server(self, round: RoundInfo, public: Any = None, label: bytes = b"") -> SharingServer:
         self.check_threshold(round.threshold, len(round.participants))
-        return SharingServer(round, self.ring, self.bound_label(label))
+        circle = self.circle(round)
+        return SharingServer(circle, self.ring, self.bound_label(label) + circle.label)
+
+    def circle(self, round: RoundInfo) -> Circle:
+        """All pairs of the round's clients, or the graph that they draw where that is sparse."""
+        clients = len(round.participants)
+        return Circle(round, neighbourhood(clients, round.threshold, self.corrupt))
 
     def describe(self) -> str:
         return (
             f"{self.name}:clip_range={self.clip_range!r},precision_bits={self.precision_bits},"
             f"ring_bits={self.ring_bits},max_weight={self.max_weight}"
+            + ("" if self.corrupt == CORRUPT else f",corrupt={self.corrupt!r}")
         )
 
     def words(self, number: Callable[[float], str]) -> str:

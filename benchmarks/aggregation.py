@@ -1,0 +1,338 @@
+"""Secure aggregation by the number of clients, all pairs and graphs, and what signed lists add.
+
+CPU seconds of one core, except for Flower's simulation, whose work happens in other processes:
+there the wall clock counts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for the training of the other benchmark, and the tests' keys
+
+from benchmarks import federation  # noqa: E402
+from tests.federation.nodes.pins import pin  # noqa: E402
+
+from trilemma.entropy import Seeded, System  # noqa: E402
+from trilemma.federation.nodes.identities import NodeIdentity  # noqa: E402
+from trilemma.protections.round_info import RoundInfo  # noqa: E402
+from trilemma.protections.rounds import run_round  # noqa: E402
+from trilemma.protections.specs import parse_protection  # noqa: E402
+from trilemma.protections.transports.base import Aggregate, Payload  # noqa: E402
+from trilemma.protections.transports.secret_sharing.identity import Identity  # noqa: E402
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing  # noqa: E402
+
+TABLE = ROOT / "docs" / "benchmarks" / "aggregation.md"
+SIZE = 10**5
+DROPPED = 20  # one of so many drops out before it sends its update
+ALL_PAIRS = (100, 200, 400)
+GRAPHS = ((400, 267), (1000, 667), (1000, 900))  # clients, threshold
+MOST = 1000
+TEN, PARAMETERS, ROUNDS = 10, 4810, 6
+TEXT = "secret-sharing:clip_range=1.0,max_weight=2000"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One round: seconds of the server and of a client, kilobytes of a client, its neighbours."""
+
+    clients: int
+    threshold: int
+    neighbours: int | None
+    dropped: int
+    server: float
+    client: float
+    up: float
+    down: float
+
+    def row(self) -> str:
+        k = "all" if self.neighbours is None else f"{self.neighbours}"
+        return (
+            f"| {self.clients:,} | {self.threshold} | {k} | {self.dropped} | {self.server:.2f} | "
+            f"{self.client:.3f} | {self.up:,.0f} | {self.down:,.0f} |"
+        )
+
+
+def a_round(clients: int, threshold: int, *, graph: bool) -> Spent:
+    """One round with pinned identities; all pairs where so many may help that no graph will do."""
+    sharing = SecretSharing(max_weight=clients, corrupt=0.1 if graph else 0.9)
+    info = RoundInfo("benchmark", 1, tuple(range(clients)), threshold, 1)
+    made = sharing.circle(info).graph
+    who = Identity.pinned(range(clients), System())
+    server = sharing.server(info)
+    start = time.process_time()
+    sessions = {c: sharing.client(c, info, who[c], System()) for c in info.participants}
+    own, up, down, ours = time.process_time() - start, 0, 0, 0.0
+    values = np.random.default_rng(0).uniform(-1, 1, SIZE)
+    gone = frozenset(range(0, clients, DROPPED))
+    outcome: Mapping[int, bytes] | Any = dict.fromkeys(sessions, b"")
+    while not isinstance(outcome, Aggregate):
+        start, replies = time.process_time(), dict[int, Any]()
+        for client, inbox in outcome.items():
+            session = sessions[client]
+            if session.wants_update and client in gone:
+                continue
+            replies[client] = session.step(
+                inbox, Payload(values, 1) if session.wants_update else None
+            )
+        middle = time.process_time()
+        down += sum(map(len, outcome.values()))
+        up += sum(map(len, replies.values()))
+        outcome = server.step(replies)
+        own, ours = own + middle - start, ours + time.process_time() - middle
+    assert abs(outcome.mean - values).max() < sharing.step_size()
+    assert len(outcome.clients) == clients - len(gone)
+    neighbours = None if made is None else made.neighbours
+    return Spent(
+        clients,
+        threshold,
+        neighbours,
+        len(gone),
+        ours,
+        own / clients,
+        up / clients / 1000,
+        down / clients / 1000,
+    )
+
+
+def fitted(spent: list[Spent], clients: int) -> str:
+    """Server and client at more clients: a n + b n^2, and a + b n, by least squares."""
+    n = np.array([each.clients for each in spent], float)
+    ours = np.linalg.lstsq(
+        np.stack([n, n**2], 1), np.array([each.server for each in spent]), rcond=None
+    )[0]
+    own = np.polyfit(n, np.array([each.client for each in spent]), 1)
+    up, down = (np.polyfit(n, [getattr(each, way) for each in spent], 1) for way in ("up", "down"))
+    row = Spent(
+        clients,
+        2 * clients // 3 + 1,
+        None,
+        clients // DROPPED,
+        float(ours @ [clients, clients**2]),
+        float(np.polyval(own, clients)),
+        float(np.polyval(up, clients)),
+        float(np.polyval(down, clients)),
+    ).row()
+    return row.replace("| all |", "| all, fitted |")
+
+
+def growth() -> list[str]:
+    lines = [
+        "| clients | threshold | k | dropped | server, s | a client, s | up, kB | down, kB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    pairs = []
+    for clients in ALL_PAIRS:
+        pairs.append(a_round(clients, 2 * clients // 3 + 1, graph=False))
+        lines.append(pairs[-1].row())
+        print(lines[-1], flush=True)
+    lines.append(fitted(pairs, MOST))
+    print(lines[-1], flush=True)
+    for clients, threshold in GRAPHS:
+        lines.append(a_round(clients, threshold, graph=True).row())
+        print(lines[-1], flush=True)
+    return lines
+
+
+def least(work: Callable[[int], object], repeats: int = 15) -> float:
+    """The least CPU seconds of some runs."""
+    found = []
+    for number in range(repeats):
+        start = time.process_time()
+        work(number)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def ten_in_process() -> list[str]:
+    """A whole round of ten clients, their training included, in one process."""
+    task = federation.work(64)
+    train = least(
+        lambda _: [federation.trained(task.task.model, each) for each in task.records], 7
+    )
+    updates = [0.01 * torch.randn(PARAMETERS) for _ in range(TEN)]
+    named = Identity.pinned(range(TEN), System())
+    keys = frozenset(each.public for each in named.values())
+
+    def nodes() -> Any:
+        return {c: NodeIdentity(each.reveal(), keys) for c, each in named.items()}
+
+    def spent(text: str, brought: Callable[[], Any]) -> float:
+        protection = parse_protection(text)
+        return least(
+            lambda number: run_round(
+                protection,
+                updates,
+                [federation.RECORDS] * TEN,
+                RoundInfo.new(range(TEN), Seeded(0), number=number),
+                secret=brought(),
+            )
+        )
+
+    rows = {
+        "plain": spent("none", lambda: None),
+        "secret sharing": spent(TEXT, lambda: None),
+        "secret sharing, pinned by number": spent(TEXT, lambda: named),
+        "secret sharing, pinned as nodes are": spent(TEXT, nodes),
+    }
+    plain, sharing = train + rows["plain"], train + rows["secret sharing"]
+    lines = [
+        "| round | protocol, s | with training, s | times plain | times secret sharing |",
+        "|---|---|---|---|---|",
+    ]
+    for name, took in rows.items():
+        whole = train + took
+        lines.append(
+            f"| {name} | {took:.4f} | {whole:.4f} | {whole / plain:.2f} | {whole / sharing:.2f} |"
+        )
+    return lines
+
+
+APP = """
+import sys, time
+sys.path.insert(0, {benchmarks!r})
+import torch
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+from trilemma.federation.flower import ProtectedGrid, Terms, protect_mod
+
+torch.set_num_threads(1)
+text, pins = {text!r}, {pins!r}
+terms = text and Terms.of(text)
+records = federation.records_of(0)
+
+def pinned(message, context, call_next):
+    if pins:
+        number = context.node_config["partition-id"]
+        context.node_config["trilemma-identity"] = f"{{pins}}/{{number}}.pem"
+        context.node_config["trilemma-peers"] = f"{{pins}}/peers.pem"
+    return call_next(message, context)
+
+client = ClientApp(mods=[pinned, protect_mod(terms)] if text else [])
+server = ServerApp()
+
+@client.train()
+def fit(message, context):
+    model = federation.network(64)
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    model = federation.trained(model, records)
+    content = {{"arrays": ArrayRecord(model.state_dict()),
+               "metrics": MetricRecord({{"num-examples": federation.RECORDS}})}}
+    return Message(RecordDict(content), reply_to=message)
+
+class Timed(FedAvg):
+    def aggregate_train(self, number, replies):
+        print("round", time.perf_counter(), flush=True)
+        return super().aggregate_train(number, replies)
+
+@server.main()
+def main(grid, context):
+    strategy = Timed(fraction_evaluate=0.0, min_available_nodes={clients})
+    arrays = ArrayRecord(federation.network(64).state_dict())
+    strategy.start(ProtectedGrid(grid, terms) if text else grid, arrays, num_rounds={rounds})
+
+run_simulation(server, client, {clients})
+"""
+
+
+def simulated(text: str, *, pinned: bool = False) -> float:
+    """Wall seconds of a round of Flower's Ray simulation, once it has started."""
+    off = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED")
+    with tempfile.TemporaryDirectory() as home:
+        pin(Path(home), range(TEN))
+        script = Path(home) / "app.py"
+        script.write_text(
+            APP.format(
+                benchmarks=str(Path(__file__).parent),
+                text=text,
+                pins=home if pinned else "",
+                clients=TEN,
+                rounds=2 + ROUNDS,
+            )
+        )
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={**os.environ, **dict.fromkeys(off, "0"), "FLWR_HOME": home},
+            check=True,
+        )
+    ends = [float(line.split()[1]) for line in done.stdout.splitlines() if line[:6] == "round "]
+    return statistics.median(b - a for a, b in pairwise(ends[1:]))
+
+
+def ten_simulated() -> list[str]:
+    if importlib.util.find_spec("ray") is None:
+        return ["Flower's simulation: not measured, as ray is not installed."]
+    plain, sharing = simulated(""), simulated(TEXT)
+    rows = {"plain": plain, "secret sharing": sharing, "pinned": simulated(TEXT, pinned=True)}
+    lines = ["| round | seconds | times plain | times secret sharing |", "|---|---|---|---|"]
+    lines += [
+        f"| {name} | {took:.3f} | {took / plain:.2f} | {took / sharing:.2f} |"
+        for name, took in rows.items()
+    ]
+    return lines
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+    process, simulation = ten_in_process(), ten_simulated()
+    print("\n".join([*process, "", *simulation]), flush=True)
+    rows = growth()
+    TABLE.write_text(f"""# Secure aggregation
+
+`python benchmarks/aggregation.py`, commit {commit}, {datetime.now(UTC):%Y-%m-%d}; CPU seconds of \
+one core unless it says otherwise.
+
+## By the number of clients
+
+A round of {SIZE:,} parameters in Z₂³² with pinned identities, one client in {DROPPED} dropped \
+out before it sends its update. Of a graph, k is twice what a client draws: up to a tenth of the \
+clients may help a server that lies, and all but the threshold may drop out, but for a \
+probability of 2⁻⁴⁰. All pairs at {MOST:,} clients is fitted to the rows above it: \
+a n + b n² for the server, a + b n for a client. The server reads, adds up and unmasks; bytes are \
+one client's.
+
+{chr(10).join(rows)}
+
+## What signed lists add with ten clients
+
+{federation.EPOCHS} local epochs of an MLP of {PARAMETERS:,} parameters over {federation.RECORDS} \
+records, ten clients and the server in one process: CPU seconds of the whole round, the least of \
+15. Nodes do not know which of the pinned keys a client's number has, and try.
+
+{chr(10).join(process)}
+
+The same in Flower's Ray simulation, wall seconds, the median of {ROUNDS} rounds: 1 exchange of a \
+plain round, 2 of secret sharing, 3 with pins. Flower's simulation looks for messages every .1 s, \
+so that an exchange takes that and more however little is to be done; and with pins each node \
+writes its diary to the disk three times a round.
+
+{chr(10).join(simulation)}
+""")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Who holds whose shares and masks with whom: all pairs, or a graph that the clients draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from trilemma.crypto.neighbourhoods import Neighbourhood
+from trilemma.crypto.shamir import SHARE_BYTES, Share
+from trilemma.errors import ProtocolViolation, TooFewClients
+from trilemma.protections.transports import wire
+from trilemma.protections.transports.secret_sharing.lists import drawn, read_list
+
+if TYPE_CHECKING:
+    from trilemma.entropy import System
+    from trilemma.protections.round_info import RoundInfo
+
+__all__ = ["Circle"]
+
+_SEAT: Final = np.dtype("<u4")
+
+
+@dataclass(frozen=True)
+class Circle:
+    """The clients of a round, and the neighbourhood that each draws; None for all pairs.
+
+    A client's holders have the shares of its secrets: all clients, itself among them, or those
+    that it drew. The server tells each client of its neighbours only, so that in a graph the
+    lists of all clients travel besides.
+    """
+
+    round: RoundInfo
+    graph: Neighbourhood | None = None
+
+    @property
+    def threshold(self) -> int:
+        """The shares that open a secret."""
+        return self.round.threshold if self.graph is None else self.graph.threshold
+
+    @property
+    def label(self) -> bytes:
+        """What binds messages to the kind of graph."""
+        return b"" if self.graph is None else repr(self.graph).encode()
+
+    def draw(self, client: int, entropy: System) -> tuple[int, ...]:
+        """The client's holders, in the order of their seats."""
+        if self.graph is None:
+            return self.round.participants
+        others = [each for each in self.round.participants if each != client]
+        return tuple(sorted(drawn(others, self.graph.draws, entropy)))
+
+    def require_holders(self, client: int, holders: tuple[int, ...], left: set[int]) -> None:
+        """Raises where too few of those that the client drew are left."""
+        if self.graph is not None and (here := len(left.intersection(holders))) < self.threshold:
+            raise TooFewClients(
+                f"{here} of the {len(holders)} clients that client {client} drew are left, fewer "
+                f"than the {self.threshold} that open its masks; run a new round."
+            )
+
+    def check_seat(self, client: int, peer: int, shares: bytes) -> None:
+        """Raises unless a peer sent two shares, in all pairs those of the client's seat."""
+        found = [Share.from_bytes(half).index for half in _halves(shares)]
+        seat = found[0] if self.graph else self.round.participants.index(client) + 1
+        if found != [seat, seat]:
+            raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
+
+    # An advertisement: keys, their signature, and what only the server needs
+
+    def write_draws(self, holders: tuple[int, ...]) -> bytes:
+        """The seats of those that a client drew, behind its advertised keys."""
+        if self.graph is None:
+            return b""
+        return np.searchsorted(self.round.participants, holders).astype(_SEAT).tobytes()
+
+    def read_draws(self, client: int, advert: memoryview) -> tuple[memoryview, tuple[int, ...]]:
+        """(keys and signature, holders) of what a client advertised."""
+        who = self.round.participants
+        if self.graph is None:
+            return advert, who
+        size = self.graph.draws * _SEAT.itemsize
+        seats = wire.read_array(advert[max(0, len(advert) - size) :], _SEAT).tolist()
+        holders = [who[seat] for seat in seats if seat < len(who)]
+        if len({*holders} - {client}) != self.graph.draws:
+            raise ProtocolViolation(
+                f"client {client} did not draw {self.graph.draws} other clients; leave it out."
+            )
+        return advert[:-size], tuple(holders)
+
+    # What the server tells: lists of all clients, and tables of the neighbours
+
+    def write_told(self, everyone: bytes, neighbours: Mapping[int, bytes]) -> bytes:
+        """A table of the neighbours, in a graph behind what it tells of all clients."""
+        table = wire.pack(neighbours)
+        return table if self.graph is None else wire.pack({0: everyone, 1: table})
+
+    def read_keys(self, body: memoryview) -> tuple[dict[int, bytes], dict[int, bytes]]:
+        """({client: identity's key} of all who advertised, {client: keys} of the neighbours)."""
+        if self.graph is None:
+            shown = wire.unpack(body)
+            return dict.fromkeys(shown, b""), shown
+        everyone, table = _two_parts(body)
+        return wire.unpack(everyone), wire.unpack(table)
+
+    def read_boxes(
+        self, client: int, body: memoryview
+    ) -> tuple[tuple[int, ...], dict[int, bytes]]:
+        """(all who shared, {client: box} of those who share with this one)."""
+        if self.graph is None:
+            boxes = wire.unpack(body)
+            if client in boxes:
+                raise ProtocolViolation(f"the server sent client {client} a share of its own.")
+            return tuple(sorted({*boxes, client})), boxes
+        sharers, table = _two_parts(body)
+        return read_list(sharers), wire.unpack(table)
+
+    def neighbours(self, holders: Mapping[int, tuple[int, ...]]) -> dict[int, set[int]]:
+        """Whom each client masks with: those present that it drew or that drew it."""
+        found = {client: set[int]() for client in holders}
+        for client, drew in holders.items():
+            for other in drew:
+                if other in found:
+                    found[client].add(other)
+                    found[other].add(client)
+        return found
+
+
+def _halves(shares: bytes) -> tuple[bytes, bytes]:
+    return shares[:SHARE_BYTES], shares[SHARE_BYTES:]
+
+
+def _two_parts(body: memoryview) -> tuple[bytes, bytes]:
+    parts = wire.unpack(body)
+    if set(parts) != {0, 1}:
+        raise ProtocolViolation(
+            f"a message to a client of a graph has the parts 0 and 1, got {sorted(parts)}."
+        )
+    return parts[0], parts[1]

@@ -1,0 +1,146 @@
+"""Rounds in graphs: sums, dropouts, restored sessions, what a draw and a message must be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from tests.protections.transports.secret_sharing.lying import true_mean
+from tests.protections.transports.secret_sharing.playing import (
+    SHARING,
+    a_round,
+    forced,
+    payload,
+    play,
+)
+
+from trilemma.crypto.neighbourhoods import Neighbourhood
+from trilemma.entropy import Seeded, System
+from trilemma.errors import ProtocolViolation, TooFewClients
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.rounds import run_round
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transports.base import Aggregate
+from trilemma.protections.transports.secret_sharing.circle import Circle
+from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, write_message
+
+GRAPH = forced(draws=8, threshold=4, checks=11)
+INFO = a_round(20, 14)
+CIRCLE = GRAPH.circle(INFO)
+WHO = Identity.pinned(INFO.participants, System())
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("step", range(5))
+def test_clients_that_drop_out_are_survived(step: int, pinned: bool) -> None:
+    """Four of twenty: whatever eight a client drew, four are left."""
+    outcome, sent = play(
+        INFO, dict.fromkeys((0, 7, 8, 19), step), who=WHO if pinned else {}, sharing=GRAPH
+    )
+    if pinned and step == 1:
+        assert outcome is None, "whoever advertises must share"
+        return
+    assert outcome is not None
+    left = tuple(set(range(20)) - ({0, 7, 8, 19} if step < 3 else set()))
+    assert outcome.clients == left
+    np.testing.assert_allclose(outcome.mean, true_mean(left), atol=SHARING.step_size())
+    sizes = [len(each) - HEADER_BYTES for each in sent[1]]
+    assert sizes[0] == 64 + 4 * 8 + (96 if pinned else 0), "keys, draws; signature and identity"
+    assert sizes[1] <= 8 * 180, "a box for each that it drew"
+
+
+def test_a_round_ends_where_a_client_has_too_few_holders_left() -> None:
+    graph = forced(draws=8, threshold=8, checks=11)
+    outcome, _ = play(INFO, {3: 2}, sharing=graph)
+    assert outcome is None
+    CIRCLE.require_holders(0, (1, 2, 3, 4, 5), {1, 2, 3, 4})
+    with pytest.raises(TooFewClients, match="3 of the 5 clients that client 0 drew are left"):
+        CIRCLE.require_holders(0, (1, 2, 3, 4, 5), {0, 1, 2, 3, 9})
+
+
+def test_sessions_in_a_graph_survive_their_process() -> None:
+    server = GRAPH.server(INFO)
+    states = {c: GRAPH.client(c, INFO, WHO[c], System()).export() for c in INFO.participants}
+    inboxes: Any = dict.fromkeys(states, b"")
+    for step in range(5):
+        replies: dict[int, Any] = {}
+        for c in inboxes:
+            session = GRAPH.restore(states[c], INFO, WHO[c], System())
+            replies[c] = session.step(inboxes[c], payload(c) if step == 2 else None)
+            states[c] = session.export()
+            held = len(session.promised)
+            assert (held > 0) == (step == 3), "the kind of each share is settled by the list"
+        inboxes = server.step(replies)
+    assert isinstance(inboxes, Aggregate)
+    with pytest.raises(ProtocolViolation, match="another round or protection"):
+        SHARING.restore(states[0], INFO, WHO[0], System())
+
+
+def test_draws_are_others_without_repeats_and_uniform() -> None:
+    drawn = Counter[int]()
+    for _ in range(500):
+        holders = CIRCLE.draw(3, System())
+        assert len(set(holders)) == 8
+        drawn.update(holders)
+    assert set(drawn) == set(INFO.participants) - {3}
+    assert stats.chisquare(list(drawn.values())).pvalue > 1e-6
+    assert Circle(INFO).draw(3, System()) == INFO.participants, "all pairs"
+
+
+def test_draws_travel_behind_the_keys() -> None:
+    holders = (0, 1, 4, 5, 9, 12, 17, 19)
+    advert = memoryview(b"k" * 64 + CIRCLE.write_draws(holders))
+    keys, read = CIRCLE.read_draws(3, advert)
+    assert (bytes(keys), read) == (b"k" * 64, holders)
+    for bad in ((0, 0, 4, 5, 9, 12, 17, 19), (3, 1, 4, 5, 9, 12, 17, 19)):
+        forged = b"k" * 64 + np.array(bad, "<u4").tobytes()
+        with pytest.raises(ProtocolViolation, match="client 3 did not draw 8 other clients"):
+            CIRCLE.read_draws(3, memoryview(forged))
+    for bad_bytes in (b"", b"k" * 40, b"k" * 64 + np.full(8, 99, "<u4").tobytes()):
+        with pytest.raises(ProtocolViolation, match=r"did not draw|whole numbers"):
+            CIRCLE.read_draws(3, memoryview(bad_bytes))
+
+
+def test_neighbours_are_those_drawn_and_those_who_drew() -> None:
+    holders = {0: (1, 2), 1: (2, 3), 2: (9, 1)}  # 3 and 9 are not there
+    assert CIRCLE.neighbours(holders) == {0: {1, 2}, 1: {0, 2}, 2: {0, 1}}
+
+
+def test_messages_have_two_parts() -> None:
+    client = GRAPH.client(0, INFO, None, System())
+    client.step(b"")
+    for parts in ({}, {0: b""}, {0: b"", 1: b"", 2: b""}):
+        with pytest.raises(ProtocolViolation, match="has the parts 0 and 1"):
+            CIRCLE.read_keys(memoryview(pack(parts)))
+    with pytest.raises(ProtocolViolation, match="has the parts 0 and 1"):
+        client.step(write_message("KEY", client.digest, SERVER, b""))  # type: ignore[attr-defined]
+
+
+def test_clients_of_unlike_graphs_cannot_be_summed() -> None:
+    other = forced(draws=8, threshold=5, checks=11)
+    adverts: dict[int, Any] = {
+        c: (other if c == 4 else GRAPH).client(c, INFO, None, System()).step(b"")
+        for c in INFO.participants
+    }
+    with pytest.raises(ProtocolViolation, match="the settings differ"):
+        GRAPH.server(INFO).step(adverts)
+
+
+def test_large_cohorts_draw_a_graph_by_themselves() -> None:
+    protection = parse_protection("secret-sharing:clip_range=1.0,max_weight=200")
+    info = RoundInfo.new(range(180), Seeded(0), threshold=165)
+    circle = protection.transport.circle(info)  # type: ignore[attr-defined]
+    assert isinstance(circle.graph, Neighbourhood)
+    assert circle.graph.neighbours <= 90
+    updates = torch.rand((180, 20), generator=torch.Generator().manual_seed(1)) * 2 - 1
+    result = run_round(protection, updates, None, info, drops={5: 2, 9: 3})
+    left = [c for c in range(180) if c != 5]
+    torch.testing.assert_close(result.mean, updates[left].mean(0), atol=4e-5, rtol=0)
+    pairs = parse_protection("secret-sharing:clip_range=1.0,max_weight=200,corrupt=0.9")
+    assert pairs.transport.circle(info).graph is None  # type: ignore[attr-defined]
+    assert parse_protection(pairs.describe()) == pairs
