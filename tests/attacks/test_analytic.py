@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from tests.attacks.mixed_table import generated, right_columns, views_of
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import get
+from trilemma.attacks import Analytic, get
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
+from trilemma.scenarios.tables import breast_cancer
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
+
+    from trilemma.estimation.scenario import Scenario
 
 
 Maker = Callable[..., "Problems"]
@@ -53,3 +57,23 @@ def test_analytic_is_exact_and_says_when_it_does_not_apply(problems: Maker) -> N
     other = problems(1, task=convolution, shape=(1, 8, 8), warm_up=0)
     with pytest.raises(InvalidInput, match="starts with a linear layer"):
         get("analytic")(other.views, restarts=1, seed=0)
+
+
+@pytest.mark.parametrize("make", [breast_cancer, generated])
+def test_neurons_at_rest_tell_the_records_of_a_batch_apart(make: Callable[[], Scenario]) -> None:
+    """Whole batches of tables, unprotected: most records to the last digit."""
+    scenario = make()
+    views, truth = views_of(scenario, 12)
+    found = Analytic()(views, restarts=1, seed=0)
+    assert right_columns(scenario, found.inputs, truth) > 0.8
+    near = (found.inputs[:, :, None] - truth[:, None]).abs().amax(3).amin(1)
+    assert float((near < 0.01).double().mean()) > 0.6
+
+
+def test_a_sum_of_many_records_and_noise_fall_back_on_single_neurons() -> None:
+    scenario = breast_cancer()
+    for protection in ("randomization:variance=1e-6", "secret-sharing:clip_range=1"):
+        views, _ = views_of(scenario, 2, protection)
+        found = Analytic()(views, restarts=1, seed=0)
+        assert not bool(found.failed.any())
+        assert bool(torch.isfinite(found.inputs).all())

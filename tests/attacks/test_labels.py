@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View
-from trilemma.attacks.labels import infer_labels
+from trilemma.attacks.labels import _sets, infer_labels
 from trilemma.attacks.matching import Units
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
@@ -98,3 +99,21 @@ def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
     found = infer_labels(Units.of(views, "double"), 0)
     assert found is not None
     assert torch.equal(found, batches)
+
+
+def test_the_likeliest_sets_of_labels_are_those_nearest_to_what_is_expected() -> None:
+    """Against all counts that an exchange of one record makes of the best."""
+    expected = torch.tensor([[2.3, 1.1, 0.6], [1.3, 1.6, 1.1]])
+    found = _sets(expected, 4, 4)
+    assert found.shape == (2, 4, 4)
+    for row, sets in zip(expected, found, strict=True):
+        counts = torch.stack([torch.bincount(each, minlength=3) for each in sets])
+        far = (counts - row).square().sum(1)
+        assert bool((far.diff() >= -1e-6).all())
+        best = counts[0]
+        near = [
+            float((torch.bincount(torch.tensor(each), minlength=3) - row).square().sum())
+            for each in combinations_with_replacement(range(3), 4)
+            if (torch.bincount(torch.tensor(each), minlength=3) - best).abs().sum() <= 2
+        ]
+        torch.testing.assert_close(far, torch.tensor(sorted(near)[:4]))

@@ -13,6 +13,8 @@ from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.map_prior import MAP
 from trilemma.attacks.posterior import ExactPosterior, GaussianPosterior
+from trilemma.attacks.tables import TabLeak
+from trilemma.attacks.tokens import Tokens
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.naming import load_object
 
@@ -29,6 +31,8 @@ __all__ = [
     "Knowledge",
     "Reconstructions",
     "Rung",
+    "TabLeak",
+    "Tokens",
     "View",
     "check_task",
     "get",
@@ -42,6 +46,8 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "idlg": IDLG,
     "inverting-gradients": InvertingGradients,
     "map": MAP,
+    "tableak": TabLeak,
+    "tokens": Tokens,
 }
 
 

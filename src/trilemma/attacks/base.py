@@ -95,6 +95,9 @@ class Reconstructions:
     An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
     candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent
     observations of one record, up to a constant a row.
+
+    An attacker that finds a batch's tokens but not its texts gives tokens [N, V], the probability
+    of each that it was there; inputs are then the likeliest of them, to be shown.
     """
 
     inputs: torch.Tensor
@@ -102,6 +105,7 @@ class Reconstructions:
     loss: torch.Tensor
     failed: torch.Tensor
     log_probability: torch.Tensor | None = None
+    tokens: torch.Tensor | None = None
 
 
 @runtime_checkable

@@ -60,8 +60,8 @@ class DLG:
         candidates = Candidates.of(units.view, joint=labels is None)
         starts = random_starts(units, candidates, self.name, restarts, seed)
         if self.start == "middle":
-            starts = 0.1 * starts
-            starts[..., : candidates.pixels] += 0.5
+            starts = candidates.placed(starts, 0.1)
+            starts[..., candidates.pixels :] *= 0.1
         noisy = bool((units.noise > 0).any())
         return invert(
             units,

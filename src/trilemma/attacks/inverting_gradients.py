@@ -63,14 +63,14 @@ class InvertingGradients:
         if labels is None:
             labels = torch.zeros(len(units), 0, dtype=torch.long, device=units.weights.device)
         starts = random_starts(units, candidates, self.name, restarts, seed)
-        starts[..., : candidates.pixels] = 0.5 + 0.25 * starts[..., : candidates.pixels]
+        starts = candidates.placed(starts, 0.25)
         best = starts[:, 0].clone()
         loss = torch.full_like(best[:, 0], torch.inf)
         everyone = torch.arange(len(units), device=best.device)
         with torch.no_grad():
             for restart in range(restarts):
                 for rows in torch.split(everyone, self.slots):
-                    found, value = self._descend(
+                    found, value = self.descend(
                         units, candidates, starts[rows, restart], labels, rows
                     )
                     better = value < loss[rows]
@@ -78,7 +78,7 @@ class InvertingGradients:
                     loss[rows] = torch.where(better, value, loss[rows])
         return reconstructions(units, candidates, best, loss, labels)
 
-    def _descend(
+    def descend(
         self,
         units: Units,
         candidates: Candidates,

@@ -18,8 +18,9 @@ from trilemma.entropy import Seeded
 if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.learning import Task
+    from trilemma.records.range import InputSpec
 
-__all__ = ["infer_labels", "last_linear", "tensor_slices"]
+__all__ = ["infer_labels", "last_linear", "likely_labels", "tensor_slices"]
 
 _PROBES = 64  # random inputs that tell the mean prediction p at the weights
 
@@ -54,20 +55,30 @@ def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
     that best explain the bias gradient at the mean prediction over random inputs in the range;
     they need the bias, all of it read, in updates of known scale.
     """
+    likely = likely_labels(units, seed, 1)
+    return None if likely is None else likely[:, 0]
+
+
+def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
+    """The likeliest sets of labels [U, L, S], L at most `most`, the best first; or None.
+
+    Of several records, besides the best counts those that differ from it by one record's class.
+    """
     view = units.view
     place = last_linear(view.task)
     if view.task.classes is None or place is None:
         return None
     weight, bias = place
     if view.records == 1:
-        return _one_record(units, weight, bias)
+        one = _one_record(units, weight, bias)
+        return None if one is None else one[:, None]
     if bias is None or view.observation.clip is not None or not bool(units.known[:, bias].all()):
         return None
     shares = units.client_weights
     shares = shares[:, :, None] if shares.ndim == 2 else shares[:, :, bias]
     if not bool((shares == shares[:, :1]).all()):
         return None
-    return _counts(units, bias, shares.sum(1), seed)
+    return _sets(_expected(units, bias, shares.sum(1), seed), view.records, most)
 
 
 def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
@@ -82,13 +93,12 @@ def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor
     return agreement.sum(2).argmin(1, keepdim=True)
 
 
-def _counts(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
+def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
+    """How many records of each class [U, C] explain the bias gradient, not rounded."""
     view = units.view
-    training, task, records = view.local_training, view.task, view.records
+    training, task = view.local_training, view.task
     generator = Seeded(seed).torch_generator("label probes")
-    probes = torch.rand(_PROBES, *view.input_spec.shape, generator=generator, dtype=torch.float64)
-    probes = view.input_spec.low + (view.input_spec.high - view.input_spec.low) * probes
-    probes = probes.to(units.weights)
+    probes = _probes(view.input_spec, generator).to(units.weights)
     outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
     mean = torch.softmax(outputs, -1).mean(1)
     per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
@@ -96,13 +106,45 @@ def _counts(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.
     weights = _class_weights(task, parts)
     counts = torch.where(weights > 0, parts / weights, 0.0)
     known = parts.clamp(min=0).sum(1, keepdim=True)
-    expected = records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
-    chosen = []
+    return view.records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
+
+
+def _sets(expected: torch.Tensor, records: int, most: int) -> torch.Tensor:
+    """Labels [U, L, S]: of the counts nearest to those expected [U, C], and of their neighbours.
+
+    >>> _sets(torch.tensor([[1.4, 0.6]]), 2, 2).tolist()
+    [[[0, 1], [0, 0]]]
+    """
+    chosen, left = [], expected
     for _ in range(records):
-        label = expected.argmax(1, keepdim=True)
-        expected = expected.scatter_add(1, label, -torch.ones_like(expected[:, :1]))
+        label = left.argmax(1, keepdim=True)
+        left = left.scatter_add(1, label, -torch.ones_like(left[:, :1]))
         chosen.append(label)
-    return torch.cat(chosen, 1).sort(1).values
+    best = torch.cat(chosen, 1).sort(1).values
+    classes = expected.shape[1]
+    if most == 1 or classes < 2:
+        return best[:, None]
+    # the first record of a class that goes over to another
+    counts = torch.nn.functional.one_hot(best, classes).sum(1)
+    gain = 2 * (left[:, None, :] - left[:, :, None])  # of the squared distance, by a to b
+    gain = torch.where(counts[:, :, None] > 0, gain, -torch.inf)
+    gain.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+    moves = gain.flatten(1).topk(min(most - 1, classes * (classes - 1)), 1)
+    sets = [best]
+    for move, value in zip(moves.indices.T, moves.values.T, strict=True):
+        first = (best == (move // classes)[:, None]).int().argmax(1, keepdim=True)
+        moved = best.scatter(1, first, (move % classes)[:, None]).sort(1).values
+        sets.append(torch.where(torch.isfinite(value)[:, None], moved, best))
+    return torch.stack(sets, 1)
+
+
+def _probes(spec: InputSpec, generator: torch.Generator) -> torch.Tensor:
+    """Random inputs [64, *shape]: anywhere in the range, of a table as its columns are spread."""
+    draw = torch.randn if spec.columns else torch.rand
+    drawn = draw(_PROBES, *spec.shape, generator=generator, dtype=torch.float64)
+    if not spec.columns:
+        return spec.inputs(drawn)
+    return spec.settled(spec.searched(spec.typical(drawn, 1.0)))
 
 
 def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:

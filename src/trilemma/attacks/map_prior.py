@@ -103,7 +103,7 @@ class MAP:
         by_class = Sorted.of(labels, prior.classes)
         shape = (len(units), view.records, prior.size)
         found = prior.records(torch.nan_to_num(minima.points).reshape(shape), by_class)
-        inputs = _inputs(found, view).clamp(spec.low, spec.high)
+        inputs = spec.settled(_inputs(found, view))
         dtype = view.observation.update.dtype
         if view.task.classes is None:
             targets = prior.shift + prior.scale * found[..., spec.size :]
@@ -130,8 +130,7 @@ def _normal(units: Units, prior: Prior, starts: int, seed: int) -> torch.Tensor:
 def _inputs(numbers: torch.Tensor, view: View) -> torch.Tensor:
     """Inputs [..., *shape] of records as the prior counts them [..., d]."""
     spec = view.input_spec
-    unit = numbers[..., : spec.size].reshape(*numbers.shape[:-1], *spec.shape)
-    return spec.low + (spec.high - spec.low) * unit
+    return spec.inputs(numbers[..., : spec.size].reshape(*numbers.shape[:-1], *spec.shape))
 
 
 def _bound(

@@ -72,7 +72,7 @@ class Prior:
         """N(m_c, (1 - a) S_c + a S + 10⁻³ I): S_c of class c, S within all, a = shrinkage(n_c)."""
         spec, classes = view.input_spec, view.task.classes
         like = torch.empty(0, dtype=torch.float64, device=view.weights.device)
-        unit = (public.inputs.flatten(1).to(like) - spec.low) / (spec.high - spec.low)
+        unit = spec.units(public.inputs.to(like)).flatten(1)
         labels = public.labels.to(like.device)
         shift, scale = like, like
         if classes is None:

@@ -7,12 +7,26 @@ of right picks needs no threshold to be compared with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.records.columns import column_distance
 
-__all__ = ["Distance", "mean_squared", "nearness", "pick"]
+if TYPE_CHECKING:
+    from trilemma.records.range import InputSpec
+
+__all__ = [
+    "Distance",
+    "distance_of",
+    "mean_squared",
+    "nearness",
+    "other_tokens",
+    "pick",
+    "token_scores",
+]
 
 Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Reconstructions [R, *shape] and candidates [N, *shape] -> their distances [R, N]."""
@@ -29,6 +43,39 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     return torch.stack(
         [(found - each).square().mean(1) for each in candidates.flatten(1).double()], 1
     )
+
+
+def other_tokens(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """The share [R, N] of the places at which texts [R, T] and candidates hold other tokens.
+
+    >>> other_tokens(torch.tensor([[1, 2]]), torch.tensor([[1, 3], [1, 2]]))
+    tensor([[0.5000, 0.0000]], dtype=torch.float64)
+    """
+    unlike = made.flatten(1)[:, None] != candidates.flatten(1)[None]
+    return unlike.double().mean(2)
+
+
+def token_scores(there: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """What speaks for candidates [N, T], of the probabilities [K, V] that tokens were there.
+
+    The mean log probability of a text's distinct tokens (a word that is said twice is one word),
+    added up over the K observations: so it is the share of its tokens that were there that counts.
+
+    >>> token_scores(torch.tensor([[1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 1], [0, 1, 2]]))
+    tensor([ 0.0000, -6.9078], dtype=torch.float64)
+    """
+    texts = candidates.flatten(1)
+    weights = 1 / (texts[:, :, None] == texts[:, None, :]).sum(2).double()
+    weights = weights / weights.sum(1, keepdim=True)
+    log = there.double().clamp(min=1e-9).log()
+    return (log[:, texts] * weights).sum((0, 2))
+
+
+def distance_of(spec: InputSpec) -> Distance:
+    """What is far from what: by standardised columns, by tokens, else by squares."""
+    if spec.columns:
+        return partial(column_distance, spec.columns)
+    return mean_squared if spec.vocabulary is None else other_tokens
 
 
 def nearness(

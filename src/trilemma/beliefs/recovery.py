@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
 from trilemma.errors import InvalidInput
+from trilemma.records.columns import column_hits
+
+if TYPE_CHECKING:
+    from trilemma.records.range import InputSpec
 
 __all__ = ["Criterion", "Match", "Range", "best_pairing", "psnr_matrix", "ssim_matrix"]
 
 _MAX_PSNR: Final = 300.0  # an exact copy; finite, because an assignment cannot weigh infinity
 _SSIM_WINDOW: Final = 11
+_MOST_RIGHT: Final = 0.8  # of a table's columns
+_ALL_BUT_ONE: Final = 0.9  # of a text's tokens
 
 
 class Range(Protocol):
@@ -44,19 +50,25 @@ class Match:
 
 @dataclass(frozen=True)
 class Criterion:
-    """Recovered means: similarity above `threshold` (t₀; dB for PSNR, in (0, 1) for SSIM)."""
+    """Recovered means: similarity above `threshold` (t₀; dB for PSNR, else a share in (0, 1)).
 
-    metric: Literal["psnr", "ssim"] = "psnr"
+    PSNR and SSIM are for images and other plain numbers; the share of `columns` that are right is
+    for tables, that of a record's `tokens` that were found for texts.
+    """
+
+    metric: Literal["psnr", "ssim", "columns", "tokens"] = "psnr"
     threshold: float = 20.0
 
     def __post_init__(self) -> None:
-        if self.metric not in ("psnr", "ssim"):
-            raise InvalidInput(f"metric must be 'psnr' or 'ssim', got {self.metric!r}.")
+        if self.metric not in ("psnr", "ssim", "columns", "tokens"):
+            raise InvalidInput(
+                f"metric must be 'psnr', 'ssim', 'columns' or 'tokens', got {self.metric!r}."
+            )
         if not math.isfinite(self.threshold):
             raise InvalidInput(f"threshold must be finite, got {self.threshold}.")
-        if self.metric == "ssim" and not 0 < self.threshold < 1:
+        if self.metric != "psnr" and not 0 < self.threshold < 1:
             raise InvalidInput(
-                f"an SSIM threshold must lie between 0 and 1, got {self.threshold}."
+                f"the threshold of {self.metric} must lie between 0 and 1, got {self.threshold}."
             )
 
     @classmethod
@@ -73,8 +85,26 @@ class Criterion:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(
-                f"a success criterion is written psnr:DECIBEL or ssim:SHARE, got {text!r}."
+                f"a success criterion is written psnr:DECIBEL, ssim:SHARE, columns:SHARE or "
+                f"tokens:SHARE, got {text!r}."
             ) from error
+
+    @classmethod
+    def of(cls, spec: InputSpec) -> Criterion | None:
+        """The usual criterion of a table or text; None for images, whose data decide it."""
+        if spec.columns:
+            return cls("columns", _MOST_RIGHT)
+        return cls("tokens", _ALL_BUT_ONE) if spec.vocabulary is not None else None
+
+    def check(self, spec: InputSpec) -> None:
+        """Refuse a criterion of another kind of records."""
+        usual = Criterion.of(spec)
+        wanted = ("psnr", "ssim") if usual is None else (usual.metric,)
+        if self.metric not in wanted:
+            raise InvalidInput(
+                f"{self.metric} does not fit these records; use {' or '.join(wanted)}."
+            )
+        self.check_shape(spec.shape)
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Refuse SSIM for inputs of a shape that its window does not fit."""
@@ -85,9 +115,14 @@ class Criterion:
             )
 
     def similarity(
-        self, reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+        self, reconstructions: torch.Tensor, originals: torch.Tensor, spec: InputSpec
     ) -> torch.Tensor:
         """Similarity [N, S, S] of reconstruction i to record j, both [N, S, *shape]."""
+        if self.metric == "columns":
+            hits = column_hits(spec.columns, reconstructions[:, :, None], originals[:, None])
+            return hits.double().mean(-1)
+        if self.metric == "tokens":
+            return _tokens_found(reconstructions, originals)
         measure = psnr_matrix if self.metric == "psnr" else ssim_matrix
         return measure(reconstructions, originals, spec)
 
@@ -95,7 +130,7 @@ class Criterion:
         self,
         reconstructions: torch.Tensor,
         originals: torch.Tensor,
-        spec: Range,
+        spec: InputSpec,
         *,
         by_position: bool = False,
     ) -> Match:
@@ -112,6 +147,17 @@ class Criterion:
             partner = best_pairing(matrix, self.threshold)
         paired = torch.gather(matrix, 1, partner[:, None, :]).squeeze(1)
         return Match(paired > self.threshold, paired, partner)
+
+
+def _tokens_found(reconstructions: torch.Tensor, originals: torch.Tensor) -> torch.Tensor:
+    """The share [N, S, S] of record j's tokens that are found anywhere in its batch.
+
+    Which sentence a token belongs to is not asked, so that all i are alike.
+    """
+    batch = originals.shape[1]
+    found, records = reconstructions.flatten(1), originals.flatten(2)
+    held = (records[..., None] == found[:, None, None]).any(-1)
+    return held.double().mean(-1)[:, None].expand(-1, batch, -1)
 
 
 def psnr_matrix(

@@ -124,12 +124,22 @@ class Bench:
 
 
 def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> dict[str, Any]:
-    """The tagged records, each attack's reconstruction and its pick, in levels 0 .. 255."""
-    spec, pool = arena.scenario.input_spec, arena.pool
+    """The tagged records, each attack's reconstruction and its pick.
+
+    Images in levels 0 .. 255; tables and texts as cells, which say if they are the tagged one's.
+    """
+    scenario, pool = arena.scenario, arena.pool
+    spec = scenario.input_spec
+
+    def shown(inputs: torch.Tensor) -> list[Any]:
+        if scenario.heads:
+            truth = rows([game.sought for game in games])
+            return [scenario.cells(*each) for each in zip(inputs, truth, strict=True)]
+        return levels(inputs)
 
     def levels(inputs: torch.Tensor) -> list[list[int]]:
-        shown = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
-        share = (shown.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
+        there = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
+        share = (there.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
         whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
         return whole
 
@@ -137,11 +147,11 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
         return pool.inputs[torch.tensor(places)]
 
     return {
-        "tagged": levels(rows([game.sought for game in games])),
+        "tagged": shown(rows([game.sought for game in games])),
         "attacks": {
             name: {
-                "made": levels(each.shown[: len(games)]),
-                "picked": levels(
+                "made": shown(each.shown[: len(games)]),
+                "picked": shown(
                     rows(
                         [
                             int(game.line_up[int(each.chosen[place])])

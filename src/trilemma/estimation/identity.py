@@ -50,6 +50,8 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         if scenario.distance is None
         else fingerprint(scenario.distance, key=key),
         "criterion": repr(scenario.criterion),
+        "columns": repr(scenario.input_spec.columns),
+        "words": repr(tuple(scenario.words)),
         "classes": repr(scenario.classes),
         # Not the function alone: one that keeps what it finds starts at the model's own weights.
         "initialise": f"{redrawn}, first weights {_digest(key, weights)[:16]}",

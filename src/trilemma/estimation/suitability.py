@@ -68,9 +68,17 @@ def _unlike_labels(task: Task, inputs: torch.Tensor) -> list[int] | None:
 
 
 def check_update(
-    task: Task, inputs: torch.Tensor, labels: torch.Tensor, local_training: LocalTraining
+    task: Task,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    local_training: LocalTraining,
+    *,
+    derivative: bool = True,
 ) -> None:
-    """One unit's update [S, ...] must exist, be finite and have a derivative in the inputs."""
+    """One unit's update [S, ...] must exist, be finite and have a derivative in the inputs.
+
+    None is asked for (`derivative`) where inputs are looked up in an embedding.
+    """
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     try:
         update = client_update(task, weights, inputs, labels, local_training)
@@ -84,7 +92,8 @@ def check_update(
             "the update of the first batch contains NaN or infinity; check the loss and the "
             "scale of the inputs."
         )
-    _check_second_derivative(task, weights, inputs, labels, local_training)
+    if derivative:
+        _check_second_derivative(task, weights, inputs, labels, local_training)
 
 
 def _check_second_derivative(

@@ -22,7 +22,10 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...])."""
+    """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...]).
+
+    Inputs are real numbers, or int64: the tokens of texts.
+    """
 
     inputs: torch.Tensor
     labels: torch.Tensor
@@ -42,18 +45,25 @@ class Records:
                 f"{whose} must be a sized dataset of (input, label) tensors of one shape, "
                 f"not empty ({type(error).__name__}: {error})."
             ) from error
-        if not inputs.is_floating_point():
+        if inputs.dtype not in (torch.int32, torch.int64) and not inputs.is_floating_point():
             raise InvalidInput(
                 f"the inputs of {whose} are {inputs.dtype}, but an attack reconstructs real "
-                f"numbers; convert them to float, for images to 0 .. 1."
+                f"numbers or int64 tokens; convert them to float, for images to 0 .. 1."
             )
-        if not torch.isfinite(inputs).all():
+        if not inputs.is_floating_point():
+            if int(inputs.min()) < 0:
+                raise InvalidInput(
+                    f"the inputs of {whose} are tokens, as they are {inputs.dtype}, but contain "
+                    f"{int(inputs.min())}; number tokens from 0, or convert numbers to float."
+                )
+            inputs = inputs.long()
+        elif not torch.isfinite(inputs).all():
             raise InvalidInput(
                 f"the inputs of {whose} contain NaN or infinity; remove those records."
             )
-        if not labels.is_floating_point():
-            labels = labels.long()
-        return cls(inputs.to(torch.get_default_dtype()), labels)
+        else:
+            inputs = inputs.to(torch.get_default_dtype())
+        return cls(inputs, labels if labels.is_floating_point() else labels.long())
 
     def __len__(self) -> int:
         return self.inputs.shape[0]

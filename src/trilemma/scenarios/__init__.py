@@ -13,17 +13,22 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.naming import load_object
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
+from trilemma.scenarios.tables import breast_cancer, diabetes
+from trilemma.scenarios.text import text
 
 __all__ = ["SCENARIOS", "load_scenario"]
 
 SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
     {
+        "breast-cancer": breast_cancer,
         "cifar10": partial(images, "cifar10"),
+        "diabetes": diabetes,
         "digits": partial(digits, "mlp"),
         "digits-lenet": partial(digits, "lenet"),
         "digits-mlp": partial(digits, "mlp"),
         "fashion-mnist": partial(images, "fashion-mnist"),
         "mnist": partial(images, "mnist"),
+        "text": text,
     }
 )
 """Ready-made scenarios; each takes clients, batch, alpha (Dirichlet) and seed."""

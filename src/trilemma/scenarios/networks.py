@@ -8,10 +8,12 @@ from torch import nn
 __all__ = ["lenet", "mlp", "uniform_weights"]
 
 
-def mlp(inputs: int, hidden: int, classes: int) -> nn.Module:
-    """inputs-hidden-classes with a sigmoid, on flattened records."""
+def mlp(
+    inputs: int, hidden: int, outputs: int, activation: type[nn.Module] = nn.Sigmoid
+) -> nn.Module:
+    """inputs-hidden-outputs with a sigmoid, or another activation, on flattened records."""
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(inputs, hidden), nn.Sigmoid(), nn.Linear(hidden, classes)
+        nn.Flatten(), nn.Linear(inputs, hidden), activation(), nn.Linear(hidden, outputs)
     )
 
 

@@ -119,7 +119,9 @@ class Plan:
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
         level = (1 - self.request.confidence) / streams(self.families)
-        suite = self.suite if rung is None else leading(rung)
+        suite = self.suite
+        if rung is not None:
+            suite = leading(self.scenario, rung) or suite
         return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
 
     def leakage(self, won: int, games: int) -> Estimate:

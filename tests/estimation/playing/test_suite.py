@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.commands.own_scenario import small
 from tests.estimation.playing.test_games import scenario
@@ -10,14 +12,22 @@ from torch import nn
 from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.playing.suite import Suite, analytic_applies, leading, suite_of
+from trilemma.estimation.playing.suite import (
+    Suite,
+    analytic_applies,
+    leading,
+    suite_of,
+    why_not,
+)
+from trilemma.scenarios.tables import breast_cancer
+from trilemma.scenarios.text import Reader, text
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_the_leading_attack_is_of_the_rung_itself(rung: Rung) -> None:
     suite = suite_of(small(), rung)
     assert get(suite.lead).rung == rung
-    assert leading(rung) == Suite(rung, (suite.lead,))
+    assert leading(small(), rung) == Suite(rung, (suite.lead,))
     assert suite.attacks == (suite.lead, *suite.others)
     ranks = [RUNGS.index(get(name).rung) for name in suite.attacks]
     assert ranks == sorted(ranks, reverse=True)
@@ -39,6 +49,23 @@ def test_an_attack_that_does_not_apply_is_left_out_or_refused() -> None:
     assert "analytic" not in suite_of(unbiased, "nothing").attacks
     with pytest.raises(InvalidInput, match="which this Linear does not"):
         suite_of(unbiased, "nothing", ("analytic",))
+
+
+def test_tables_and_texts_have_attacks_of_their_own() -> None:
+    table, written = breast_cancer(clients=2), text(clients=2)
+    assert suite_of(table, "public").attacks == ("map", "tableak", "analytic")
+    assert suite_of(written, "candidates").attacks == ("gaussian-posterior", "tokens")
+    assert leading(written, "public") is None, "nothing is searched that an embedding looks up"
+    assert leading(table, "nothing") == Suite("nothing", ("tableak",))
+    assert "the candidates are compared instead" in (why_not(written, "dlg") or "")
+    assert why_not(written, "exact-posterior") is None
+    assert "needs a table's columns" in (why_not(small(), "tableak") or "")
+    with pytest.raises(InvalidInput, match=r"dlg searches over real numbers.*leave 'dlg' out"):
+        suite_of(written, "nothing", ("dlg",))
+    fixed = Reader(402, 12, 4)
+    fixed.token.weight.requires_grad_(False)
+    with pytest.raises(InvalidInput, match=r"reads the rows of an embedding.*knows='candidates'"):
+        suite_of(replace(written, model=fixed), "nothing")
 
 
 def test_attacks_that_are_asked_for() -> None:

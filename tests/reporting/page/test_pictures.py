@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from tests.reporting import examples
 
+from trilemma.errors import InvalidInput
 from trilemma.reporting.page.pictures import boards, picture
+from trilemma.tuning.results.gallery import Column, Gallery
 
 WEIGHING = ("gaussian-posterior",)
 
@@ -53,3 +57,27 @@ def test_pictures_are_the_levels_of_the_gallery() -> None:
 def test_colours_keep_their_order() -> None:
     levels = [*([255] * 4), *([128] * 4), *([0] * 4)]  # red, green, blue of 2 x 2
     assert pixels(picture(levels, (3, 2, 2))) == [255, 128, 0] * 4
+
+
+def test_a_table_is_shown_as_sheets_with_hits_marked(tmp_path: Path) -> None:
+    age, sex = ("61", True), ("f", True)
+    tagged = ((age, sex), (("40", True), ("m", True)))
+    made = ((("60", True), ("m", False)), (("12", False), ("m", True)))
+    columns = tuple(
+        Column("unprotected", "none", name, 1, made, tagged, (True, False))
+        for name in ("tableak", *WEIGHING)
+    )
+    gallery = Gallery((1, 1, 3), 0.0, 1.0, {"unprotected": tagged}, columns, ("age", "sex"))
+    (board,) = boards(gallery, WEIGHING)
+    assert not board.tagged
+    first, second = board.sheets
+    assert first.attacks == (("tableak", True), ("gaussian-posterior", True))
+    assert first.lines == (
+        ("age", "61", (("60", True), ("61", True))),
+        ("sex", "f", (("m", False), ("f", True))),
+    ), "an attack that weighs the candidates shows its pick"
+    assert second.lines[0] == ("age", "40", (("12", False), ("40", True)))
+    gallery.save(tmp_path / "gallery.json")
+    assert Gallery.load(tmp_path / "gallery.json") == gallery
+    with pytest.raises(InvalidInput, match="levels, or cells under 2 heads"):
+        Gallery((1, 1, 2), 0.0, 1.0, {"unprotected": ((1, 2),)}, (), ("age", "sex"))

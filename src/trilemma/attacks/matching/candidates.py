@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trilemma.errors import InvalidInput
+
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
     from trilemma.records.range import InputSpec
@@ -30,6 +32,12 @@ class Candidates:
     @classmethod
     def of(cls, view: View, *, joint: bool) -> Candidates:
         """The candidates for a view; a regression target has the shape of one output."""
+        if view.input_spec.discrete:
+            raise InvalidInput(
+                f"this attack searches over real numbers, but an embedding looks up the "
+                f"{view.input_spec.size} entries of a record; attack with 'gaussian-posterior', "
+                f"which compares the candidates' updates, or with 'tokens'."
+            )
         shape = target_shape(view)
         return cls(view.input_spec, view.records, view.task.classes, joint, shape)
 
@@ -44,8 +52,23 @@ class Candidates:
 
     def inputs(self, z: torch.Tensor) -> torch.Tensor:
         """Inputs [..., S, *shape] of vectors z [..., d]."""
-        unit = z[..., : self.pixels].reshape(*z.shape[:-1], self.records, *self.spec.shape)
-        return self.spec.low + (self.spec.high - self.spec.low) * unit
+        return self.spec.searched(self._units(z))
+
+    def placed(self, starts: torch.Tensor, spread: float) -> torch.Tensor:
+        """Standard normal starts [..., d] with their inputs where records usually lie."""
+        units = self.spec.typical(self._units(starts), spread).flatten(-len(self.spec.shape) - 1)
+        return torch.cat((units, starts[..., self.pixels :]), -1)
+
+    def beyond(self, z: torch.Tensor) -> torch.Tensor:
+        """How far the vector z [d] is out of range, squared; a category never is."""
+        unit, columns = self._units(z), self.spec.columns
+        if any(each.kind == "category" for each in columns):
+            kinds = [each.kind == "category" for each in columns for _ in range(each.size)]
+            unit = torch.where(torch.tensor(kinds, device=z.device), 0.5, unit)
+        return out_of_range(unit)
+
+    def _units(self, z: torch.Tensor) -> torch.Tensor:
+        return z[..., : self.pixels].reshape(*z.shape[:-1], self.records, *self.spec.shape)
 
     def targets(self, z: torch.Tensor) -> torch.Tensor:
         """Soft labels [..., S, classes], or regression targets [..., S, *target_shape]."""
@@ -61,7 +84,7 @@ def target_shape(view: View) -> tuple[int, ...]:
         return ()
     spec = view.input_spec
     with torch.no_grad():
-        probe = torch.full((1, *spec.shape), (spec.low + spec.high) / 2).to(view.weights)
+        probe = spec.inputs(torch.full((1, *spec.shape), 0.5).to(view.weights))
         return tuple(view.task.outputs(view.weights, probe).shape[1:])
 
 

@@ -10,7 +10,6 @@ import torch
 from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions
-from trilemma.attacks.matching.candidates import out_of_range
 from trilemma.attacks.matching.explaining import squared_distance
 from trilemma.attacks.matching.lbfgs import Evaluate, minimise
 from trilemma.entropy import Seeded
@@ -79,7 +78,7 @@ def invert(
 
     def value(z: torch.Tensor, scale: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
         # relative to the observed update: steps and tolerances then mean the same for any model
-        return distance(z, *arguments) / scale + out_of_range(z[: candidates.pixels])
+        return distance(z, *arguments) / scale + candidates.beyond(z)
 
     key = ("invert", candidates, view.local_training, view.observation.clip)
     data = (energy, units.weights, units.update, units.known, units.client_weights, labels)
@@ -111,7 +110,7 @@ def reconstructions(
     """Read records off the chosen points [U, d]; a unit without a finite loss has failed."""
     spec = candidates.spec
     failed = ~torch.isfinite(loss)
-    inputs = torch.nan_to_num(candidates.inputs(points)).clamp(spec.low, spec.high)
+    inputs = spec.settled(torch.nan_to_num(candidates.inputs(points)))
     if candidates.joint:
         labels = candidates.targets(points)
         if candidates.classes is not None:

@@ -55,13 +55,12 @@ class Batch:
         )
 
     def to(self, like: torch.Tensor) -> Batch:
-        """On the device of `like` and in its precision, class labels as they are."""
-        labels = self.labels.to(like.device)
-        return Batch(
-            self.inputs.to(like),
-            labels.to(like) if labels.is_floating_point() else labels,
-            self.shared,
-        )
+        """On the device of `like` and in its precision, whole numbers as they are."""
+        return Batch(_as(self.inputs, like), _as(self.labels, like), self.shared)
+
+
+def _as(numbers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return numbers.to(like if numbers.is_floating_point() else like.device)
 
 
 def units_of(views: Sequence[View]) -> Units:
@@ -121,7 +120,7 @@ def beliefs(scores: torch.Tensor, views: Sequence[View]) -> Reconstructions:
     ]
     like = views[0].observation.update
     return Reconstructions(
-        torch.stack([each.inputs for each in chosen]).to(like).clamp(spec.low, spec.high),
+        _as(torch.stack([each.inputs for each in chosen]), like).clamp(spec.low, spec.high),
         torch.stack([each.labels for each in chosen]).to(like.device),
         -log_probability.amax(1).to(like),
         failed,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import Attack, Reconstructions, View
-from trilemma.beliefs.line_up import nearness, pick
+from trilemma.beliefs.line_up import nearness, pick, token_scores
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
@@ -127,19 +127,27 @@ class _Game:
             for row, view in zip(self.rows, self.views, strict=True)
             if rounds is None or view.round < rounds
         ]
-        scores, picture = torch.zeros(len(candidates)), torch.full_like(candidates[0], torch.nan)
+        scores, picture = torch.zeros(len(candidates)), _nothing(candidates[0])
         if self.found is not None and seen and not self.broken:
-            scores, picture = _scores(self.found, seen, candidates, arena.scenario.distance)
+            scores, picture = _scores(self.found, seen, candidates, arena.scenario.measure)
         return _Pick(pick(scores, draw), scores, picture)
 
 
+def _nothing(like: torch.Tensor) -> torch.Tensor:
+    """What an attack shows that found nothing: no number, or no token."""
+    return torch.full_like(like, torch.nan if like.is_floating_point() else -1)
+
+
 def _scores(
-    found: Reconstructions, rows: list[int], candidates: torch.Tensor, distance: Distance | None
+    found: Reconstructions, rows: list[int], candidates: torch.Tensor, distance: Distance
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """How much speaks for each candidate [N], and what the attack would show for its pick."""
     if found.log_probability is not None:
         scores = found.log_probability[rows].double().cpu().sum(0)
         return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
+    if found.tokens is not None:
+        scores = token_scores(found.tokens[rows].cpu(), candidates)
+        return scores, found.inputs[rows[0], 0].cpu()
     # The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
     # is unknown, -log(squared distance) were its log likelihood: so a round that shows the record
     # clearly decides, and several that show it faintly add up.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trilemma.attacks import Analytic, Rung, get
+from trilemma.attacks import Analytic, Rung, Tokens, get
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
@@ -15,7 +15,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 
-__all__ = ["Suite", "leading", "suite_of"]
+__all__ = ["Suite", "leading", "suite_of", "why_not"]
 
 _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
@@ -23,6 +23,9 @@ _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "candidates": ("gaussian-posterior",),
     "rest": ("exact-posterior",),
 }
+_TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
+_TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
+_SEARCHING: Final = ("analytic", "dlg", "idlg", "inverting-gradients", "map", "tableak")
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,52 @@ def suite_of(scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None)
     """
     if asked is not None:
         return _asked(scenario, rung, asked)
+    ladder = _ladder(scenario)
     if rung == "rest":
-        return Suite(rung, _LADDER[rung])
-    below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in _LADDER[each]]
+        return Suite(rung, ladder[rung])
+    below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in ladder[each]]
     order = sorted(below, key=lambda name: -RUNGS.index(get(name).rung))
-    able = [name for name in order if name != "analytic" or analytic_applies(scenario)]
+    able = [name for name in order if why_not(scenario, name) is None]
+    if not able:
+        raise InvalidInput(
+            f"no attack of an attacker who knows {rung!r} applies to this scenario "
+            f"({why_not(scenario, order[0])}); climb with knows='candidates'."
+        )
     return Suite(rung, tuple(able))
 
 
-def leading(rung: Rung) -> Suite:
-    """The attack that leads a rung, alone: for estimates."""
-    return Suite(rung, _LADDER[rung][:1])
+def leading(scenario: Scenario, rung: Rung) -> Suite | None:
+    """The attack that leads a rung, alone: for estimates; None where none of its own applies."""
+    own = [name for name in _ladder(scenario)[rung] if why_not(scenario, name) is None]
+    return Suite(rung, tuple(own[:1])) if own else None
+
+
+def why_not(scenario: Scenario, name: str) -> str | None:
+    """Why an attack does not apply to a scenario, and what is measured instead; None: it does."""
+    spec = scenario.input_spec
+    if name in _SEARCHING and spec.discrete:
+        return (
+            f"{name} searches over real numbers, but an embedding looks these inputs up: the "
+            f"updates of the candidates are compared instead"
+        )
+    if name == "analytic" and not analytic_applies(scenario):
+        return (
+            f"the analytic attack needs a model that starts with a linear layer with bias, "
+            f"which this {type(scenario.model).__name__} does not"
+        )
+    if name == "tableak" and not spec.columns:
+        return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
+    if name == "tokens" and not Tokens.applies(scenario.task, spec):
+        return (
+            f"{name} reads the rows of an embedding that is trained and does nothing but look "
+            f"tokens up, which this {type(scenario.model).__name__} has not"
+        )
+    return None
+
+
+def _ladder(scenario: Scenario) -> Mapping[Rung, tuple[str, ...]]:
+    spec = scenario.input_spec
+    return _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
 
 
 def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
@@ -78,11 +116,8 @@ def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
                 f"the attack {name!r} needs the rung {needed!r}, but the attacker is said to know "
                 f"{rung!r}; climb with knows={needed!r}, or leave it out."
             )
-        if name == "analytic" and not analytic_applies(scenario):
-            raise InvalidInput(
-                f"the analytic attack needs a model that starts with a linear layer with bias, "
-                f"which this {type(scenario.model).__name__} does not; leave it out."
-            )
+        if (reason := why_not(scenario, name)) is not None:
+            raise InvalidInput(f"{reason}; leave {name!r} out.")
     return Suite(rung, tuple(dict.fromkeys(asked)))
 
 

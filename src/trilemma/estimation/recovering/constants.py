@@ -170,7 +170,7 @@ def choose_criterion(
 
     `confidence` is that of the rate's limits.
     """
-    asked = criterion or scenario.criterion
+    asked = criterion or scenario.criterion or Criterion.of(scenario.input_spec)
     pool = scenario.pooled()
     inputs = pool.inputs.numpy()
     labels = None if scenario.classes is None else pool.labels.numpy()
@@ -180,8 +180,8 @@ def choose_criterion(
             inputs, labels, scenario.input_spec, entropy=entropy, confidence=confidence
         )
         return Guess(Criterion("psnr", found.threshold), found)
-    if asked.metric == "ssim":
-        asked.check_shape(scenario.input_spec.shape)
+    asked.check(scenario.input_spec)
+    if asked.metric != "psnr":
         return Guess(asked, None)
     found = blind_guess(
         inputs,

@@ -14,9 +14,9 @@ from trilemma.reporting.words.numbers import count
 from trilemma.reporting.words.protections import phrase
 
 if TYPE_CHECKING:
-    from trilemma.tuning.results.gallery import Column, Gallery
+    from trilemma.tuning.results.gallery import Cell, Column, Gallery, Label, Picture
 
-__all__ = ["Board", "Row", "boards", "picture"]
+__all__ = ["Board", "Row", "Sheet", "boards", "picture"]
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,29 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """One record of a table or text: its cells line by line, and what each attack makes of them.
+
+    `attacks` are names and whether the pick is right; a line is a head, the tagged record's cell
+    and those of the attacks, each with whether it is right.
+    """
+
+    attacks: tuple[tuple[str, bool], ...]
+    lines: tuple[tuple[str, str, tuple[Cell, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Board:
-    """The records of some games under one protection, and a row for each attack."""
+    """The records of some games under one protection, and a row for each attack.
+
+    Of tables and texts there is a sheet for each record instead.
+    """
 
     title: str
     watched: str
-    tagged: tuple[str, ...]
-    rows: tuple[Row, ...]
+    tagged: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    sheets: tuple[Sheet, ...] = ()
 
 
 def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...]:
@@ -55,7 +71,10 @@ def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...
         watched = "one round that holds the record"
         if rounds > 1:
             watched = f"a training of {count(rounds, 'round')}"
-        shown = tuple(picture(each, gallery.shape) for each in tagged)
+        if gallery.heads:
+            made.append(Board(title, watched, sheets=_sheets(gallery, label, columns, weighing)))
+            continue
+        shown = tuple(picture(_levels(each), gallery.shape) for each in tagged)
         rows = tuple(
             _row(each, gallery.shape, makes=each.attack not in weighing) for each in columns
         )
@@ -63,9 +82,41 @@ def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...
     return tuple(made)
 
 
+def _sheets(
+    gallery: Gallery, label: Label, columns: Sequence[Column], weighing: Collection[str]
+) -> tuple[Sheet, ...]:
+    made = []
+    for place, record in enumerate(gallery.tagged[label]):
+        shown = [
+            (each.picked if each.attack in weighing else each.made)[place] for each in columns
+        ]
+        lines = tuple(
+            (head, _text(cell), tuple((_text(each), _right(each)) for each in beside))
+            for head, cell, *beside in zip(gallery.heads, record, *shown, strict=True)
+        )
+        made.append(Sheet(tuple((each.attack, each.correct[place]) for each in columns), lines))
+    return tuple(made)
+
+
+def _levels(shown: Picture) -> list[int]:
+    return [each for each in shown if isinstance(each, int)]
+
+
+def _text(cell: int | Cell) -> str:
+    return str(cell) if isinstance(cell, int) else cell[0]
+
+
+def _right(cell: int | Cell) -> bool:
+    return not isinstance(cell, int) and cell[1]
+
+
 def _row(column: Column, shape: tuple[int, int, int], *, makes: bool) -> Row:
     cells = tuple(
-        (picture(made, shape) if makes else None, picture(picked, shape), correct)
+        (
+            picture(_levels(made), shape) if makes else None,
+            picture(_levels(picked), shape),
+            correct,
+        )
         for made, picked, correct in zip(column.made, column.picked, column.correct, strict=True)
     )
     return Row(column.attack, sum(column.correct), cells)

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["show_constants", "show_recoveries"]
 
 _WIDE: Final = 100
+_METRICS: Final = {
+    "psnr": "PSNR",
+    "ssim": "SSIM",
+    "columns": "share of right columns",
+    "tokens": "share of tokens found",
+}
 
 
 def show_recoveries(
@@ -33,7 +39,12 @@ def show_recoveries(
     out.text(f"{_criterion(guess)}\n")
     columns = [_column(outcomes, confidence) for _, outcomes in rows]
     interval = f"{100 * confidence:g} % interval"
-    labels = ("recovered", interval, "of all records", f"median {guess.criterion.metric.upper()}")
+    labels = (
+        "recovered",
+        interval,
+        "of all records",
+        f"median {_METRICS[guess.criterion.metric]}",
+    )
     lines = zip((*labels, "leakage", interval), *columns, strict=True)
     out.table(("protection", *(name for name, _ in rows)), lines, gap=2)
 
@@ -129,7 +140,7 @@ def _remarks(found: EstimatedConstants, literal: LiteralConstants | None) -> lis
 
 
 def _criterion(guess: Guess) -> str:
-    metric, threshold = guess.criterion.metric.upper(), guess.criterion.threshold
+    metric, threshold = _METRICS[guess.criterion.metric], guess.criterion.threshold
     unit = " dB" if guess.criterion.metric == "psnr" else ""
     sentence = f"recovered: {metric} above {threshold:g}{unit}"
     if guess.kappa is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
+from trilemma.estimation.playing.suite import leading
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.results.verdict import Rung
 
@@ -56,10 +57,10 @@ def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung,
 
 
 def ladder_procedures(plan: Plan) -> dict[str, Procedure]:
-    """One estimate for every family on every other measured rung."""
+    """One estimate for every family on every other measured rung that has attacks of its own."""
     wanted: dict[str, Procedure] = {}
     for rung in RUNGS:
-        if rung == plan.suite.rung:
+        if rung == plan.suite.rung or leading(plan.scenario, rung) is None:
             continue
         for family in plan.families:
             if family.deployable:

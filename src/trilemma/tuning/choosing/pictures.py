@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
@@ -59,6 +59,7 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
         spec = plan.scenario.input_spec
         return Gallery(
             shape=_picture_shape(spec.shape),
+            heads=tuple(plan.scenario.heads),
             low=spec.low,
             high=spec.high,
             tagged={
@@ -83,8 +84,11 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
     return make
 
 
-def _pictures(levels: list[list[int]]) -> tuple[Picture, ...]:
-    return tuple(map(tuple, levels))
+def _pictures(shown: list[list[Any]]) -> tuple[Picture, ...]:
+    """Levels as they are, cells as pairs."""
+    return tuple(
+        tuple(tuple(each) if isinstance(each, list) else each for each in row) for row in shown
+    )
 
 
 def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -14,12 +14,15 @@ from pydantic import ConfigDict, Field
 from trilemma.errors import InvalidInput
 from trilemma.tuning.results.documents import Document, Kept
 
-__all__ = ["GALLERY", "RECORDS", "Column", "Gallery", "Label", "Picture"]
+__all__ = ["GALLERY", "RECORDS", "Cell", "Column", "Gallery", "Label", "Picture"]
 
 GALLERY: Final = "gallery.json"
 RECORDS: Final = 4
 Label = Literal["unprotected", "verdict"]
-Picture = tuple[Annotated[int, Field(ge=0, le=255)], ...]
+Level = Annotated[int, Field(ge=0, le=255)]
+Cell = tuple[str, bool]
+"""A value of a table or a word of a text, and whether it is the tagged record's."""
+Picture = tuple[Level, ...] | tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Column:
 class Gallery(Kept):
     """Records drawn at random as pictures [c, h, w] of levels 0 .. 255 between low and high.
 
+    Of a table or text, one cell for each of `heads` instead.
     Every column holds games of its own label in the order of `tagged[label]`, the records that
     were tagged before the attack.
     """
@@ -54,11 +58,12 @@ class Gallery(Kept):
     high: float
     tagged: dict[Label, tuple[Picture, ...]]
     columns: tuple[Column, ...]
+    heads: tuple[str, ...] = ()
     gallery_version: Literal[2] = 2
 
     def __post_init__(self) -> None:
         channels, height, width = self.shape
-        size = channels * height * width
+        size = len(self.heads) or channels * height * width
         for column in self.columns:
             count = len(self.tagged.get(column.label, ()))
             if not len(column.made) == len(column.picked) == len(column.correct) == count:
@@ -70,6 +75,10 @@ class Gallery(Kept):
         pictures += [each for c in self.columns for each in (*c.made, *c.picked)]
         if any(len(each) != size for each in pictures):
             raise InvalidInput(f"every picture of this gallery needs {size} levels.")
+        if any(isinstance(each, int) is bool(self.heads) for row in pictures for each in row):
+            raise InvalidInput(
+                f"a gallery holds levels, or cells under {len(self.heads)} heads, not both."
+            )
 
 
 Gallery.document = Document(
