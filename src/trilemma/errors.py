@@ -5,8 +5,11 @@ Whatever a message quotes, its text is one printable line of bounded length.
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 __all__ = [
@@ -19,12 +22,15 @@ __all__ = [
     "TrilemmaError",
     "UnknownName",
     "WeakKey",
+    "place_of",
     "printable",
     "sentence",
 ]
 
 _HEAD: Final = 600  # characters kept of a longer sentence: what is wrong ...
 _TAIL: Final = 300  # ... and the way out
+_OURS: Final = str(Path(__file__).parent)
+_LIBRARIES: Final = (_OURS, sysconfig.get_paths()["stdlib"], "<")
 
 
 class TrilemmaError(Exception):
@@ -99,3 +105,21 @@ def printable(text: object) -> str:
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
         for each in str(text)
     )
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the last step in the user's own code, or of a syntax error; else empty.
+
+    >>> try:
+    ...     compile("a = = 1", "my_model.py", "exec")
+    ... except SyntaxError as error:
+    ...     place_of(error)
+    'my_model.py, line 1'
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
+    for step in reversed(traceback.extract_tb(error.__traceback__)):
+        library = step.filename.startswith(_LIBRARIES) or "-packages" in step.filename
+        if not library:
+            return f"{step.filename}, line {step.lineno}"
+    return ""
