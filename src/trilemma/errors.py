@@ -108,7 +108,9 @@ def printable(text: object) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """File and line of the last step in the user's own code, or of a syntax error; else empty.
+    """File and line of the last step in code that ours has called, or of a syntax error.
+
+    Empty where the error is none of the user's.
 
     >>> try:
     ...     compile("a = = 1", "my_model.py", "exec")
@@ -118,7 +120,9 @@ def place_of(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
-    for step in reversed(traceback.extract_tb(error.__traceback__)):
+    steps = traceback.extract_tb(error.__traceback__)
+    ours = (place for place, step in enumerate(steps) if step.filename.startswith(_OURS))
+    for step in reversed(steps[next(ours, len(steps)) :]):  # what we have called
         library = step.filename.startswith(_LIBRARIES) or "-packages" in step.filename
         if not library:
             return f"{step.filename}, line {step.lineno}"

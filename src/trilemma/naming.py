@@ -40,5 +40,7 @@ def load_object(what: str, name: str) -> Any:
         names = [each for each in dir(found) if not each.startswith("_")]
         close = get_close_matches(path, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise InvalidInput(f"{what} {name!r}: {module_name} has no object {path!r}{hint}") from None
+        raise InvalidInput(
+            f"{what} {name!r}: {module_name} has no object {path!r}{hint}"
+        ) from None
     return found

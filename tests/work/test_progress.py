@@ -30,7 +30,7 @@ def test_a_pipe_gets_a_plain_line_every_few_seconds() -> None:
         for _ in range(10):
             progress.begun(Attack())
             now[0] += 1.0
-            progress.finished(Attack(), b"5")
+            progress.finished(Attack(), b"5", 1.0)
     lines = sink.getvalue().splitlines()
     assert lines == [
         "attack: 0 of 100 updates",
@@ -46,7 +46,7 @@ def test_resumed_units_count_as_done_but_not_for_the_rate() -> None:
     with Progress(
         "attack", ten, total=100, done=80, successes=80, stream=sink, clock=lambda: next(ticks)
     ) as progress:
-        progress.finished(Attack(), b"0")
+        progress.finished(Attack(), b"0", 1.0)
     assert (
         sink.getvalue()
         == "attack: 90 of 100 updates, 88.9 % recovered, 10.0 updates/s, 1 s left\n"
@@ -58,7 +58,7 @@ def test_a_terminal_gets_a_bar() -> None:
     with Progress("attack", ten, total=40, stream=sink) as progress:
         progress.begun(Attack())
         assert "0 of 40 updates" in sink.getvalue(), "at once"
-        progress.finished(Attack(), b"5")
+        progress.finished(Attack(), b"5", 1.0)
     assert "━" in sink.getvalue()
     assert "10 of 40 updates" in sink.getvalue()
 
@@ -67,7 +67,7 @@ def test_quiet_and_nothing_to_do_print_nothing() -> None:
     sink = io.StringIO()
     with Progress("attack", ten, total=40, quiet=True, stream=sink) as progress:
         progress.begun(Attack())
-        progress.finished(Attack(), b"5")
+        progress.finished(Attack(), b"5", 1.0)
     with Progress("attack", ten, total=40, done=40, stream=sink):
         pass
     assert sink.getvalue() == ""
@@ -80,7 +80,7 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
         for second in (1.0, 6.0):
             ticker.begun(Attack("\x1b[2Jdlg on none"))
             now[0] = second
-            ticker.finished(Attack("\x1b[2Jdlg on none"), b"")
+            ticker.finished(Attack("\x1b[2Jdlg on none"), b"", 1.0)
     assert sink.getvalue().splitlines() == [
         r"tune: begins with \x1b[2Jdlg on none",
         r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
