@@ -26,7 +26,7 @@ from trilemma.commands.starting.check import check
 from trilemma.commands.starting.explain import explain
 from trilemma.commands.starting.new import new
 from trilemma.commands.tune import tune
-from trilemma.errors import TrilemmaError, sentence
+from trilemma.errors import TrilemmaError, sentence, users_fault
 
 __all__ = ["app", "main"]
 
@@ -94,4 +94,9 @@ def main() -> None:
     except click.Abort:
         print("trilemma: interrupted.", file=sys.stderr)
         code = 130
+    except Exception as error:  # in a user's model or loss, it is theirs to mend
+        if debug or not (fault := users_fault(error)):
+            raise
+        print(f"trilemma: {sentence(fault)}", file=sys.stderr)
+        code = 2
     sys.exit(code)

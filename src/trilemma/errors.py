@@ -25,6 +25,7 @@ __all__ = [
     "place_of",
     "printable",
     "sentence",
+    "users_fault",
 ]
 
 _HEAD: Final = 600  # characters kept of a longer sentence: what is wrong ...
@@ -127,3 +128,10 @@ def place_of(error: BaseException) -> str:
         if not library:
             return f"{step.filename}, line {step.lineno}"
     return ""
+
+
+def users_fault(error: Exception) -> str:
+    """What to say of an unforeseen error in code that ours has called; empty for one of ours."""
+    place = place_of(error)
+    said = f"{type(error).__name__}: {error}".removesuffix(".")
+    return f"your code failed ({said}; {place}); --debug shows every step." if place else ""

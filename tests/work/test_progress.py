@@ -85,3 +85,62 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
         r"tune: begins with \x1b[2Jdlg on none",
         r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
     ]
+
+
+class Known:
+    """Says what it is told, and that a minute and a half is left."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def kept(self, task: Attack) -> None:
+        self.seen.append(f"kept {task.stage}")
+
+    def finished(self, task: Attack, seconds: float) -> None:
+        self.seen.append(f"{task.stage} in {seconds:g} s")
+
+    def said(self, task: Attack) -> str:
+        return f"trying {task.stage}"
+
+    def left(self) -> float | None:
+        return 90.0
+
+    def news(self) -> str:
+        return "half an hour" if len(self.seen) == 2 else ""
+
+
+def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume() -> None:
+    sink, known, now = io.StringIO(), Known(), [0.0]
+    with Ticker("tune", stream=sink, clock=lambda: now[0]) as ticker:
+        ticker.say("reading")
+        now[0] = 5.0
+        ticker._beat()
+        ticker.expect(known)
+        ticker.kept(Attack("a"))
+        ticker.kept(Attack("a"))
+        ticker.begun(Attack("b"))
+        now[0] = 12.0
+        ticker._beat()
+        ticker.finished(Attack("b"), b"", 7.0)
+    assert sink.getvalue().splitlines() == [
+        "tune: reading",
+        "tune: reading, 5 s so far",
+        "tune: goes on after 16 games with trying b",
+        "tune: 0 games played in 12 s, about 1.5 min left; trying b",
+        "tune: half an hour",
+    ]
+    assert known.seen == ["kept a", "b in 7 s"]
+
+
+def test_the_first_chunk_is_not_silent() -> None:
+    sink, now = io.StringIO(), [0.0]
+    with Progress("attack", ten, total=20, stream=sink, clock=lambda: now[0]) as progress:
+        progress.begun(Attack())
+        now[0] = 8.0
+        progress._beat()
+    assert sink.getvalue().splitlines()[-1] == "attack: 0 of 20 updates; 8 s so far"
+
+
+def test_lines_on_a_pipe_grow_rarer() -> None:
+    ticker = Ticker("tune", stream=io.StringIO(), clock=lambda: 0.0)
+    assert [ticker._pause(now) for now in (1.0, 200.0, 4000.0)] == [5.0, 15.0, 60.0]

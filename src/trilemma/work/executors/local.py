@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Generic, Self, TypeVar
 
-from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.errors import InvalidInput, TrilemmaError, users_fault
 from trilemma.work.executors.base import Job, WorkerDied
 
 __all__ = ["Crew", "one_thread"]
@@ -166,17 +166,21 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error in a worker, as text: not every exception survives pickling."""
+    """An error in a worker, as text: not every exception survives pickling.
+
+    `message` is a sentence for who can mend it; empty where it is a bug of ours.
+    """
 
     message: str
-    mendable: bool
+    trace: str
 
 
 def _payload(answer: bytes | _Failure, task: Job) -> bytes:
     if isinstance(answer, _Failure):
-        if answer.mendable:
-            raise InvalidInput(answer.message)
-        raise RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.message}")
+        bug = RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.trace}")
+        if answer.message:
+            raise InvalidInput(answer.message) from bug
+        raise bug
     return answer
 
 
@@ -218,9 +222,9 @@ def _worker(pipe: Connection, pickled: bytes) -> None:
             start = time.monotonic()
             answer: bytes | _Failure = work(task)
         except TrilemmaError as error:
-            answer = _Failure(str(error), mendable=True)
-        except Exception:
-            answer = _Failure(traceback.format_exc(), mendable=False)
+            answer = _Failure(str(error), trace=traceback.format_exc())
+        except Exception as error:
+            answer = _Failure(users_fault(error), trace=traceback.format_exc())
         try:
             pipe.send((answer, time.monotonic() - start))
         except OSError:
