@@ -30,7 +30,7 @@ from benchmarks import federation  # noqa: E402
 from tests.federation.nodes.pins import pin  # noqa: E402
 
 from trilemma.entropy import Seeded, System  # noqa: E402
-from trilemma.federation.nodes.identities import NodeIdentity  # noqa: E402
+from trilemma.federation.nodes.files.identities import NodeIdentity  # noqa: E402
 from trilemma.protections.round_info import RoundInfo  # noqa: E402
 from trilemma.protections.rounds import run_round  # noqa: E402
 from trilemma.protections.specs import parse_protection  # noqa: E402

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.commands.running import here
 
-COMMANDS = ("attack", "estimate", "figures", "keys", "pareto", "report", "runs", "solve", "tune")
+import trilemma
+
+COMMANDS = (
+    *("attack", "check", "estimate", "explain", "figures", "keys", "new", "pareto", "report"),
+    *("runs", "solve", "tune"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -48,3 +55,31 @@ def test_a_bare_call_shows_the_help(
     code, out, err = here(monkeypatch, capsys)
     assert code == 2
     assert "tune" in out + err
+
+
+def test_an_error_in_a_users_model_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("tune", "--scenario", "tests.commands.own_scenario:fails_later")
+    code, out, err = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
+    assert (code, out) == (2, "")
+    said = [line for line in err.splitlines() if not line.startswith("tune:")]
+    assert len(said) == 1
+    assert "ArithmeticError: odd values; " in said[0]
+    assert "own_scenario.py, line " in said[0]
+
+
+def test_debug_shows_every_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("attack", "--scenario", "tests.no_such_module:make", "--debug")
+    code, _, err = here(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "Traceback (most recent call last)" in err
+    assert "ModuleNotFoundError" in err
+    assert "Traceback" not in here(monkeypatch, capsys, *words[:-1])[2]
+
+
+def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = here(monkeypatch, capsys, "--version")
+    assert (code, out) == (0, f"trilemma {trilemma.__version__}\n")

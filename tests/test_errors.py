@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trilemma.errors import InvalidInput, TrilemmaError, UnknownName, printable, sentence
+from trilemma.errors import (
+    InvalidInput,
+    TrilemmaError,
+    UnknownName,
+    place_of,
+    printable,
+    sentence,
+    users_fault,
+)
+from trilemma.scenarios.calling import called
 
 
 def test_an_unknown_name_is_near_a_known_one_or_lists_them() -> None:
@@ -57,3 +68,16 @@ def test_of_a_long_one_its_begin_and_its_end_are_kept() -> None:
     text = sentence("the name " + "x" * 5000 + " is too long; use a shorter one.")
     assert text.startswith("the name xxx")
     assert text.endswith("xxx is too long; use a shorter one.")
+
+
+def test_an_error_in_called_code_is_the_users_and_has_a_place(tmp_path: Path) -> None:
+    file = tmp_path / "their_loss.py"
+    file.write_text("def loss(x):\n    return x['a']\n")
+    names: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with pytest.raises(InvalidInput, match=rf"KeyError: 'a'; {file}, line 2\)"):
+        called(lambda: names["loss"]({}), "mine", {})
+    with pytest.raises(KeyError) as raised:
+        names["loss"]({})
+    assert place_of(raised.value) == "", "nothing of ours has called it"
+    assert users_fault(raised.value) == ""

@@ -31,10 +31,11 @@ RANK = {
     "tuning": 8,
     "reporting": 9,
     "testing": 9,
-    "commands": 10,
-    "cli": 11,
-    "__init__": 12,
-    "__main__": 12,
+    "door": 10,
+    "commands": 11,
+    "cli": 12,
+    "__init__": 13,
+    "__main__": 13,
 }
 # The same inside a room: by folder, or by module.
 SUB_RANK = {
@@ -69,6 +70,7 @@ SUB_RANK = {
         "__init__": 7,
     },
     "tuning": {
+        "presets": 0,
         "problem": 0,
         "calibrating": 1,
         "request": 1,
@@ -82,8 +84,9 @@ SUB_RANK = {
         "again": 8,
         "asides": 8,
         "telling": 9,
-        "tune": 10,
-        "__init__": 11,
+        "forecasting": 10,
+        "tune": 11,
+        "__init__": 12,
     },
 }
 MOST_MODULES = 12  # of a folder

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.bounds.surrogate import Constants
+    from trilemma.door.tuning import tune
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
     from trilemma.protections.laws import law
     from trilemma.protections.protection import Protection
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.tuning.surrogate.solving import Solution, solve
-    from trilemma.tuning.tune import tune
     from trilemma.updates import Layout, Profile
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Compression",
     "Constants",
     "Layout",
+    "LocalTraining",
     "Observation",
     "Paillier",
     "Plain",
@@ -48,6 +51,7 @@ __all__ = [
     "Randomization",
     "Request",
     "RoundInfo",
+    "Scenario",
     "SecretSharing",
     "Seeded",
     "Solution",
@@ -70,6 +74,7 @@ _HOME: Final = {
     "Compression": "protections.transforms.compression",
     "Constants": "bounds.surrogate",
     "Layout": "updates",
+    "LocalTraining": "learning",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",
     "Plain": "protections.transports.plain",
@@ -79,6 +84,7 @@ _HOME: Final = {
     "Randomization": "protections.transforms.randomization",
     "Request": "tuning.request",
     "RoundInfo": "protections.round_info",
+    "Scenario": "estimation.scenario",
     "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",
     "Solution": "tuning.surrogate.solving",
@@ -92,11 +98,19 @@ _HOME: Final = {
     "leakage": "beliefs.belief",
     "parse_protection": "protections.specs",
     "solve": "tuning.surrogate.solving",
-    "tune": "tuning.tune",
+    "tune": "door.tuning",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("trilemma")
     if name not in _HOME:
         raise AttributeError(f"module 'trilemma' has no attribute {name!r}")
     return getattr(import_module(f"trilemma.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

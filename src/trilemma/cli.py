@@ -7,10 +7,13 @@ start at once.
 from __future__ import annotations
 
 import sys
+import traceback
+from typing import Annotated
 
 import click
 import typer
 
+import trilemma
 from trilemma.commands import keys
 from trilemma.commands.attack import attack
 from trilemma.commands.estimate import estimate
@@ -19,8 +22,11 @@ from trilemma.commands.pareto import pareto
 from trilemma.commands.report import report
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
+from trilemma.commands.starting.check import check
+from trilemma.commands.starting.explain import explain
+from trilemma.commands.starting.new import new
 from trilemma.commands.tune import tune
-from trilemma.errors import TrilemmaError, sentence
+from trilemma.errors import TrilemmaError, sentence, users_fault
 
 __all__ = ["app", "main"]
 
@@ -31,9 +37,35 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"trilemma {trilemma.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="After an error, print the whole traceback.")
+    ] = False,
+) -> None:
+    """Options of every command; `main` has read --debug already."""
+
+
 app.command()(attack)
+app.command()(check)
 app.command()(estimate)
+app.command()(explain)
 app.command()(figures)
+app.command()(new)
 app.command()(pareto)
 app.command()(report)
 app.command()(runs)
@@ -44,9 +76,15 @@ app.add_typer(keys.app, name="keys")
 
 def main() -> None:
     """Run a command; a user's mistake ends in one sentence and exit code 2."""
+    words = sys.argv[1:]
+    debug = "--debug" in words  # anywhere: people add it to the end of what has failed
     try:
-        code = app(prog_name="trilemma", standalone_mode=False)
+        code = app(
+            [word for word in words if word != "--debug"], "trilemma", standalone_mode=False
+        )
     except TrilemmaError as error:
+        if debug:
+            traceback.print_exc()
         print(f"trilemma: {error}", file=sys.stderr)
         code = 2
     except click.UsageError as error:
@@ -56,4 +94,9 @@ def main() -> None:
     except click.Abort:
         print("trilemma: interrupted.", file=sys.stderr)
         code = 130
+    except Exception as error:  # in a user's model or loss, it is theirs to mend
+        if debug or not (fault := users_fault(error)):
+            raise
+        print(f"trilemma: {sentence(fault)}", file=sys.stderr)
+        code = 2
     sys.exit(code)

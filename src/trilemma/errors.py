@@ -5,8 +5,11 @@ Whatever a message quotes, its text is one printable line of bounded length.
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 __all__ = [
@@ -20,12 +23,16 @@ __all__ = [
     "TrilemmaError",
     "UnknownName",
     "WeakKey",
+    "place_of",
     "printable",
     "sentence",
+    "users_fault",
 ]
 
 _HEAD: Final = 600  # characters kept of a longer sentence: what is wrong ...
 _TAIL: Final = 300  # ... and the way out
+_OURS: Final = str(Path(__file__).parent)
+_LIBRARIES: Final = (_OURS, sysconfig.get_paths()["stdlib"], "<")
 
 
 class TrilemmaError(Exception):
@@ -104,3 +111,32 @@ def printable(text: object) -> str:
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
         for each in str(text)
     )
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the last step in code that ours has called, or of a syntax error.
+
+    Empty where the error is none of the user's.
+
+    >>> try:
+    ...     compile("a = = 1", "my_model.py", "exec")
+    ... except SyntaxError as error:
+    ...     place_of(error)
+    'my_model.py, line 1'
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
+    steps = traceback.extract_tb(error.__traceback__)
+    ours = (place for place, step in enumerate(steps) if step.filename.startswith(_OURS))
+    for step in reversed(steps[next(ours, len(steps)) :]):  # what we have called
+        library = step.filename.startswith(_LIBRARIES) or "-packages" in step.filename
+        if not library:
+            return f"{step.filename}, line {step.lineno}"
+    return ""
+
+
+def users_fault(error: Exception) -> str:
+    """What to say of an unforeseen error in code that ours has called; empty for one of ours."""
+    place = place_of(error)
+    said = f"{type(error).__name__}: {error}".removesuffix(".")
+    return f"your code failed ({said}; {place}); --debug shows every step." if place else ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, place_of
 
 __all__ = ["load_object"]
 
@@ -25,9 +26,10 @@ def load_object(what: str, name: str) -> Any:
     try:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
+        place = place_of(error)
         raise InvalidInput(
             f"{what} {name!r}: the module {module_name!r} cannot be imported "
-            f"({type(error).__name__}: {error})."
+            f"({type(error).__name__}: {error}{f'; {place}' if place else ''})."
         ) from error
     finally:
         sys.path.remove(here)
@@ -35,5 +37,10 @@ def load_object(what: str, name: str) -> Any:
         for part in path.split("."):
             found = getattr(found, part)
     except AttributeError:
-        raise InvalidInput(f"{what} {name!r}: {module_name} has no object {path!r}.") from None
+        names = [each for each in dir(found) if not each.startswith("_")]
+        close = get_close_matches(path, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise InvalidInput(
+            f"{what} {name!r}: {module_name} has no object {path!r}{hint}"
+        ) from None
     return found

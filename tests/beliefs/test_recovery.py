@@ -1,5 +1,4 @@
 from itertools import permutations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,16 +6,15 @@ import torch
 
 from trilemma.beliefs.recovery import Criterion, best_pairing, psnr_matrix, ssim_matrix
 from trilemma.errors import InvalidInput
+from trilemma.records.range import InputSpec
 
-UNIT = SimpleNamespace(low=0.0, high=1.0)
+UNIT = InputSpec((1,), 0.0, 1.0)
 
 
 def test_psnr_agrees_with_the_definition_in_numpy() -> None:
     rng = np.random.default_rng(0)
     guesses, records = rng.uniform(-2, 3, (2, 3, 1, 4, 5)), rng.uniform(-1, 2, (2, 3, 1, 4, 5))
-    matrix = psnr_matrix(
-        torch.tensor(guesses), torch.tensor(records), SimpleNamespace(low=-1.0, high=2.0)
-    )
+    matrix = psnr_matrix(torch.tensor(guesses), torch.tensor(records), InputSpec((1,), -1.0, 2.0))
     for n in range(2):
         for i in range(3):
             for j in range(3):

@@ -95,3 +95,21 @@ def loss_differentiable_once() -> Scenario:
 def batch_norm_in_training() -> Scenario:
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Sigmoid(), nn.Linear(4, 3))
     return Scenario(model, cross_entropy, [_data(9, 0)], _data(9, 1), LocalTraining(batch=4))
+
+
+class _Moody(nn.Linear):
+    """Works while a scenario is made, and fails later, as code does that meets odd values."""
+
+    calls = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        _Moody.calls += 1
+        if _Moody.calls > 100:
+            raise ArithmeticError("odd values")
+        return super().forward(inputs)
+
+
+def fails_later() -> Scenario:
+    _Moody.calls = 0
+    data = [_data(80, seed) for seed in range(2)]
+    return Scenario(_Moody(6, 3), cross_entropy, data, _data(40, 99), rounds=8)

@@ -37,14 +37,16 @@ trilemma.tuning.plan.Bench = trilemma.tuning.again.Bench = Simulated
 """
 
 
-def start(*words: str, room: int | None = None, simulated: bool = False) -> subprocess.Popen[str]:
+def start(
+    *words: str, room: int | None = None, simulated: bool = False, cwd: Path = ROOT
+) -> subprocess.Popen[str]:
     """A process of its own, and of its own group, that runs `trilemma WORDS`."""
     before = (_SIMULATED if simulated else "") + (
         _LIMITED.format(room=room) if room is not None else ""
     )
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM.format(before=before), *words],
-        cwd=ROOT,
+        cwd=cwd,
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
@@ -57,9 +59,11 @@ def start(*words: str, room: int | None = None, simulated: bool = False) -> subp
     )
 
 
-def run(*words: str, room: int | None = None, simulated: bool = False) -> tuple[int, str, str]:
+def run(
+    *words: str, room: int | None = None, simulated: bool = False, cwd: Path = ROOT
+) -> tuple[int, str, str]:
     """Exit code, output and errors of `trilemma WORDS`."""
-    process = start(*words, room=room, simulated=simulated)
+    process = start(*words, room=room, simulated=simulated, cwd=cwd)
     out, err = process.communicate()
     return process.returncode, out, err
 

@@ -36,7 +36,8 @@ def flags(command: str) -> set[str]:
 
 def test_every_flag_is_a_setting_and_every_setting_a_flag() -> None:
     both = {*Federated.model_fields, *Request.model_fields}
-    assert flags("tune") == both
+    assert flags("tune") == {*both, "quick", "thorough"} - {"preset"}
+    assert flags("check") == flags("tune")
     assert flags("pareto") == {*both, *Searched.model_fields} - {*NOT_OF_A_FRONT}
 
 
@@ -44,6 +45,8 @@ def test_the_help_of_a_flag_is_that_of_its_setting() -> None:
     helps = {each.name: each.help for each in COMMANDS.commands["tune"].params}
     for model in (Federated, Request):
         for name, field in model.model_fields.items():
+            if name == "preset":
+                continue  # its choices are flags
             assert helps[name].startswith(field.description)
     assert helps["adversary"].endswith("[server]")
     assert helps["budget"].endswith("[0.3]")
@@ -73,6 +76,38 @@ def test_a_text_is_the_value_that_it_means() -> None:
     assert found.adversary is Adversary.CLIENT
     assert found.families == ("a", "b")
     assert found.utility_weight == (1.0, 2.0)
+
+
+def test_a_preset_gives_defaults_that_any_setting_beats(tmp_path: Path) -> None:
+    _, found = parsed(["--quick", "--seeds", "4"])
+    assert found == Request(preset="quick", seeds=4)
+    assert (found.claim, found.confidence, found.seeds) == ("one-round", 0.9, 4)
+    assert found.families is not None
+    assert len(found.families) == 3
+    path = tmp_path / "trilemma.toml"
+    path.write_text('preset = "thorough"\nrestarts = 2\n')
+    _, found = parsed([str(path)])
+    assert (found.preset, found.confidence, found.restarts) == ("thorough", 0.99, 2)
+    assert parsed([str(path), "--quick"])[1].preset == "quick"
+    with pytest.raises(InvalidInput, match="--quick and --thorough exclude each other"):
+        parsed(["--quick", "--thorough"])
+    for words in (["--quick", "--confidence", "0.95", "--ladder"], ["--thorough"], ["--quick"]):
+        _, _, *said = shlex.split(command_line("tune", *parsed(words)))
+        assert parsed(said) == parsed(words)
+
+
+def test_a_rate_or_a_leakage_but_not_both(tmp_path: Path) -> None:
+    assert parsed(["--at-most", "1 in 8"])[1].at_most == 0.125
+    with pytest.raises(InvalidInput, match="give a budget or at_most, not both"):
+        parsed(["--at-most", "1 in 8", "--budget", "0.2"])
+    path = tmp_path / "trilemma.toml"
+    path.write_text('budget = 0.2\nat_most = "25 %"\n')
+    with pytest.raises(InvalidInput, match="not both"):
+        parsed([str(path)])
+    path.write_text("budget = 0.2\n")
+    _, found = parsed([str(path), "--at-most", "25 %"])
+    assert (found.at_most, found.budget) == (0.25, 0.3), "a flag wins over the file"
+    assert "--budget" not in command_line("tune", found)
 
 
 @pytest.mark.parametrize(

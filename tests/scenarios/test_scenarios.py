@@ -44,6 +44,7 @@ def test_ones_own_function_with_a_batch_it_knows_nothing_of() -> None:
         ("no_such_module_here:make", "cannot be imported"),
         ("my_broken_module:make", "cannot be imported .ZeroDivisionError"),
         ("my_own_scenario:nothing", "has no object 'nothing'"),
+        ("my_own_scenario:mak", "has no object 'mak'; did you mean 'make'"),
         ("my_own_scenario:wrong", "must return a trilemma Scenario, got int"),
         ("my_own_scenario:broken", "failed .OSError: no disk"),
     ],
@@ -55,7 +56,7 @@ def test_ones_own_function_that_fails_is_one_sentence(spec: str, sentence: str) 
 
 @pytest.mark.usefixtures("_own_module")
 def test_an_option_that_the_function_does_not_take() -> None:
-    with pytest.raises(InvalidInput, match="unexpected keyword argument 'clients'"):
+    with pytest.raises(InvalidInput, match="does not take clients: it takes size"):
         load_scenario("my_own_scenario:make", clients=3)
 
 

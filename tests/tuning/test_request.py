@@ -78,3 +78,35 @@ def test_a_request_or_keywords_but_not_both() -> None:
     assert Request.of(None, {"budget": 0.2}) == asked
     with pytest.raises(InvalidInput, match="not both"):
         Request.of(asked, {"budget": 0.2})
+
+
+def test_a_preset_fills_what_is_not_given() -> None:
+    quick = Request(preset="quick", seeds=4)
+    assert (quick.claim, quick.confidence, quick.ladder) == ("one-round", 0.9, False)
+    assert quick.seeds == 4
+    assert quick.families_for(2) == quick.families
+    assert quick.families_for(1) == ("randomization",), "one client has no sum to hide in"
+    named = Request(families=("secret-sharing",))
+    assert named.families_for(1) == named.families, "what was asked for is refused elsewhere"
+    assert Request(**quick.model_dump()) == quick
+    with pytest.raises(InvalidInput, match="preset is 'fast'"):
+        Request(preset="fast")
+
+
+def test_a_rate_of_right_picks_and_its_leakage_are_inverse() -> None:
+    for candidates in (20, 38, 1000):
+        for rate in (0.002, 0.1, 1 / 6, 0.5, 0.97):
+            if rate <= 1 / candidates:
+                with pytest.raises(InvalidInput, match=f"among {candidates} candidates"):
+                    Request(at_most=rate).resolved(1 / candidates)
+                continue
+            found, p_max = Request(at_most=rate).resolved(1 / candidates)
+            assert p_max == rate
+            _, again = Request(budget=found.budget).resolved(1 / candidates)
+            assert again == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize("text", ["1 in 0", "1 in 2 in 3", "often", "", "nan", "-1 in 6", "120 %"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(InvalidInput, match="at_most"):
+        Request(at_most=text)

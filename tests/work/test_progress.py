@@ -30,7 +30,7 @@ def test_a_pipe_gets_a_plain_line_every_few_seconds() -> None:
         for _ in range(10):
             progress.begun(Attack())
             now[0] += 1.0
-            progress.finished(Attack(), b"5")
+            progress.finished(Attack(), b"5", 1.0)
     lines = sink.getvalue().splitlines()
     assert lines == [
         "attack: 0 of 100 updates",
@@ -46,7 +46,7 @@ def test_resumed_units_count_as_done_but_not_for_the_rate() -> None:
     with Progress(
         "attack", ten, total=100, done=80, successes=80, stream=sink, clock=lambda: next(ticks)
     ) as progress:
-        progress.finished(Attack(), b"0")
+        progress.finished(Attack(), b"0", 1.0)
     assert (
         sink.getvalue()
         == "attack: 90 of 100 updates, 88.9 % recovered, 10.0 updates/s, 1 s left\n"
@@ -58,7 +58,7 @@ def test_a_terminal_gets_a_bar() -> None:
     with Progress("attack", ten, total=40, stream=sink) as progress:
         progress.begun(Attack())
         assert "0 of 40 updates" in sink.getvalue(), "at once"
-        progress.finished(Attack(), b"5")
+        progress.finished(Attack(), b"5", 1.0)
     assert "━" in sink.getvalue()
     assert "10 of 40 updates" in sink.getvalue()
 
@@ -67,7 +67,7 @@ def test_quiet_and_nothing_to_do_print_nothing() -> None:
     sink = io.StringIO()
     with Progress("attack", ten, total=40, quiet=True, stream=sink) as progress:
         progress.begun(Attack())
-        progress.finished(Attack(), b"5")
+        progress.finished(Attack(), b"5", 1.0)
     with Progress("attack", ten, total=40, done=40, stream=sink):
         pass
     assert sink.getvalue() == ""
@@ -80,8 +80,67 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
         for second in (1.0, 6.0):
             ticker.begun(Attack("\x1b[2Jdlg on none"))
             now[0] = second
-            ticker.finished(Attack("\x1b[2Jdlg on none"), b"")
+            ticker.finished(Attack("\x1b[2Jdlg on none"), b"", 1.0)
     assert sink.getvalue().splitlines() == [
         r"tune: begins with \x1b[2Jdlg on none",
         r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
     ]
+
+
+class Known:
+    """Says what it is told, and that a minute and a half is left."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def kept(self, task: Attack) -> None:
+        self.seen.append(f"kept {task.stage}")
+
+    def finished(self, task: Attack, seconds: float) -> None:
+        self.seen.append(f"{task.stage} in {seconds:g} s")
+
+    def said(self, task: Attack) -> str:
+        return f"trying {task.stage}"
+
+    def left(self) -> float | None:
+        return 90.0
+
+    def news(self) -> str:
+        return "half an hour" if len(self.seen) == 2 else ""
+
+
+def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume() -> None:
+    sink, known, now = io.StringIO(), Known(), [0.0]
+    with Ticker("tune", stream=sink, clock=lambda: now[0]) as ticker:
+        ticker.say("reading")
+        now[0] = 5.0
+        ticker._beat()
+        ticker.expect(known)
+        ticker.kept(Attack("a"))
+        ticker.kept(Attack("a"))
+        ticker.begun(Attack("b"))
+        now[0] = 12.0
+        ticker._beat()
+        ticker.finished(Attack("b"), b"", 7.0)
+    assert sink.getvalue().splitlines() == [
+        "tune: reading",
+        "tune: reading, 5 s so far",
+        "tune: goes on after 16 games with trying b",
+        "tune: 0 games played in 12 s, about 1.5 min left; trying b",
+        "tune: half an hour",
+    ]
+    assert known.seen == ["kept a", "b in 7 s"]
+
+
+def test_the_first_chunk_is_not_silent() -> None:
+    sink, now = io.StringIO(), [0.0]
+    with Progress("attack", ten, total=20, stream=sink, clock=lambda: now[0]) as progress:
+        progress.begun(Attack())
+        now[0] = 8.0
+        progress._beat()
+    assert sink.getvalue().splitlines()[-1] == "attack: 0 of 20 updates; 8 s so far"
+
+
+def test_lines_on_a_pipe_grow_rarer() -> None:
+    ticker = Ticker("tune", stream=io.StringIO(), clock=lambda: 0.0)
+    assert [ticker._pause(now) for now in (1.0, 200.0, 4000.0)] == [5.0, 15.0, 60.0]

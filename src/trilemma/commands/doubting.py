@@ -34,37 +34,39 @@ def attack_verdict(
     """Play fresh games against a verdict on every rung, and print what each attack won."""
     import secrets
 
-    from trilemma.reporting.words.again import show_again
-    from trilemma.tuning.again import attack_again
-    from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.files import is_folder
     from trilemma.work.progress import Ticker
 
     file = path / "verdict.json" if is_folder(path) else path
-    verdict = Verdict.load(file)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
-    made = partial(_scenario, verdict.source, scenario, public)
-    described = {
-        "command": "attack",
-        "verdict": verdict.as_json(),
-        "scenario": scenario,
-        "public": public,
-        "units": units,
-        "restarts": restarts,
-        "seed": chosen,
-    }
-    folder = running.out or file.parent / f"attack-{chosen}"
-    with resumable(folder, described, fresh=running.fresh) as run, Ticker("attack") as ticker:
-        found = attack_again(
-            made,
-            verdict,
-            units=units,
-            seed=chosen,
-            restarts=restarts,
-            run=run,
-            workers=running.workers,
-            ticker=ticker,
-        )
+    with Ticker("attack") as ticker:
+        ticker.say(f"reading {file}")
+        from trilemma.reporting.words.again import show_again  # imports torch, for seconds
+        from trilemma.tuning.again import attack_again
+        from trilemma.tuning.results.verdict import Verdict
+
+        verdict = Verdict.load(file)
+        described = {
+            "command": "attack",
+            "verdict": verdict.as_json(),
+            "scenario": scenario,
+            "public": public,
+            "units": units,
+            "restarts": restarts,
+            "seed": chosen,
+        }
+        folder = running.out or file.parent / f"attack-{chosen}"
+        with resumable(folder, described, fresh=running.fresh) as run:
+            found = attack_again(
+                partial(_scenario, verdict.source, scenario, public),
+                verdict,
+                units=units,
+                seed=chosen,
+                restarts=restarts,
+                run=run,
+                workers=running.workers,
+                ticker=ticker,
+            )
     if running.as_json:
         print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
     else:

@@ -113,6 +113,7 @@ def prepare(
     **effort: Any,
 ) -> Prepared:
     """Load the scenario, choose the criterion and name the run folder."""
+    print(f"{command}: reading {federated.scenario}", file=sys.stderr, flush=True)
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.identity import own_code, parts_of

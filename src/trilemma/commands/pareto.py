@@ -65,7 +65,8 @@ def pareto(
     from trilemma.work.progress import Ticker
 
     with resumable(folder, described, fresh=running.fresh) as run, Ticker("pareto") as ticker:
-        from trilemma.scenarios import load_scenario
+        ticker.say(f"reading {federated.scenario}")
+        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
         from trilemma.tuning.fronts.pareto import pareto as measure
         from trilemma.tuning.results.front import Front
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.tuning.request import Settings, told
+from trilemma.tuning.request import Settings, require_one_budget, told
 
 __all__ = [
     "DEFAULT_FILE", "Federated", "Running", "SettingsArgument", "command_line", "from_flags",
@@ -79,20 +79,30 @@ def with_flags(
         every: list[type[BaseModel]] = [*models, Running]
         made = [
             inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=_flag(name, field),
+                flag, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
             )
             for model in every
             for name, field in model.model_fields.items()
             if name not in leave_out
+            for flag, annotation in _flags(name, field)
         ]
         command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in (*own, *made)}
         return command
 
     return decorate
+
+
+def _own_flags(field: Any) -> dict[str, str]:
+    """Choices of a field that are flags of their own, such as --quick, and their help."""
+    return (field.json_schema_extra or {}).get("flags", {})  # type: ignore[no-any-return]
+
+
+def _flags(name: str, field: Any) -> Iterator[tuple[str, Any]]:
+    for choice, described in _own_flags(field).items():
+        yield choice, Annotated[bool | None, typer.Option(f"--{choice}", help=described)]
+    if not _own_flags(field):
+        yield name, _flag(name, field)
 
 
 def _flag(name: str, field: Any) -> Any:
@@ -108,9 +118,15 @@ def _flag(name: str, field: Any) -> Any:
 def _flag_type(annotation: Any) -> Any:
     """What a flag is read as; None says that it was not given."""
     parts = [each for each in _parts(annotation) if each is not type(None)]
-    if any(get_origin(each) is tuple for each in parts):
+    if "text" in _marks(annotation) or any(get_origin(each) is tuple for each in parts):
         return str | None
     return parts[0] | None
+
+
+def _marks(annotation: Any) -> tuple[Any, ...]:
+    """What annotates a type, or one of its alternatives."""
+    own = getattr(annotation, "__metadata__", ())
+    return (*own, *(mark for each in get_args(annotation) for mark in _marks(each)))
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
@@ -135,9 +151,28 @@ def read_settings(
         if name not in known:
             raise UnknownName(f"setting in {chosen}", name, sorted(known))
     given = {name: flags[name] for name in known if flags.get(name) is not None}
+    for model in models:
+        given |= _chosen(model, flags)
+    if "at_most" in given:  # a flag wins over the file's other word for the same thing
+        found.pop("budget", None)
+    elif "budget" in given:
+        found.pop("at_most", None)
+    require_one_budget({**found, **given})
     where = "the settings" if chosen is None else str(chosen)
     made = (_made(model, {**found, **given}, given, where) for model in models)
     return (*made, *from_flags(flags, Running))
+
+
+def _chosen(model: type[BaseModel], flags: Mapping[str, Any]) -> dict[str, str]:
+    """The choices that stand among the flags by their own name."""
+    made: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        choices = [each for each in _own_flags(field) if flags.get(each)]
+        if len(choices) > 1:
+            raise InvalidInput(f"--{choices[0]} and --{choices[1]} exclude each other; take one.")
+        if choices:
+            made[name] = choices[0]
+    return made
 
 
 def from_flags(flags: Mapping[str, Any], *models: type[BaseModel]) -> tuple[Any, ...]:
@@ -166,12 +201,18 @@ def command_line(command: str, *values: BaseModel) -> str:
     """
     words = ["trilemma", command]
     for each in values:
-        for name, field in type(each).model_fields.items():
-            value = getattr(each, name)
-            flag = name.replace("_", "-")
-            if isinstance(value, bool) and value != field.default:
+        fields = type(each).model_fields
+        own = {name: getattr(each, name) for name in fields if _own_flags(fields[name])}
+        usual = type(each)(**own)  # a preset has defaults of its own
+        for name, field in fields.items():
+            value, flag = getattr(each, name), name.replace("_", "-")
+            if name in own:
+                words += [f"--{value}"] * (value != field.default)
+            elif value == getattr(usual, name):
+                continue
+            elif isinstance(value, bool):
                 words.append(f"--{flag}" if value else f"--no-{flag}")
-            elif value != field.default:
+            else:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words += [f"--{flag}", text]
     return shlex.join(words)

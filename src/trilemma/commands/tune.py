@@ -58,12 +58,14 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
 
 
 def _tuned(federated: Federated, request: Request, run: Run, workers: int) -> Verdict:
-    from trilemma.scenarios import load_scenario
-    from trilemma.tuning.tune import tune as find
     from trilemma.work.progress import Ticker
 
-    source = partial(load_scenario, federated.scenario, **federated.options())
     with Ticker("tune") as ticker:
+        ticker.say(f"reading {federated.scenario}")
+        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
+        from trilemma.tuning.tune import tune as find
+
+        source = partial(load_scenario, federated.scenario, **federated.options())
         return find(
             source, request, run=run, data_key=run.key("data"), workers=workers, ticker=ticker
         )

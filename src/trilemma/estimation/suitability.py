@@ -10,7 +10,7 @@ import torch
 from torch.func import grad
 from torch.nn.functional import one_hot
 
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, place_of
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.learning.losses import differ, label_batches
 
@@ -139,6 +139,8 @@ def _check_second_derivative(
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, without its full stop."""
+    """The first line of an error's message without its full stop, and its place in your code."""
     text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else type(error).__name__
+    said = text[0].rstrip(".") if text else type(error).__name__
+    place = place_of(error)
+    return f"{said}; {place}" if place else said

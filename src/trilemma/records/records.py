@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.records.pairs import is_pair, pair_of
 
 __all__ = ["Dataset", "Records"]
 
@@ -32,9 +33,11 @@ class Records:
 
     @classmethod
     def of(cls, dataset: Dataset | Records, whose: str) -> Records:
-        """Stack a dataset of (input, label) pairs; `whose` names it in errors."""
+        """A pair of arrays, or a dataset of (input, label) stacked; `whose` names it in errors."""
         if isinstance(dataset, Records):
             return dataset
+        if is_pair(dataset):
+            return cls._checked(*pair_of(dataset, whose), whose)
         try:
             size = len(dataset)
             pairs = [dataset[index] for index in range(size)]
@@ -42,9 +45,13 @@ class Records:
             labels = torch.stack([torch.as_tensor(pair[1]) for pair in pairs])
         except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
             raise InvalidInput(
-                f"{whose} must be a sized dataset of (input, label) tensors of one shape, "
-                f"not empty ({type(error).__name__}: {error})."
+                f"{whose} must be a sized dataset of (input, label) tensors of one shape, or a "
+                f"pair of arrays (inputs, labels), not empty ({type(error).__name__}: {error})."
             ) from error
+        return cls._checked(inputs, labels, whose)
+
+    @classmethod
+    def _checked(cls, inputs: torch.Tensor, labels: torch.Tensor, whose: str) -> Records:
         if inputs.dtype not in (torch.int32, torch.int64) and not inputs.is_floating_point():
             raise InvalidInput(
                 f"the inputs of {whose} are {inputs.dtype}, but an attack reconstructs real "

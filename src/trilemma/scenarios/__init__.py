@@ -8,9 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from trilemma.errors import InvalidInput, TrilemmaError, UnknownName
+from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.scenario import Scenario
 from trilemma.naming import load_object
+from trilemma.scenarios.calling import called
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
 from trilemma.scenarios.tables import breast_cancer, diabetes
@@ -52,19 +53,7 @@ def load_scenario(
         raise UnknownName("scenario", spec, [*SCENARIOS, "module:function"])
     if batch is not None and ":" not in spec:
         options["batch"] = batch
-    try:
-        scenario = make(**options)
-    except TrilemmaError:
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"scenario {spec!r} with options {options or 'none'} failed "
-            f"({type(error).__name__}: {error})."
-        ) from error
-    if not isinstance(scenario, Scenario):
-        raise InvalidInput(
-            f"scenario {spec!r} must return a trilemma Scenario, got {type(scenario).__name__}."
-        )
+    scenario = called(make, spec, options)
     # The user's own function need not know about batches, cohorts and devices.
     if batch is not None and batch != scenario.local_training.batch:
         scenario = scenario.with_local_training(batch=batch)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trilemma.attacks import Rung, get
-from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.leakage import Estimate, client_leakage
@@ -76,14 +75,15 @@ class Plan:
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
-        p_max = largest_mean_success_rate(request.budget, claim.kappa)
+        request, p_max = request.resolved(claim.kappa)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks)
             profile = update_profile(scenario, seed=request.seed)
         chosen = families(
-            *(setting, claim, p_max, request.adversary, request.families),
+            *(setting, claim, p_max, request.adversary),
+            request.families_for(setting.clients),
             proved=request.knows == "anyone",
         )
         made = cls(
@@ -133,12 +133,16 @@ class Plan:
         """Prices by fewer trainings, for what is only looked at."""
         return replace(self.pricing, seeds=self.pricing.seeds[:seeds])
 
-    def crew(self, workers: int) -> Crew[Job]:
-        """Workers that can do every task of this plan."""
+    @property
+    def bench(self) -> Bench:
+        """What can do every task of this plan."""
         asked = self.request
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
-        bench = Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed)
-        return Crew(bench, workers=workers)
+        return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed)
+
+    def crew(self, workers: int) -> Crew[Job]:
+        """Workers that can do every task of this plan."""
+        return Crew(self.bench, workers=workers)
 
     @property
     def single(self) -> bool:

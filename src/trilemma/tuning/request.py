@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
@@ -17,13 +18,18 @@ from pydantic import (
     field_validator,
 )
 
+from trilemma.beliefs.belief import largest_mean_success_rate, mean_leakage_bound
 from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
 from trilemma.quantities import positive, shown
+from trilemma.tuning.presets import PRESETS, Preset
 from trilemma.tuning.problem import Problem
 
-__all__ = ["BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "told"]
+__all__ = [
+    "BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "rate_of",
+    "require_one_budget", "told",
+]  # fmt: skip
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
@@ -31,7 +37,16 @@ _BITS: Final = 63  # of a number: the largest that seeds and files hold
 BESIDE: Final = ("strengths", "ladder")
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
-    *("budget", "basis", "utility_weight", "efficiency_weight", "max_utility_loss", "max_cost"),
+    *(
+        "budget",
+        "at_most",
+        "preset",
+        "basis",
+        "utility_weight",
+        "efficiency_weight",
+        "max_utility_loss",
+        "max_cost",
+    ),
     *("helpers", "person", "threshold", "participation", *BESIDE),
 )
 KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
@@ -65,7 +80,28 @@ def _rung(value: Any) -> Any:
     )
 
 
+def rate_of(value: Any) -> Any:
+    """A success rate as people write it, as a number.
+
+    >>> [rate_of(each) for each in ("1 in 8", "25 %", "1/5", 0.1, "0.05")]
+    [0.125, 0.25, 0.2, 0.1, 0.05]
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip().removesuffix("%").strip()
+    parts = re.split(r"\s+in\s+|\s+of\s+|/", text)
+    try:
+        first, *rest = map(float, parts)
+        share = first / rest[0] if rest else first
+    except (ValueError, ZeroDivisionError):
+        share = math.nan
+    if len(parts) > 2 or not math.isfinite(share):
+        raise ValueError('a rate such as "1 in 6", "17 %" or 0.17 is needed')
+    return share / 100 if value.strip().endswith("%") else share
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Rate = Annotated[float, BeforeValidator(rate_of), "text"]
 Weights = Annotated[
     float | tuple[float, ...],
     BeforeValidator(_split_several),
@@ -111,6 +147,21 @@ class Request(Settings):
     """Everything that a tuning can be told; flags and their help come from here."""
 
     budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
+    at_most: Rate | None = Field(
+        None,
+        description='Or the largest tolerated rate of right picks, as "1 in 6", whatever the '
+        "number of candidates.",
+    )
+    preset: Preset = Field(
+        "usual",
+        description="How much work.",
+        json_schema_extra={
+            "flags": {
+                "quick": "A quick look: one round, three families, 90 % confidence.",
+                "thorough": "All that can be known: 99 % confidence, more starts and trainings.",
+            }
+        },
+    )
     knows: Annotated[Knows, BeforeValidator(_rung)] = Field(
         "candidates",
         description="Who attacks: knows nothing, public records, the candidates, the rest; or "
@@ -160,6 +211,8 @@ class Request(Settings):
         for name in settings:
             if name not in type(self).model_fields:
                 raise UnknownName("setting", name, type(self).model_fields)
+        for name, value in PRESETS.get(settings.get("preset", "usual"), {}).items():
+            settings.setdefault(name, value)
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -169,9 +222,9 @@ class Request(Settings):
 
     def _check(self) -> None:
         check_budget(self.budget)
-        for name in ("confidence",):
+        for name in ("confidence", "at_most"):
             value = getattr(self, name)
-            if not 0 < value < 1:
+            if value is not None and not 0 < value < 1:
                 raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
         for name, least in (
             ("rounds", 1),
@@ -204,12 +257,36 @@ class Request(Settings):
     def of(cls, request: Request | None, settings: dict[str, Any]) -> Self | Request:
         """The request itself, or one made of settings by keyword; not both."""
         if request is None:
+            require_one_budget(settings)
             return cls(**settings)
         if settings:
             raise InvalidInput(
                 f"give a Request or settings by keyword, not both (got {', '.join(settings)})."
             )
         return request
+
+    def resolved(self, kappa: float) -> tuple[Self, float]:
+        """The same with both, the leakage and the rate of right picks that it allows, p_max.
+
+        `kappa` is the rate of a blind guess.
+        """
+        if self.at_most is None:
+            return self, largest_mean_success_rate(self.budget, kappa)
+        if self.at_most <= kappa:
+            raise InvalidInput(
+                f"a rate of at most {self.at_most:.3g} (at_most) cannot be shown among "
+                f"{round(1 / kappa)} candidates, where a blind guess is right at {kappa:.3g}; ask "
+                f"for a higher rate, or give the clients more records."
+            )
+        leakage = mean_leakage_bound(self.at_most, kappa)
+        return self.model_copy(update={"budget": leakage}), self.at_most
+
+    def families_for(self, clients: int) -> tuple[str, ...] | None:
+        """The families asked for; of a preset's own, those that so many clients can run."""
+        if clients > 1 or self.families != PRESETS[self.preset].get("families"):
+            return self.families
+        able = (name for name in self.families or () if "secret-sharing" not in name)
+        return tuple(able) or None
 
     def decides(self, beside: Collection[str] = BESIDE) -> dict[str, Any]:
         """The settings that decide a number, as plain values: all but those `beside`."""
@@ -224,4 +301,13 @@ class Request(Settings):
             self.efficiency_weight,
             self.max_utility_loss,
             self.max_cost,
+        )
+
+
+def require_one_budget(settings: Mapping[str, Any]) -> None:
+    """Refuse a leakage and a rate together: each says what the other has to be."""
+    if settings.get("budget") is not None and settings.get("at_most") is not None:
+        raise InvalidInput(
+            f"give a budget or at_most, not both (got {shown(settings['budget'])} and "
+            f"{shown(settings['at_most'])})."
         )

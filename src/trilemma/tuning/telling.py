@@ -8,6 +8,7 @@ from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.asides import measure_asides
 from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
 
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
     from trilemma.tuning.choosing.choice import Choice, Done
     from trilemma.tuning.plan import Plan
 
-__all__ = ["verdict_on"]
+__all__ = ["judged", "verdict_on"]
+
+
+def judged(plan: Plan, done: Done) -> Verdict:
+    """Measure, choose, measure what stands beside."""
+    return verdict_on(plan, choose(plan, done), done)
 
 
 def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.choosing.pictures import keep_gallery
+from trilemma.tuning.forecasting.imagining import forecast_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.tuning.telling import verdict_on
+from trilemma.tuning.telling import judged
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ def tune(
     gallery.json in the run's folder shows some beside what the attacks make of them.
     """
     plan = Plan.of(source, Request.of(request, settings), run=run, data_key=data_key)
+    if ticker is not None:
+        ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
     with plan.crew(workers) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
-        choice = choose(plan, done)
-        verdict = verdict_on(plan, choice, done)
+        verdict = judged(plan, done)
         if run is not None:
-            keep_gallery(plan, choice.chosen, run, done)
+            keep_gallery(plan, verdict.choice, run, done)
     return verdict

@@ -1,4 +1,4 @@
-"""Seconds of work done, whatever else shares the machine."""
+"""Seconds of work done, whatever else shares the machine; and how people say them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["work_seconds"]
+__all__ = ["spoken", "work_seconds"]
 
 
 def work_seconds(device: torch.device) -> float:
@@ -19,3 +19,15 @@ def work_seconds(device: torch.device) -> float:
 
     torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def spoken(seconds: float) -> str:
+    """A time to two digits or so, in the unit that people would use.
+
+    >>> [spoken(each) for each in (0.4, 42.3, 95.0, 600.0, 5000.0, 90000.0)]
+    ['0 s', '42 s', '1.6 min', '10 min', '83 min', '25 h']
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    value, unit = (seconds / 60, "min") if seconds < 5400 else (seconds / 3600, "h")
+    return f"{value:.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"

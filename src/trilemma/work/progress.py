@@ -1,12 +1,14 @@
-"""Progress on stderr: a live bar on a terminal, a plain line every few seconds on a pipe."""
+"""Progress on stderr: live on a terminal or in a notebook, a plain line now and then on a pipe."""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -15,18 +17,25 @@ from rich.table import Table
 from rich.text import Text
 
 from trilemma.errors import printable
+from trilemma.work.clock import spoken
+from trilemma.work.notebooks import notebook_cell
 
 if TYPE_CHECKING:
     from trilemma.work.executors import Job
 
-__all__ = ["Progress", "Ticker"]
+__all__ = ["Outlook", "Progress", "Ticker"]
 
 _INTERVAL_S: Final = 5.0
+_LIVE_S: Final = 1.0
+_PAUSES: Final = ((1800.0, 60.0), (120.0, 15.0), (-math.inf, _INTERVAL_S))  # (after, pause)
 _SETTING: Final = re.compile(r"=(\d+\.?\d*(?:e[+-]?\d+)?)((?:,[a-z_]+=[^,+ ]+)*)")
 
 
 class _Line:
-    """One line about work under way, shown live on a terminal, every few seconds on a pipe."""
+    """One line about work under way: live on a terminal and in a notebook, now and then on a pipe.
+
+    A thread of its own shows it while a long task runs, so that nothing is ever silent.
+    """
 
     def __init__(
         self, stream: TextIO | None, clock: Callable[[], float], *, quiet: bool = False
@@ -34,28 +43,51 @@ class _Line:
         self._stream = stream if stream is not None else sys.stderr
         self._clock, self._quiet = clock, quiet
         self._start = self._printed = clock()
+        self._ended, self._lock = threading.Event(), threading.RLock()
+        self._cell = None if quiet or stream is not None else notebook_cell()
         console = Console(file=self._stream)
-        self._live = (
-            Live(console=console, transient=True) if console.is_terminal and not quiet else None
-        )
+        live = console.is_terminal and not quiet and self._cell is None
+        self._live = Live(console=console, transient=True) if live else None
+        self._heart = threading.Thread(target=self._beating, daemon=True)
 
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
+        if not self._quiet:
+            self._heart.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._heart.is_alive():
+            self._heart.join()
         if self._live:
             self._live.stop()
+
+    def _beating(self) -> None:
+        while not self._ended.wait(_LIVE_S if self._live or self._cell else _INTERVAL_S):
+            with self._lock:
+                self._beat()
+
+    def _beat(self) -> None:
+        """Show what is under way."""
 
     def _show(self, line: str, row: Callable[[str], RenderableType], now: float | None) -> None:
         """Show a line; with a time `now`, on a pipe only if the last one is some seconds old."""
         shown = printable(line)
-        if self._live:
-            self._live.update(row(shown), refresh=now is None)
-        elif not self._quiet and (now is None or now - self._printed >= _INTERVAL_S):
-            self._printed = self._printed if now is None else now
-            print(shown, file=self._stream, flush=True)
+        with self._lock:
+            if self._live:
+                self._live.update(row(shown), refresh=now is None)
+            elif self._cell is not None:
+                self._cell(shown)
+            elif not self._quiet and (now is None or now - self._printed >= self._pause(now)):
+                self._printed = self._printed if now is None else now
+                print(shown, file=self._stream, flush=True)
+
+    def _pause(self, now: float) -> float:
+        """Seconds between lines on a pipe: ever longer, for work of minutes and hours."""
+        spent = now - self._start
+        return next(pause for after, pause in _PAUSES if spent >= after)
 
 
 class Progress(_Line):
@@ -71,7 +103,7 @@ class Progress(_Line):
     ...     "attack", lambda payload: (4, 3), total=8, stream=sink, clock=lambda: next(ticks)
     ... ) as progress:
     ...     progress.begun(None)
-    ...     progress.finished(None, b"payload")
+    ...     progress.finished(None, b"payload", 2.0)
     >>> print(sink.getvalue(), end="")
     attack: 0 of 8 updates
     attack: 4 of 8 updates, 75.0 % recovered, 2.0 updates/s, 2 s left
@@ -107,7 +139,15 @@ class Progress(_Line):
             self._told = True
             self._show(f"{self._what}: {self._done} of {self._total} updates", self._row, None)
 
-    def finished(self, task: Job, payload: bytes) -> None:
+    def kept(self, task: Job) -> None:
+        """Updates of an earlier run: `done` has counted them."""
+
+    def _beat(self) -> None:
+        now = self._clock()
+        if self._told:
+            self._show(f"{self._line(now)}; {spoken(now - self._start)} so far", self._row, now)
+
+    def finished(self, task: Job, payload: bytes, seconds: float) -> None:
         """Count the updates of one more payload."""
         units, successes = self._count(payload)
         self._done += units
@@ -123,18 +163,35 @@ class Progress(_Line):
     def _line(self, now: float) -> str:
         rate = (self._done - self._before) / max(now - self._start, 1e-9)
         left = (self._total - self._done) / rate if rate else float("inf")
-        ending = f", {left:.0f} s left" if self._done < self._total else ""
-        share = 100 * self._successes / max(self._done, 1)
-        return (
-            f"{self._what}: {self._done} of {self._total} updates, {share:.1f} % recovered, "
-            f"{rate:.1f} updates/s{ending}"
-        )
+        if not self._done:
+            return f"{self._what}: 0 of {self._total} updates"
+        share = 100 * self._successes / self._done
+        line = f"{self._what}: {self._done} of {self._total} updates, {share:.1f} % recovered"
+        if self._done == self._before:
+            return line
+        ending = f", {spoken(left)} left" if self._done < self._total else ""
+        return f"{line}, {rate:.1f} updates/s{ending}"
+
+
+class Outlook(Protocol):
+    """What is known of work whose end is open: what a task does, how much is left, and news."""
+
+    def kept(self, task: Any) -> None: ...
+
+    def finished(self, task: Any, seconds: float) -> None: ...
+
+    def said(self, task: Any) -> str: ...
+
+    def left(self) -> float | None: ...
+
+    def news(self) -> str: ...
 
 
 class Ticker(_Line):
     """What has been done of work whose end is not known: games, seconds, and the last thing done.
 
-    A task that plays games says how many in its `count`; others have none.
+    A task that plays games says how many in its `count`; others have none. An `outlook` adds
+    words for the task, and the time left.
 
     >>> import io
     >>> from types import SimpleNamespace
@@ -143,7 +200,7 @@ class Ticker(_Line):
     >>> ticks = iter([0.0, 6.0])
     >>> with Ticker("tune", stream=sink, clock=lambda: next(ticks)) as ticker:
     ...     ticker.begun(task)
-    ...     ticker.finished(task, b"")
+    ...     ticker.finished(task, b"", 6.0)
     >>> print(sink.getvalue(), end="")
     tune: begins with attack on noise
     tune: 16 games played in 6 s; attack on noise
@@ -153,24 +210,73 @@ class Ticker(_Line):
         self,
         what: str,
         *,
+        quiet: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(stream, clock)
+        super().__init__(stream, clock, quiet=quiet)
         self._what, self._units, self._told = what, 0, False
+        self._outlook: Outlook | None = None
+        self._waiting: dict[tuple[str, int], Job] = {}
+        self._counted: set[tuple[str, int]] = set()
+        self._before = 0
+        self._saying = ""
+
+    def expect(self, outlook: Outlook) -> None:
+        """From now on say how much is left."""
+        self._outlook = outlook
+
+    def say(self, line: str) -> None:
+        """Show a line at once; it stays until there is a task to speak of."""
+        self._saying = line
+        self._show(f"{self._what}: {line}", _one_line, None)
+
+    def kept(self, task: Job) -> None:
+        """Count a task that an earlier process has done."""
+        if task.key() not in self._counted:
+            self._counted.add(task.key())
+            self._before += getattr(task, "count", 0)
+            if self._outlook is not None:
+                self._outlook.kept(task)
 
     def begun(self, task: Job) -> None:
         """Say at once what is being done."""
+        with self._lock:
+            self._waiting[task.key()] = task
         if not self._told:
             self._told = True
-            self._show(f"{self._what}: begins with {_in_short(task)}", _one_line, None)
+            start = f"goes on after {self._before} games" if self._before else "begins"
+            self.say(f"{start} with {self._said(task)}")
 
-    def finished(self, task: Job, payload: bytes) -> None:
+    def finished(self, task: Job, payload: bytes, seconds: float) -> None:
         """Count the games of one more task, and name it."""
-        self._units += getattr(task, "count", 0)
+        with self._lock:
+            self._units += getattr(task, "count", 0)
+            self._waiting.pop(task.key(), None)
+            self._counted.add(task.key())
+            if self._outlook is not None:
+                self._outlook.finished(task, seconds)
+                if news := self._outlook.news():
+                    self.say(news)
+            now = self._clock()
+            self._show(self._line(task, now), _one_line, now)
+
+    def _beat(self) -> None:
         now = self._clock()
-        spent = f"{self._units} games played in {now - self._start:.0f} s"
-        self._show(f"{self._what}: {spent}; {_in_short(task)}", _one_line, now)
+        if self._waiting:
+            self._show(self._line(next(iter(self._waiting.values())), now), _one_line, now)
+        elif self._saying:
+            line = f"{self._what}: {self._saying}, {spoken(now - self._start)} so far"
+            self._show(line, _one_line, now)
+
+    def _line(self, task: Job, now: float) -> str:
+        spent = f"{self._units} games played in {spoken(now - self._start)}"
+        left = None if self._outlook is None else self._outlook.left()
+        ending = "" if left is None else f", about {spoken(left)} left"
+        return f"{self._what}: {spent}{ending}; {self._said(task)}"
+
+    def _said(self, task: Job) -> str:
+        return _in_short(task) if self._outlook is None else self._outlook.said(task)
 
 
 def _in_short(task: Job) -> str:

@@ -28,11 +28,13 @@ Procedure = Callable[[Ask], Any]
 
 
 class Watcher(Protocol):
-    """Sees tasks begin and end, to show progress."""
+    """Sees tasks begin and end, to show progress; `kept` are those that were done before."""
+
+    def kept(self, task: Job) -> None: ...
 
     def begun(self, task: Job) -> None: ...
 
-    def finished(self, task: Job, payload: bytes) -> None: ...
+    def finished(self, task: Job, payload: bytes, seconds: float) -> None: ...
 
 
 class _NotYet(Exception):
@@ -61,7 +63,10 @@ def settle(
         missing = [task for task in tasks if not journal.holds(task)]
         if missing:
             raise _NotYet(missing)
-        asked.update(task.key() for task in tasks)
+        for task in tasks:
+            asked.add(task.key())
+            if ticker is not None and task.key() not in started:
+                ticker.kept(task)
         return [known[task.key()] for task in tasks]
 
     blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
@@ -88,7 +93,7 @@ def settle(
             task, payload = crew.next()
             journal.keep(task, payload)
             if ticker is not None:
-                ticker.finished(task, payload)
+                ticker.finished(task, payload, crew.spent)
     return {name: results[name] for name in procedures}
 
 

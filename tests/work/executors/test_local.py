@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors import Crew, WorkerDied
+from trilemma.work.executors import Crew, WorkerDied, local
 from trilemma.work.journal import Run
 from trilemma.work.replay import Ask, settle
 
@@ -42,6 +43,8 @@ def _trouble(kind: str, task: Number) -> bytes:
         raise InvalidInput("the model returns NaN.")
     if task.number == 1 and kind == "bug":
         raise ZeroDivisionError("a bug")
+    if kind == "slow":
+        time.sleep(60)  # it is ended long before
     return b"fine"
 
 
@@ -142,9 +145,26 @@ def test_a_users_mistake_keeps_its_sentence(workers: int) -> None:
         done(partial(make_trouble, "mendable"), [0, 1], workers)
 
 
-def test_a_bug_in_a_worker_shows_its_traceback() -> None:
-    with pytest.raises(RuntimeError, match=r"chunk 1 of 'numbers'(.|\n)*ZeroDivisionError: a bug"):
+def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
+    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_local.py, line \d+"
+    with pytest.raises(InvalidInput, match=sentence) as error:
         done(partial(make_trouble, "bug"), [0, 1], 2)
+    trace = str(error.value.__cause__)
+    assert "chunk 1 of 'numbers' failed in a worker process" in trace
+    assert "Traceback (most recent call last)" in trace
+
+
+def test_a_bug_of_ours_shows_its_traceback() -> None:
+    failure = local._Failure("", "Traceback of ours")
+    with pytest.raises(RuntimeError, match=r"chunk 3 of 'numbers'(.|\n)*Traceback of ours"):
+        local._payload(failure, Number(3))
+
+
+def test_who_waits_may_have_enough() -> None:
+    with Crew[Number](partial(make_trouble, "slow"), workers=2) as crew:
+        crew.submit(Number(1))
+        with pytest.raises(TimeoutError, match=r"within 0\.01 seconds"):
+            crew.next(within=0.01)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -16,7 +16,14 @@ GLOSSARY: Final[dict[str, str]] = {
     "leakage": "How far the attacker's belief moves when it looks, from 0 (nothing learnt) to 1 "
     "(it knows the record): √(JS / ln 2) between how often it picks right and a blind guess, "
     "where JS is the Jensen-Shannon divergence.",
-    "budget": "The largest leakage that you tolerate. It decides how many right picks pass.",
+    "budget": "The largest leakage that you tolerate. It decides how many right picks pass. Asked "
+    "the other way round (at most 1 in 6), it is the leakage that this rate of right picks comes "
+    "to among N candidates.",
+    "update": "What a client sends in a round: a gradient of its loss, or the change of its "
+    "weights. Records stay where they are; an update tells of them all the same.",
+    "protection": "What changes or hides updates before the server reads them: noise, "
+    "compression (only some numbers are sent), secret sharing (the server reads sums only), "
+    "Paillier (it reads ciphertexts), or several together.",
     "rung": "How much the attacker knows besides the model, the protocol and the messages: "
     "nothing, public records, the candidates, the rest; at the top stands anyone. Who is held "
     "off on one rung is held off on all rungs below it, at the same strength.",
@@ -31,6 +38,8 @@ GLOSSARY: Final[dict[str, str]] = {
     "basis": "What a claim rests on: measured (tests with fresh games), certified (a proof for "
     "every attacker), cryptographic (a key that the adversary does not hold), or surrogate (the "
     "paper's closed forms, no guarantee).",
+    "confidence": "How sure the claim is: at 95 %, of twenty procedures like this one at most one "
+    "claims what is not so.",
     "family": "A protection with one free strength, such as noise with its variance. A strength "
     "is searched for each family, and the families are ranked by what that costs.",
     "weighted cost": "The loss of the metric times its weight, and the added length of a round "

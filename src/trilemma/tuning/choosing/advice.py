@@ -41,6 +41,9 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
         told = "is told" if claim.participation == "known" else "is not told"
         over = f"over {claim.rounds} rounds, and {told} which of them held the record,"
     blind = 100 / claim.candidates
+    if request.preset == "quick":
+        sure = f"{100 * request.confidence:.0f} % confidence"
+        who = f"A quick look, at {sure}: {who[0].lower()}{who[1:]}"
     return (
         f"{who} that {knows} and watches {over} picks the right one of {claim.candidates} records "
         f"in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."

@@ -28,8 +28,11 @@ class Executor(Protocol[Kind]):
     """Tasks go in at any time; payloads come out as they are finished, whatever their order.
 
     A worker that dies is replaced and its task done again, twice; the third death of a worker on
-    the same task is `WorkerDied`. An error of the task itself is raised by `next`.
+    the same task is `WorkerDied`. An error of the task itself is raised by `next`. `spent` are the
+    seconds that the task which `next` gave last has taken.
     """
+
+    spent: float
 
     def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""

@@ -13,6 +13,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Generic, Self, TypeVar
 
-from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.errors import InvalidInput, TrilemmaError, users_fault
 from trilemma.work.executors.base import Job, WorkerDied
 
 __all__ = ["Crew", "one_thread"]
@@ -55,6 +56,7 @@ class Crew(Generic[Kind]):
         self._processes: dict[Connection, BaseProcess] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
+        self.spent = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -71,19 +73,28 @@ class Crew(Generic[Kind]):
         if self._workers > 1:
             self._hand_out()
 
-    def next(self) -> tuple[Kind, bytes]:
-        """The next finished task and its payload; waits for it."""
+    def next(self, within: float | None = None) -> tuple[Kind, bytes]:
+        """The next finished task and its payload; waits for it.
+
+        With several workers, `TimeoutError` after `within` seconds.
+        """
         if self._workers == 1:
             task = self._waiting.popleft().task
             with one_thread():
                 self._work = self._work or self._make_work()
-                return task, self._work(task)
+                start = time.monotonic()
+                payload = self._work(task)
+            self.spent = time.monotonic() - start
+            return task, payload
         while True:
-            ready = wait(list(self._pending))[0]
+            found = wait(list(self._pending), within)
+            if not found:
+                raise TimeoutError(f"no task was finished within {within} seconds")
+            ready = found[0]
             assert isinstance(ready, Connection)
             tried = self._pending.pop(ready)
             try:
-                answer = ready.recv()
+                answer, self.spent = ready.recv()
             except (EOFError, OSError):  # it died before its answer, or in the midst of it
                 self._bury(ready, tried)
                 self._hand_out()
@@ -155,17 +166,21 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error in a worker, as text: not every exception survives pickling."""
+    """An error in a worker, as text: not every exception survives pickling.
+
+    `message` is a sentence for who can mend it; empty where it is a bug of ours.
+    """
 
     message: str
-    mendable: bool
+    trace: str
 
 
 def _payload(answer: bytes | _Failure, task: Job) -> bytes:
     if isinstance(answer, _Failure):
-        if answer.mendable:
-            raise InvalidInput(answer.message)
-        raise RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.message}")
+        bug = RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.trace}")
+        if answer.message:
+            raise InvalidInput(answer.message) from bug
+        raise bug
     return answer
 
 
@@ -201,14 +216,16 @@ def _worker(pipe: Connection, pickled: bytes) -> None:
             task = pipe.recv()
         except (EOFError, OSError):
             return
+        start = time.monotonic()
         try:
             work = work or pickle.loads(pickled)()
+            start = time.monotonic()
             answer: bytes | _Failure = work(task)
         except TrilemmaError as error:
-            answer = _Failure(str(error), mendable=True)
-        except Exception:
-            answer = _Failure(traceback.format_exc(), mendable=False)
+            answer = _Failure(str(error), trace=traceback.format_exc())
+        except Exception as error:
+            answer = _Failure(users_fault(error), trace=traceback.format_exc())
         try:
-            pipe.send(answer)
+            pipe.send((answer, time.monotonic() - start))
         except OSError:
             return

@@ -1,0 +1,83 @@
+"""`trilemma check`: what will be attacked, what cannot be, and how long `tune` will take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trilemma.commands.settings import Federated, read_settings, with_flags
+from trilemma.tuning.request import Request
+
+if TYPE_CHECKING:
+    from trilemma.door.checking import Examined
+
+__all__ = ["check"]
+
+
+@with_flags(Federated, Request, leave_out=("scenario", "workers", "out", "fresh", "as_json"))
+def check(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A ready-made scenario, or module:function [as in trilemma.toml]."),
+    ] = None,
+    **flags: Any,
+) -> None:
+    """Say what `tune` would attack, what it cannot and why, and how long it would take here.
+
+    Example: trilemma check my_hospital:make_scenario
+    """
+    given = {**flags, "scenario": scenario}
+    federated, request, _ = read_settings(None, given, Federated, Request)
+    from functools import partial
+
+    from trilemma.work.progress import Ticker
+
+    with Ticker("check") as ticker:
+        ticker.say(f"reading {federated.scenario}")
+        from trilemma.door.checking import examine
+        from trilemma.scenarios import load_scenario
+
+        source = partial(load_scenario, federated.scenario, **federated.options())
+        found = examine(source, request, ticker.say)
+    _show(found, federated.scenario)
+
+
+def _show(found: Examined, spec: str) -> None:
+    from trilemma.reporting.words.ladder import KNOWS, RUNGS
+    from trilemma.reporting.words.numbers import count, hundred, number
+    from trilemma.reporting.words.terminal import Printer
+    from trilemma.work.clock import spoken
+
+    plan, out = found.plan, Printer()
+    there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
+    out.text(
+        f"{spec} can be tuned: {there.scenario}, {count(there.clients, 'client')} with "
+        f"{count(there.records, 'record')}, {count(there.records_per_update, 'record')} an update "
+        f"({training.algorithm}), a model of {count(there.parameters, 'parameter')}."
+    )
+    out.title("What will be attacked")
+    over = "one round" if claim.rounds == 1 else f"a training of {claim.rounds} rounds"
+    out.note(
+        f"The messages of {over}, by one who knows {RUNGS[plan.request.knows]} "
+        f"({KNOWS[plan.request.knows]}): which of {claim.candidates} records was used? A blind "
+        f"guess is right in {hundred(claim.kappa)} cases; the budget of "
+        f"{number(plan.request.budget)} allows {hundred(plan.p_max)}."
+    )
+    rows = []
+    for each in found.attacks:
+        taken = "–" if each.seconds is None else f"{number(each.seconds)} s"
+        rows.append((each.name, RUNGS[each.rung], f"over {taken}" if each.stopped else taken))
+    out.table(("attack", "knows", "a game against one round"), rows, gap=2)
+    names = ", ".join(each.name for each in plan.families)
+    out.note(f"Protections to choose from: {names}.")
+    if found.left_out:
+        out.title("What is not possible here")
+        out.bullets(f"{what}: {why}" for what, why in found.left_out)
+    out.title("How long it takes on this machine (measured on a few games of each attack)")
+    more = "over " if found.at_least else "about "
+    for name, seconds in (("tune", found.seconds), ("tune --quick", found.quick_seconds)):
+        out.note(
+            f"trilemma {name}: {more}{spoken(seconds)} in one process, "
+            f"{more}{spoken(seconds / 2)} with --workers 2."
+        )

@@ -1,0 +1,33 @@
+"""`trilemma explain`: what a budget means for so many candidates, and how others set theirs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["explain"]
+
+
+def explain(
+    budget: Annotated[float | None, typer.Option(help="A leakage between 0 and 1.")] = None,
+    at_most: Annotated[
+        str | None, typer.Option(help='Or a rate of right picks: "1 in 6", "17 %".')
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="N, records that the attacker picks from [several].")
+    ] = None,
+) -> None:
+    """Print what a budget means for N candidates, and how others set theirs.
+
+    Example: trilemma explain --at-most "1 in 6" --candidates 100
+    """
+    from trilemma.errors import InvalidInput
+    from trilemma.reporting.words.budgets import show_budget
+    from trilemma.tuning.request import Request
+
+    given = {"budget": budget, "at_most": at_most}
+    asked = Request.of(None, {name: each for name, each in given.items() if each is not None})
+    if candidates is not None and candidates < 2:
+        raise InvalidInput(f"a line-up needs at least 2 candidates, got {candidates}.")
+    show_budget(asked, candidates)

@@ -1,0 +1,125 @@
+"""What a tuning of a scenario will do and cannot do, and how long it takes here: in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trilemma.attacks import get
+from trilemma.door.timing import Timed, timed
+from trilemma.errors import InvalidInput
+from trilemma.estimation.playing.suite import suite_of
+from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
+from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+
+if TYPE_CHECKING:
+    from trilemma.attacks import Rung
+    from trilemma.estimation.scenario import Scenario, Source
+
+__all__ = ["Examined", "Suited", "examine"]
+
+
+@dataclass(frozen=True)
+class Suited:
+    """An attack that will be made, and the seconds of a game against one round."""
+
+    name: str
+    rung: Rung
+    seconds: float | None
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
+
+    `seconds` are those of a tuning as asked for, and of a quick one, in one process; too few
+    where an attack was `stopped`.
+    """
+
+    plan: Plan
+    attacks: tuple[Suited, ...]
+    left_out: tuple[tuple[str, str], ...]
+    seconds: float
+    quick_seconds: float
+
+    @property
+    def at_least(self) -> bool:
+        """Whether some attack took longer than it was waited for."""
+        return any(each.stopped for each in self.attacks)
+
+
+def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
+    """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
+    plan = Plan.of(source, request)
+    asked = request.model_dump(include={"budget", "knows", "adversary"}) | {"preset": "quick"}
+    quick = Plan.of(plan.source, Request(**asked))
+    found = timed(plan, plan.bench, _kinds(plan), tell)
+    fewer = {kind: _with_starts(kind, each, plan, quick) for kind, each in found.seconds.items()}
+    speeds = ((plan, found.seconds), (quick, fewer))
+    seconds = [forecast_of(each, speeds=known).left() or 0.0 for each, known in speeds]
+    return Examined(
+        plan,
+        tuple(_suited(name, found) for name in plan.suite.attacks),
+        tuple(_left_out(plan)),
+        *seconds,
+    )
+
+
+def _kinds(plan: Plan) -> list[Kind]:
+    """What is timed: every attack on a single message, what leads on all that it will read."""
+    work = expected_work(plan)
+    single = [Kind("games", (name,), 1, "plain") for name in plan.suite.attacks]
+    led = [each for each in work if each.what == "games" and each.attacks == (plan.suite.lead,)]
+    timings = [each for each in work if each.what == "timings"]
+    return list(dict.fromkeys((*single, *(k for k in led if k.carrier != "paillier"), *timings)))
+
+
+def _with_starts(kind: Kind, seconds: float, plan: Plan, other: Plan) -> float:
+    """Seconds with the starts of another plan: attacks that search take them one by one."""
+    if not any(get(name).rung in ("nothing", "public") for name in kind.attacks):
+        return seconds
+    return seconds * other.request.restarts / plan.request.restarts
+
+
+def _suited(name: str, found: Timed) -> Suited:
+    kind = Kind("games", (name,), 1, "plain")
+    return Suited(name, get(name).rung, found.seconds.get(kind), kind in found.stopped)
+
+
+def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
+    scenario = plan.scenario
+    if plan.request.attacks is None and "analytic" not in suite_of(scenario, "nothing").attacks:
+        yield (
+            "analytic",
+            f"it inverts a first linear layer with bias; a {_model(scenario)} has none.",
+        )
+    if plan.setting.clients < 2:
+        yield (
+            "secret sharing, Paillier",
+            "they hide an update in the sum of several clients, and a round has one.",
+        )
+    if plan.claim.inserted:
+        yield (
+            "line-ups of a client's own records",
+            f"with {min(plan.setting.records)} records a client has too few.",
+        )
+    if not scenario.show_records:
+        yield (
+            "pictures of records",
+            "the scenario does not set show_records; right for data that is not public.",
+        )
+    try:
+        check_scenario(scenario, by_record=True)
+    except InvalidInput as error:
+        yield "a proof (--knows anyone)", str(error)
+    if scenario.classes is None:
+        yield "accuracy", "the labels are no classes: minus the loss is measured instead."
+
+
+def _model(scenario: Scenario) -> str:
+    return type(scenario.model).__name__

@@ -1,0 +1,154 @@
+"""How long a tuning takes from here: the units that are left, times what a unit has taken."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, TrainTask
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
+from trilemma.work.clock import spoken
+
+if TYPE_CHECKING:
+    from trilemma.estimation.tasks import Job
+
+__all__ = ["Forecast"]
+
+_CONTROL: Final = "control"
+
+
+class Forecast:
+    """The work expected of each kind, what is done of it, and how long a unit takes.
+
+    `views` says how many rounds of a training of so many hold the record, on average: an attack
+    reads one update for each. `speeds` are seconds a unit that were measured before. What was not
+    measured is taken from its next of kin: the same attack over other rounds, at so much a view;
+    attacks that ran together share their time evenly.
+    """
+
+    def __init__(
+        self,
+        expected: Mapping[Kind, int],
+        views: Mapping[int, float],
+        *,
+        workers: int = 1,
+        speeds: Mapping[Kind, float] | None = None,
+    ) -> None:
+        self.expected, self._views, self._workers = Counter(expected), dict(views), workers
+        self._done: Counter[Kind] = Counter()
+        self._timed: Counter[Kind] = Counter()
+        self._seconds: defaultdict[Kind, float] = defaultdict(float)
+        self._told = self._control = False
+        for kind, each in (speeds or {}).items():
+            self._timed[kind], self._seconds[kind] = 1, each
+
+    def kept(self, task: Job) -> None:
+        """A task that an earlier process has done."""
+        self._done[kind_of(task)] += amount_of(task)
+
+    def finished(self, task: Job, seconds: float) -> None:
+        """A task that took so many seconds of one process."""
+        kind, amount = kind_of(task), amount_of(task)
+        self._done[kind] += amount
+        self._timed[kind] += amount
+        self._seconds[kind] += seconds
+        self._control |= isinstance(task, AttackTask) and task.stream == _CONTROL
+
+    def left(self) -> float | None:
+        """Seconds from here, if all workers are busy; None before anything was timed."""
+        if not any(kind.what == "games" for kind in self._timed):
+            return None
+        units = {kind: self.expected[kind] - self._done[kind] for kind in self.expected}
+        seconds = (self.speed(kind) * count for kind, count in units.items() if count > 0)
+        return sum(seconds) / self._workers
+
+    def news(self) -> str:
+        """Once the control is done, how long everything is going to take."""
+        left = self.left()
+        if self._told or not self._control or left is None:
+            return ""
+        self._told = True
+        games = sum(count for kind, count in self.expected.items() if kind.what == "games")
+        processes = "one process" if self._workers == 1 else f"{self._workers} processes"
+        return f"about {spoken(left)} from here with {processes}: some {games:,} games in all"
+
+    def speed(self, kind: Kind) -> float:
+        """Seconds of a unit: measured, or from its next of kin; 0 where nothing is known."""
+        if kind in self._timed:
+            return self._seconds[kind] / self._timed[kind]
+        if kind.what == "timings":
+            return self._mean(each for each in self._timed if each.what == "timings")
+        if kind.what == "trainings":
+            like = [each for each in self._timed if each.what == "trainings"]
+            rates = [self.speed(each) / each.rounds for each in like]
+            if rates:
+                return kind.rounds * sum(rates) / len(rates)
+            return self._mean(each for each in self._timed if each.rounds == kind.rounds > 1)
+        return sum(self._alone(name, kind) for name in kind.attacks) * self._views[kind.rounds]
+
+    def _mean(self, kinds: Iterable[Kind]) -> float:
+        found = [self.speed(each) for each in kinds]
+        return sum(found) / len(found) if found else 0.0
+
+    def _alone(self, attack: str, like: Kind) -> float:
+        """Seconds of one attack on one view, from the kind that is most alike."""
+        able = [each for each in self._timed if attack in each.attacks]
+        if not able:
+            able = [each for each in self._timed if each.what == "games"]
+        if not able:
+            return 0.0
+        best = min(
+            able,
+            key=lambda each: (
+                len(each.attacks),
+                each.rounds != like.rounds,
+                each.carrier != like.carrier,
+            ),
+        )
+        return self.speed(best) / len(best.attacks) / self._views[best.rounds]
+
+    def said(self, task: Job) -> str:
+        """What a task does, in words, and how much of its kind is done."""
+        kind = kind_of(task)
+        done, total = self._done[kind], max(self._done[kind], self.expected[kind])
+        share = f"{done} of about {total} {kind.what}" if total else ""
+        return f"{_words(task)}: {share}" if share else _words(task)
+
+
+def _words(task: Job) -> str:
+    where = _phrase(task.protection)
+    if isinstance(task, TrainTask):
+        return f"training under {where}"
+    if isinstance(task, CostTask):
+        return f"timing rounds under {where}"
+    over = "one round" if task.rounds == 1 else f"{task.rounds} rounds"
+    if isinstance(task, BeliefTask):
+        return f"asking {task.attack} what it believes under {where} over {over}"
+    many = len(task.attacks) > 1
+    by = f"{len(task.attacks)} attacks" if many else task.attacks[0]
+    return f"{_doing(task)} {where} with {by} over {over}"
+
+
+def _doing(task: AttackTask) -> str:
+    if task.stream == _CONTROL:
+        return "attacking"
+    if task.stream.startswith("gallery"):
+        return "drawing"
+    if task.stream.startswith(("front", "rounds")):
+        return "measuring"
+    return "testing" if ", attempt" in task.stream or task.stream == "beside" else "trying"
+
+
+def _phrase(spec: str) -> str:
+    """A protection in words, with numbers of three digits.
+
+    >>> _phrase("randomization:variance=0.0191552+secret-sharing")
+    'noise of variance 0.0192 inside secret sharing'
+    """
+    if spec == "none":
+        return "unprotected updates"
+    *transforms, transport = parse_protection(spec).parts
+    changed = " and ".join(each.words(lambda value: f"{value:.3g}") for each in transforms)
+    return " inside ".join(filter(None, (changed, transport.words(lambda value: f"{value:.3g}"))))

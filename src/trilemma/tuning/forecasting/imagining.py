@@ -1,0 +1,144 @@
+"""A tuning played through in the head: which tasks it will ask for, if attacks do as expected.
+
+The very procedures of a tuning run, and what they ask is answered at once by a rule: the leading
+attack of a rung picks right as often as the budget allows at the strength where the search begins,
+and the others less often. So the count of the work follows whatever the procedures do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from trilemma.attacks import get
+from trilemma.entropy import Seeded
+from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
+from trilemma.federation.timing import RoundCosts, Spent
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.compression import Compression
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.tuning.choosing.pictures import gallery_procedure
+from trilemma.tuning.forecasting.forecast import Forecast
+from trilemma.tuning.forecasting.kinds import amount_of, kind_of
+from trilemma.tuning.telling import judged
+
+if TYPE_CHECKING:
+    from trilemma.tuning.forecasting.kinds import Kind
+    from trilemma.tuning.plan import Plan
+    from trilemma.work.replay import Procedure
+
+__all__ = ["expected_work", "forecast_of"]
+
+_DECADES: Final = {"nothing": -3.0, "public": -2.0, "candidates": 0.0, "rest": 1.0}
+_BEHIND: Final = 1.5  # decades by which attacks that do not lead are weaker
+_BARE_SUM: Final = 0.9  # right picks from a sum without noise
+
+
+def expected_work(plan: Plan, *, pictures: bool = False) -> Counter[Kind]:
+    """Units of each kind that a tuning by this plan asks for, each task once."""
+    head = _Head(plan)
+    chosen = judged(plan, head.done).choice
+    if pictures and plan.scenario.show_records and chosen is not None:
+        head.done({"gallery": gallery_procedure(plan, chosen)})
+    return head.work
+
+
+def forecast_of(
+    plan: Plan,
+    *,
+    workers: int = 1,
+    pictures: bool = False,
+    speeds: Mapping[Kind, float] | None = None,
+) -> Forecast:
+    """How long a tuning by this plan takes, with seconds a unit that were measured before."""
+    work, there = expected_work(plan, pictures=pictures), plan.setting
+    share = there.clients / len(there.records) * there.unit_size / min(there.records)
+    views = {each.rounds: max(1.0, each.rounds * share) for each in work}
+    return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds)
+
+
+class _Head:
+    """Answers at once, and counts what it was asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.work = plan, Counter[Any]()
+        self._seen: set[tuple[str, int]] = set()
+        self._noise = {
+            each.carrier: each.warm for each in plan.families if each.mechanism is Randomization
+        }
+        thinned = (each.warm for each in plan.families if each.mechanism is Compression)
+        self._kept = next(thinned, 1.0)
+
+    def done(self, procedures: Mapping[str, Procedure]) -> dict[str, Any]:
+        return {name: each(self.ask) for name, each in procedures.items()}
+
+    def ask(self, tasks: Sequence[Job]) -> list[bytes]:
+        for task in tasks:
+            if task.key() not in self._seen:
+                self._seen.add(task.key())
+                self.work[kind_of(task)] += amount_of(task)
+        return [json.dumps(self._answer(task)).encode() for task in tasks]
+
+    def _answer(self, task: Job) -> dict[str, Any]:
+        if isinstance(task, AttackTask):
+            return self._played(task)
+        if isinstance(task, BeliefTask):
+            return {"client": [0] * task.count, "leakage": [0.0] * task.count}
+        return _timed(task) if isinstance(task, CostTask) else self._trained(task)
+
+    def _played(self, task: AttackTask) -> dict[str, Any]:
+        def right(attack: str) -> list[bool]:
+            draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
+            rate = self._rate(attack, task.protection)
+            return [bool(each < rate) for each in draw.random(task.count)]
+
+        found = {name: right(name) for name in task.attacks}
+        grey = [[0] * self.plan.scenario.input_spec.size] * task.pictures
+        shown = {"made": grey, "picked": grey, "correct": [True] * task.pictures}
+        return {
+            "client": [0] * task.count,
+            "correct": found,
+            "failed": dict.fromkeys(task.attacks, 0),
+            "after": {
+                name: {str(t): each for t in task.checkpoints} for name, each in found.items()
+            },
+            "pictures": {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)},
+        }
+
+    def _rate(self, attack: str, spec: str) -> float:
+        """1 / (1 + d (1/p_max - 1)) at d times the strength where the search begins."""
+        protection = parse_protection(spec)
+        carried = protection.transport.server_reads != "messages"
+        if not protection.transforms:
+            return _BARE_SUM if carried else 1.0
+        warm = self._noise.get("secret-sharing" if carried else "plain", 1.0)
+        own, rung = get(attack).rung, self.plan.suite.rung
+        behind = _DECADES[rung] - _DECADES[own]
+        if own == rung and attack != self.plan.suite.lead:
+            behind += _BEHIND
+        times = 0.0
+        for each in protection.transforms:
+            if isinstance(each, Randomization):
+                times += each.variance / warm
+            elif isinstance(each, Compression) and isinstance(each.keep, float):
+                times += (self._kept / each.keep) ** 2
+        return 1 / (1 + times * 10**behind * (1 / self.plan.p_max - 1))
+
+    def _trained(self, task: TrainTask) -> dict[str, Any]:
+        clients = list(range(len(self.plan.scenario.records)))
+        metric = 0.9 + 1e-3 * float(Seeded(task.seed).generator("imagined").random())
+        last = {"number": task.rounds, "clients": clients, "loss": 1.0, "metric": metric}
+        return {
+            "rounds": [last],
+            "client_metrics": [metric] * len(clients),
+            "one_by_one": None,
+            "scores": None,
+            "client_scores": [None] * len(clients),
+        }
+
+
+def _timed(task: CostTask) -> dict[str, Any]:
+    spent = (Spent(1e3, 1e3, 1e-3, 1e-4, 1e-4, 0.0),) * task.rounds
+    return RoundCosts(spent, spent).as_json()

@@ -1,0 +1,33 @@
+"""`trilemma check` as a user meets it: once with real timings, on a small federation."""
+
+from __future__ import annotations
+
+import pytest
+from tests.commands.running import here
+
+SPEC = "tests.commands.own_scenario:small"
+
+
+def test_a_look_at_ones_own_function(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--attacks", "gaussian-posterior,analytic", "--families", "randomization")
+    code, out, err = here(monkeypatch, capsys, "check", SPEC, *words)
+    assert code == 0, err
+    assert err.startswith(f"check: reading {SPEC}\n")
+    said = " ".join(out.split())
+    assert "small, 2 clients with 160 records, 1 record an update (fedsgd)" in said
+    assert "which of 21 records was used? A blind guess is right in 4.8 of 100 cases" in said
+    assert "pictures of records: the scenario does not set show_records" in said
+    for name in ("tune:", "tune --quick:"):
+        assert f"trilemma {name} about " in said
+
+
+def test_what_is_not_supported_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = SPEC.partition(":")[0]
+    for name in ("labels_out_of_range", "loss_differentiable_once", "nothing"):
+        code, out, err = here(monkeypatch, capsys, "check", f"{module}:{name}")
+        assert (code, out) == (2, "")
+        assert err.splitlines()[-1].startswith("trilemma: ")

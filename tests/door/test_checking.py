@@ -1,0 +1,65 @@
+"""What a look at a scenario says: attacks with their speed, what is left out and why, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+from tests.commands.own_scenario import small
+from torch import nn
+
+from trilemma import LocalTraining, Scenario
+from trilemma.door import checking
+from trilemma.door.timing import Timed
+from trilemma.errors import InvalidInput
+from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.tuning.request import Request
+
+
+@pytest.fixture(autouse=True)
+def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(_: Any, __: Any, kinds: Iterable[Kind], tell: Callable[[str], None]) -> Timed:
+        tell("timing")
+        return Timed(dict.fromkeys(kinds, 0.5), frozenset())
+
+    monkeypatch.setattr(checking, "timed", timed)
+
+
+def alone() -> Scenario:
+    """One client with few records, a convolution, and targets that are no classes."""
+    inputs = torch.rand(12, 1, 6, 6)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(32, 1))
+    data = inputs, inputs.mean((1, 2, 3))[:, None]
+    return Scenario(model, nn.functional.mse_loss, [data], data, LocalTraining(batch=2), rounds=4)
+
+
+def test_a_federation_that_lacks_nothing() -> None:
+    told: list[str] = []
+    found = checking.examine(lambda: small(show_records=True), Request(), told.append)
+    assert told == ["timing"]
+    assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "map"]
+    assert {each.seconds for each in found.attacks} == {0.5}
+    assert found.left_out == ()
+    assert not found.at_least
+    assert found.seconds > found.quick_seconds > 0
+
+
+def test_what_is_left_out_is_named_with_its_reason() -> None:
+    found = checking.examine(alone, Request(families=("randomization",)), lambda _: None)
+    why = dict(found.left_out)
+    assert set(why) == {
+        "analytic",
+        "secret sharing, Paillier",
+        "line-ups of a client's own records",
+        "pictures of records",
+        "accuracy",
+    }
+    assert "Sequential has none" in why["analytic"]
+    assert "12 records" in why["line-ups of a client's own records"]
+
+
+def test_what_cannot_be_tuned_is_one_sentence() -> None:
+    with pytest.raises(InvalidInput, match="needs the rung"):
+        checking.examine(small, Request(attacks="exact-posterior"), lambda _: None)

@@ -1,0 +1,64 @@
+"""The work that is expected is the work that a simulated tuning asks for, or nearly."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.commands.own_scenario import small
+from tests.tuning.simulating import Simulated, asking
+
+from trilemma.estimation.tasks import Job
+from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
+from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
+from trilemma.tuning.telling import judged
+
+FAMILIES = ("randomization", "randomization+secret-sharing", "secret-sharing")
+LEAD = ("gaussian-posterior",)
+
+
+def plan_of(**settings: object) -> Plan:
+    asked = {"families": FAMILIES, "seeds": 2, "strengths": 2, "budget": 0.4} | settings
+    return Plan.of(small(), Request(**asked))
+
+
+def asked_for(plan: Plan) -> Counter[Kind]:
+    """What the tuning asks of a bench whose attacks follow a law, each task once."""
+    done: list[Job] = []
+    ask = asking(Simulated(plan.source, None, 3, 20, 0, summed=0.9), done)
+    judged(plan, lambda procedures: {name: each(ask) for name, each in procedures.items()})
+    found: Counter[Kind] = Counter()
+    for task in {task.key(): task for task in done}.values():
+        found[kind_of(task)] += amount_of(task)
+    return found
+
+
+def test_the_expected_work_is_near_that_of_a_tuning() -> None:
+    plan = plan_of()
+    expected, real = expected_work(plan), asked_for(plan)
+    control = Kind("games", plan.suite.attacks, 1, "plain")
+    assert expected[control] == real[control] == 16
+    shared = {kind for kind in real if kind.carrier != "paillier"} - {control}
+    assert shared <= set(expected) | {kind for kind in real if kind.rounds == 1}
+    trainings = Kind("trainings", (), 8, "plain")
+    assert expected[trainings] == pytest.approx(real[trainings], rel=0.3)
+    whole = Kind("games", LEAD, 8, "plain")
+    assert real[whole] / 2.5 < expected[whole] < 2.5 * real[whole]
+
+
+def test_less_is_expected_of_a_quick_look() -> None:
+    usual, quick = (
+        expected_work(plan_of()),
+        expected_work(Plan.of(small(), Request(preset="quick"))),
+    )
+    assert sum(quick.values()) < sum(usual.values())
+    assert all(kind.rounds == 1 for kind in quick if kind.what == "games")
+
+
+def test_every_claim_can_be_played_through() -> None:
+    for settings in ({"knows": "rest"}, {"knows": "nothing"}, {"basis": "surrogate"}):
+        plan = plan_of(**settings)
+        assert forecast_of(plan).left() is None, "nothing was timed"
+        assert sum(expected_work(plan).values()) > 30
