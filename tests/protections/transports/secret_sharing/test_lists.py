@@ -52,9 +52,7 @@ def test_each_survivor_counts_once_and_others_do_not() -> None:
         {0: good[0], 1: good[1], 2: good[1]},  # another's signature
         {0: good[0], 1: good[1], 2: b"short"},
     ):
-        with pytest.raises(
-            ProtocolViolation, match=r"2 clients, .* signed the lists"
-        ):
+        with pytest.raises(ProtocolViolation, match=r"2 clients, .* signed the lists"):
             LISTS.require_agreement(0, bad, PINS, 3)
 
 
