@@ -213,6 +213,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+import federation
 from trilemma.federation.flower import ProtectedGrid, Terms, protect_mod
 
 torch.set_num_threads(1)

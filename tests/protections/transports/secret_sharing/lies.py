@@ -11,6 +11,7 @@ from tests.protections.transports.secret_sharing.lying import Liar
 from trilemma.crypto.masking import KeyPair
 from trilemma.entropy import System
 from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.wire import HEADER_BYTES, pack
 
 # Split lists
 
@@ -199,14 +200,15 @@ def substituted(liar: Liar, how: str) -> None:
     for peer in sorted(liar.everyone - {0}):
         mask_key, message_key = KeyPair.generate(System()), KeyPair.generate(System())
         liar.known[mask_key.public] = mask_key
-        keys = mask_key.public + message_key.public
+        keys, name = mask_key.public + message_key.public, liar.adverts[peer][2 * 32 + 64 :]
         if how == "its own signature":
             keys += stranger.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
         elif how == "the client's signature":
-            keys += liar.adverts[peer][2 * 32 :]
-        liar.adverts[peer] = keys
-    shown = {peer: liar.adverts[peer] for peer in liar.circled(0)}
-    liar.tell("KEY", {0: liar.key_body(shown, liar.everyone)})
+            keys += liar.adverts[peer][2 * 32 : 2 * 32 + 64]
+        elif name:
+            keys += bytes(64)
+        liar.adverts[peer] = keys + name
+    liar.tell("KEY", {0: pack(liar.adverts)})
 
 
 # Lies that only a graph invites: to leave one client without neighbours
@@ -214,7 +216,7 @@ def substituted(liar: Liar, how: str) -> None:
 
 def loneliest(liar: Liar) -> tuple[int, frozenset[int]]:
     """The honest client with the fewest neighbours, and these."""
-    around = {c: liar.circled(c) - {c} for c in liar.everyone - liar.helpers}
+    around = {c: liar.circled(c) for c in liar.everyone - liar.helpers}
     victim = min(around, key=lambda c: len(around[c]))
     return victim, around[victim]
 
@@ -229,30 +231,30 @@ def isolated(liar: Liar, *, one_list: bool) -> int:
 
 
 def hidden_from_neighbours(liar: Liar) -> int:
-    """The client with the most neighbours is not told who drew it, though they are told of it."""
-    liar.advertise()
+    """The client with the most neighbours is not told who drew it, though they drew it."""
+    honest_until("masked", liar)
     victim = max(liar.everyone - liar.helpers, key=lambda c: len(liar.circled(c)))
-    told = {c: liar.circled(c) for c in liar.everyone}
-    told[victim] = frozenset({victim, *liar.holders[victim]})
-    shown = {c: {p: liar.adverts[p] for p in told[c]} for c in told}
-    liar.tell("KEY", {c: liar.key_body(shown[c], liar.everyone) for c in told})
-    for client in liar.boxes:
-        liar.boxes[client].pop(victim, None)
+    for boxes in liar.boxes.values():
+        boxes.pop(victim, None)
     liar.send_boxes(lambda c: liar.everyone - {c})
     liar.list_survivors(lambda _: liar.everyone)
     return victim
 
 
-def kept_from_drawer(liar: Liar) -> None:
-    """Client 0 is not shown the keys of one that it drew."""
+def other_tables(liar: Liar) -> None:
+    """A helper advertised twice, and each half is shown other keys of it."""
     liar.advertise()
-    shown = {p: liar.adverts[p] for p in liar.circled(0) - {liar.holders[0][0]}}
-    liar.tell("KEY", {0: liar.key_body(shown, liar.everyone)})
+    helper, first = min(liar.helpers), sorted(liar.everyone)[: len(liar.everyone) // 2]
+    twin = liar.sharing.client(helper, liar.info, liar.identities[helper], System()).step(b"")
+    assert isinstance(twin, bytes)
+    tables = liar.adverts, liar.adverts | {helper: twin[HEADER_BYTES:]}
+    liar.tell("KEY", {c: pack(tables[c in first]) for c in liar.everyone - {helper}})
+    liar.send_boxes(lambda c: liar.everyone - {c})
+    liar.list_survivors(lambda _: liar.everyone)
 
 
 def another_identity(liar: Liar, public: bytes) -> None:
-    """A client that 0 did not draw is named by another identity."""
+    """A client is named by another identity."""
     liar.advertise()
-    stranger = max(liar.everyone - liar.circled(0))
-    liar.named[stranger] = public
+    liar.adverts[1] = liar.adverts[1][: 2 * 32 + 64] + public
     liar.show_keys(lambda _: liar.everyone)

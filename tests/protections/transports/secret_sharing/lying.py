@@ -18,7 +18,7 @@ from trilemma.crypto.masking import KeyPair, RoundContext, Seed, mask
 from trilemma.crypto.shamir import SHARE_BYTES, Share, combine
 from trilemma.entropy import System
 from trilemma.errors import TrilemmaError
-from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES, Identity
+from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.lists import Lists, read_list, write_list
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, unpack, write_message
@@ -54,8 +54,7 @@ class Liar:
         self.digest: bytes = self.clients[0].digest
         self.refusals: dict[int, str] = {}
         self.adverts: dict[int, bytes] = {}
-        self.named: dict[int, bytes] = {}  # identities
-        self.holders: dict[int, tuple[int, ...]] = {}
+        self.holders: dict[int, frozenset[int]] = {}  # of each client's shares
         self.shown: dict[int, dict[int, bytes]] = {}  # the keys that each client was shown
         self.boxes: dict[int, dict[int, bytes]] = {}
         self.vectors: dict[int, Any] = {}
@@ -99,22 +98,14 @@ class Liar:
             self.ask(client, b"")
 
     def show_keys(self, to: Callable[[int], Iterable[int]]) -> None:
-        bodies = {}
-        for client in sorted(self.adverts):
-            told = frozenset(to(client))
-            shown = {p: self.adverts[p] for p in told & self.circled(client)}
-            bodies[client] = self.key_body(shown, told)
-        self.tell("KEY", bodies)
+        self.tell(
+            "KEY", {c: pack({p: self.adverts[p] for p in to(c)}) for c in sorted(self.adverts)}
+        )
 
     def circled(self, client: int) -> frozenset[int]:
-        """Those whose keys a client is due: all, or those that it drew or that drew it."""
-        if self.circle.graph is None:
-            return self.everyone
+        """Those with whom a client masks: whom it drew, and who drew it."""
         drew = {peer for peer, drawn in self.holders.items() if client in drawn}
-        return frozenset({client, *self.holders[client]} | drew)
-
-    def key_body(self, shown: Mapping[int, bytes], told: Iterable[int]) -> bytes:
-        return self.circle.write_told(pack({p: self.named[p] for p in told}), shown)
+        return (self.holders[client] | drew) - {client}
 
     def send_boxes(self, to: Callable[[int], Iterable[int]]) -> None:
         bodies = {}
@@ -128,7 +119,7 @@ class Liar:
         return {p: self.boxes[p][client] for p in self.boxes if client in self.boxes[p]}
 
     def box_body(self, boxes: Mapping[int, bytes], told: Iterable[int]) -> bytes:
-        return self.circle.write_told(write_list(tuple(sorted(told))), boxes)
+        return self.circle.write_boxes(tuple(sorted(told)), boxes)
 
     def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
         """The lists, and then all signatures that were given for them."""
@@ -148,19 +139,17 @@ class Liar:
     # What it hears
 
     def _advertised(self, client: int, told: bytes, body: bytes) -> None:
-        advert, self.holders[client] = self.circle.read_draws(client, memoryview(body))
-        keys = 2 * KEY_BYTES + SIGNATURE_BYTES
-        self.adverts[client], self.named[client] = bytes(advert[:keys]), bytes(advert[keys:])
+        self.adverts[client] = body
 
     def _shared(self, client: int, told: bytes, body: bytes) -> None:
-        self.shown[client] = self.circle.read_keys(memoryview(told))[1]
-        self.boxes[client] = unpack(body)
+        self.shown[client], self.boxes[client] = unpack(told), unpack(body)
+        self.holders[client] = frozenset(self.boxes[client])
 
     def _masked(self, client: int, told: bytes, body: bytes) -> None:
         self.vectors[client] = np.frombuffer(body, self.sharing.ring.dtype)
-        sharers, shown = self.circle.read_boxes(client, memoryview(told))[0], self.shown[client]
-        peers = set(sharers) & set(shown) - {client}
-        self.views[client] = {p: shown[p][:KEY_BYTES] for p in peers}
+        sharers, boxes = self.circle.read_boxes(client, memoryview(told))
+        peers = {*boxes, *self.holders[client]} & set(sharers)
+        self.views[client] = {p: self.shown[client][p][:KEY_BYTES] for p in peers}
         if client in self.helpers:
             fields = unpack(self.clients[client].export())
             self.known[self.adverts[client][:KEY_BYTES]] = KeyPair(fields[3])

@@ -11,56 +11,64 @@ from trilemma.errors import ProtocolViolation
 from trilemma.protections.transports.secret_sharing.adverts import (
     advertise,
     authentic,
+    check_adverts,
     message_key,
+    named,
 )
 from trilemma.protections.transports.secret_sharing.identity import Identity
 
 DIGEST = b"d" * 16
 WHO = Identity.pinned(range(4), System())
 KEYS = {c: bytes([c + 1]) * 32 + bytes([c + 101]) * 32 for c in range(4)}
-SHOWN = {c: advertise(KEYS[c], c, DIGEST, WHO[c]) for c in range(3)}
-NAMED = {c: WHO[c].public for c in range(4)}
-OWN = {0: KEYS[0]}
+SIGNED = {c: advertise(KEYS[c], c, DIGEST, WHO[c]) for c in range(4)}
+NAMED = {c: advertise(KEYS[c], c, DIGEST, WHO[c], name=True) for c in range(4)}
 
 
 def test_keys_come_with_the_identity_that_signed_them() -> None:
-    for named in (None, NAMED):
-        taken = authentic(SHOWN, OWN, DIGEST, WHO[0], named)
-        assert taken == {c: KEYS[c] + WHO[c].public for c in range(3)}
-    plain = {c: KEYS[c] for c in range(3)}
-    assert advertise(KEYS[1], 1, DIGEST, None) == KEYS[1]
-    assert authentic(plain, OWN, DIGEST, None) == plain
+    for shown in (SIGNED, NAMED):
+        check_adverts(shown, 0, KEYS[0], WHO[0], name=shown is NAMED)
+        taken = authentic(shown, [0, 2], 0, DIGEST, WHO[0])
+        assert taken == {c: KEYS[c] + WHO[c].public for c in (0, 2)}
+    assert named(NAMED) == {c: WHO[c].public for c in range(4)}
+    check_adverts(KEYS, 0, KEYS[0], None, name=True)
+    assert advertise(KEYS[1], 1, DIGEST, None, name=True) == KEYS[1]
+    assert authentic(KEYS, [1], 0, DIGEST, None) == {1: KEYS[1]}
     assert message_key(KEYS[2]) == bytes([103]) * 32
 
 
 @pytest.mark.parametrize(
-    ("shown", "named", "why"),
+    ("shown", "why"),
     [
-        ({**SHOWN, 0: KEYS[1]}, None, "another key for client 0"),
-        ({c: SHOWN[c] for c in (1, 2)}, None, "another key for client 0"),
-        ({}, NAMED, "do not have 64 bytes"),
-        ({**SHOWN, 2: b"short"}, None, "do not have 64 bytes"),
-        ({**SHOWN, 9: SHOWN[1]}, NAMED, "or are nobody's"),
-        ({**SHOWN, 2: SHOWN[1]}, None, "the same key"),
-        ({**SHOWN, 2: KEYS[2] + SHOWN[1][64:]}, None, "client 2 are not signed by it"),
-        ({**SHOWN, 2: KEYS[2]}, NAMED, "client 2 are not signed by it"),
-        ({**SHOWN, 2: KEYS[3] + SHOWN[2][64:]}, NAMED, "client 2 are not signed by it"),
-        (SHOWN, {**NAMED, 0: bytes(32)}, "names client 0 by another identity"),
-        (SHOWN, {**NAMED, 3: WHO[1].public}, "two of 4 clients by one"),
-        (SHOWN, {**NAMED, 3: bytes(32)}, "an identity for client 3 that is not pinned"),
-        (SHOWN, {**NAMED, 3: b""}, "an identity for client 3 that is not pinned"),
-        (SHOWN, {**NAMED, 5: bytes(32)}, "an identity for client 5 that is not pinned"),
+        ({**NAMED, 0: NAMED[1]}, "another key for client 0"),
+        ({**NAMED, 2: b"short"}, "do not have 64 bytes"),
+        ({**NAMED, 2: NAMED[1]}, "the same key"),
+        ({**NAMED, 0: SIGNED[0]}, "names client 0 by another identity"),
+        ({**NAMED, 0: SIGNED[0] + WHO[3].public}, "names client 0 by another identity"),
+        ({**NAMED, 3: SIGNED[3] + WHO[1].public}, "two of 4 clients by one"),
+        ({**NAMED, 3: SIGNED[3] + bytes(32)}, "an identity for client 3 that is not pinned"),
+        ({**NAMED, 3: SIGNED[3]}, "an identity for client 3 that is not pinned"),
+        ({**NAMED, 3: NAMED[3] + b"more"}, "an identity for client 3 that is not pinned"),
+        ({**NAMED, 5: KEYS[3][::-1] + NAMED[3][64:]}, "two of 5 clients by one"),
     ],
 )
-def test_other_keys_are_refused_by_name(
-    shown: Mapping[int, bytes], named: Mapping[int, bytes] | None, why: str
-) -> None:
+def test_other_tables_are_refused_by_name(shown: Mapping[int, bytes], why: str) -> None:
     with pytest.raises(ProtocolViolation, match=why):
-        authentic(shown, OWN, DIGEST, WHO[0], named)
+        check_adverts(shown, 0, KEYS[0], WHO[0], name=True)
 
 
-def test_a_signature_is_of_one_round_and_client() -> None:
-    for digest, client in ((b"e" * 16, 1), (DIGEST, 2)):
-        forged = advertise(KEYS[1], client, digest, WHO[1])
-        with pytest.raises(ProtocolViolation, match="client 1 are not signed by it"):
-            authentic({**SHOWN, 1: forged}, OWN, DIGEST, WHO[0])
+@pytest.mark.parametrize(
+    "advert",
+    [
+        KEYS[2],
+        KEYS[2] + SIGNED[1][64:],
+        KEYS[3] + SIGNED[2][64:],
+        KEYS[3] + NAMED[2][64:],
+        SIGNED[2] + WHO[1].public,
+        advertise(KEYS[2], 2, b"e" * 16, WHO[2]),
+        advertise(KEYS[2], 1, DIGEST, WHO[2], name=True),
+    ],
+)
+def test_keys_that_their_client_did_not_sign_are_refused(advert: bytes) -> None:
+    with pytest.raises(ProtocolViolation, match="client 2 are not signed by it"):
+        authentic({**SIGNED, 2: advert}, [1, 2], 0, DIGEST, WHO[0])
+    assert authentic({**SIGNED, 2: advert}, [1], 0, DIGEST, WHO[0]), "it was not chosen"

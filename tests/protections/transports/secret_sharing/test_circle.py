@@ -50,7 +50,7 @@ def test_clients_that_drop_out_are_survived(step: int, pinned: bool) -> None:
     assert outcome.clients == left
     np.testing.assert_allclose(outcome.mean, true_mean(left), atol=SHARING.step_size())
     sizes = [len(each) - HEADER_BYTES for each in sent[1]]
-    assert sizes[0] == 64 + 4 * 8 + (96 if pinned else 0), "keys, draws; signature and identity"
+    assert sizes[0] == 64 + (96 if pinned else 0), "keys; signature and identity"
     assert sizes[1] <= 8 * 180, "a box for each that it drew"
 
 
@@ -92,33 +92,35 @@ def test_draws_are_others_without_repeats_and_uniform() -> None:
     assert Circle(INFO).draw(3, System()) == INFO.participants, "all pairs"
 
 
-def test_draws_travel_behind_the_keys() -> None:
-    holders = (0, 1, 4, 5, 9, 12, 17, 19)
-    advert = memoryview(b"k" * 64 + CIRCLE.write_draws(holders))
-    keys, read = CIRCLE.read_draws(3, advert)
-    assert (bytes(keys), read) == (b"k" * 64, holders)
-    for bad in ((0, 0, 4, 5, 9, 12, 17, 19), (3, 1, 4, 5, 9, 12, 17, 19)):
-        forged = b"k" * 64 + np.array(bad, "<u4").tobytes()
-        with pytest.raises(ProtocolViolation, match="client 3 did not draw 8 other clients"):
-            CIRCLE.read_draws(3, memoryview(forged))
-    for bad_bytes in (b"", b"k" * 40, b"k" * 64 + np.full(8, 99, "<u4").tobytes()):
-        with pytest.raises(ProtocolViolation, match=r"did not draw|whole numbers"):
-            CIRCLE.read_draws(3, memoryview(bad_bytes))
-
-
 def test_neighbours_are_those_drawn_and_those_who_drew() -> None:
     holders = {0: (1, 2), 1: (2, 3), 2: (9, 1)}  # 3 and 9 are not there
     assert CIRCLE.neighbours(holders) == {0: {1, 2}, 1: {0, 2}, 2: {0, 1}}
 
 
-def test_messages_have_two_parts() -> None:
-    client = GRAPH.client(0, INFO, None, System())
-    client.step(b"")
+def test_boxes_come_with_a_list_of_all_who_shared() -> None:
+    body = CIRCLE.write_boxes((1, 2, 5), {2: b"box"})
+    assert CIRCLE.read_boxes(1, memoryview(body)) == ((1, 2, 5), {2: b"box"})
+    pairs = Circle(INFO)
+    plain = pairs.write_boxes((1, 2, 5), {2: b"box"})
+    assert pairs.read_boxes(1, memoryview(plain)) == ((1, 2), {2: b"box"})
+    with pytest.raises(ProtocolViolation, match="a share of its own"):
+        pairs.read_boxes(2, memoryview(plain))
     for parts in ({}, {0: b""}, {0: b"", 1: b"", 2: b""}):
-        with pytest.raises(ProtocolViolation, match="has the parts 0 and 1"):
-            CIRCLE.read_keys(memoryview(pack(parts)))
-    with pytest.raises(ProtocolViolation, match="has the parts 0 and 1"):
-        client.step(write_message("KEY", client.digest, SERVER, b""))  # type: ignore[attr-defined]
+        with pytest.raises(ProtocolViolation, match="come in the parts 0 and 1"):
+            CIRCLE.read_boxes(1, memoryview(pack(parts)))
+
+
+def test_a_box_of_nobody_is_refused() -> None:
+    server = GRAPH.server(INFO)
+    clients: dict[int, Any] = {c: GRAPH.client(c, INFO, None, System()) for c in INFO.participants}
+    keys: Any = server.step({c: each.step(b"") for c, each in clients.items()})
+    boxes: Any = server.step({c: each.step(keys[c]) for c, each in clients.items()})
+    sharers, table = CIRCLE.read_boxes(0, memoryview(boxes[0][HEADER_BYTES:]))
+    for forged in ({**table, 0: b"own"}, {**table, 77: b"stranger"}):
+        body = CIRCLE.write_boxes(sharers, forged)
+        session = clients[0 if 0 in forged else 1]
+        with pytest.raises(ProtocolViolation, match="shares, and is not listed"):
+            session.step(write_message("BOX", session.digest, SERVER, body), payload(0))
 
 
 def test_clients_of_unlike_graphs_cannot_be_summed() -> None:

@@ -73,7 +73,7 @@ class RandomLiar:
         for client in liar.everyone:
             self._ask(liar, client, b"", 0.0)
         bodies: dict[str, tuple[Mapping[int, object], Callable[[int], bytes]]] = {
-            "KEY": (liar.adverts, lambda c: self._keys(liar, c, rates["KEY"])),
+            "KEY": (liar.adverts, lambda _: pack(self._some(liar.adverts, rates["KEY"]))),
             "BOX": (liar.shown, lambda c: self._boxes(liar, c, rates["BOX"])),
             "SUR": (liar.vectors, lambda c: self._survivors(liar, c, rates["SUR"])),
             "ALL": (liar.lists, lambda c: pack(self._some(liar.signatures_for(c), rates["ALL"]))),
@@ -108,11 +108,6 @@ class RandomLiar:
             elif rng.random() < rate / len(table):
                 made[key] = rng.choice(list(table.values()))
         return made
-
-    def _keys(self, liar: Liar, client: int, rate: float) -> bytes:
-        due = liar.circled(client)
-        shown = self._some({p: each for p, each in liar.adverts.items() if p in due}, rate)
-        return liar.key_body(shown, self._told(liar.adverts, rate))
 
     def _boxes(self, liar: Liar, client: int, rate: float) -> bytes:
         boxes = self._some(liar.boxes_for(client), rate)

@@ -26,11 +26,12 @@ class NodeIdentity(Identity):
     Each client of a session must be another one of the pinned peers; use it for one session.
     """
 
-    __slots__ = ("_unseen",)
+    __slots__ = ("_pinned", "_unseen")
 
     def __init__(self, secret: bytes, pinned: frozenset[bytes]) -> None:
         super().__init__(secret)
-        self._unseen = set(pinned - {self.public})
+        self._pinned: Final = pinned - {self.public}
+        self._unseen = set(self._pinned)
 
     @classmethod
     def load(cls, key_file: Path, peers_file: Path) -> NodeIdentity:
@@ -58,7 +59,7 @@ class NodeIdentity(Identity):
         return cls(key.private_bytes_raw(), frozenset(pinned))
 
     def knows(self, client: int, public: bytes) -> bool:
-        return public in self._unseen
+        return public in self._pinned
 
     def check(
         self, client: int, statement: bytes, signature: bytes, public: bytes | None = None

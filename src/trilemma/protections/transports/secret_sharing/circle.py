@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from trilemma.crypto.neighbourhoods import Neighbourhood
 from trilemma.crypto.shamir import SHARE_BYTES, Share
 from trilemma.errors import ProtocolViolation, TooFewClients
 from trilemma.protections.transports import wire
-from trilemma.protections.transports.secret_sharing.lists import drawn, read_list
+from trilemma.protections.transports.secret_sharing.lists import (
+    drawn,
+    read_list,
+    write_list,
+)
 
 if TYPE_CHECKING:
     from trilemma.entropy import System
@@ -20,16 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Circle"]
 
-_SEAT: Final = np.dtype("<u4")
-
 
 @dataclass(frozen=True)
 class Circle:
     """The clients of a round, and the neighbourhood that each draws; None for all pairs.
 
     A client's holders have the shares of its secrets: all clients, itself among them, or those
-    that it drew. The server tells each client of its neighbours only, so that in a graph the
-    lists of all clients travel besides.
+    that it drew once it had seen who advertised which keys. It masks with them, and with those
+    whose shares it holds.
     """
 
     round: RoundInfo
@@ -67,42 +67,10 @@ class Circle:
         if found != [seat, seat]:
             raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
 
-    # An advertisement: keys, their signature, and what only the server needs
-
-    def write_draws(self, holders: tuple[int, ...]) -> bytes:
-        """The seats of those that a client drew, behind its advertised keys."""
-        if self.graph is None:
-            return b""
-        return np.searchsorted(self.round.participants, holders).astype(_SEAT).tobytes()
-
-    def read_draws(self, client: int, advert: memoryview) -> tuple[memoryview, tuple[int, ...]]:
-        """(keys and signature, holders) of what a client advertised."""
-        who = self.round.participants
-        if self.graph is None:
-            return advert, who
-        size = self.graph.draws * _SEAT.itemsize
-        seats = wire.read_array(advert[max(0, len(advert) - size) :], _SEAT).tolist()
-        holders = [who[seat] for seat in seats if seat < len(who)]
-        if len({*holders} - {client}) != self.graph.draws:
-            raise ProtocolViolation(
-                f"client {client} did not draw {self.graph.draws} other clients; leave it out."
-            )
-        return advert[:-size], tuple(holders)
-
-    # What the server tells: lists of all clients, and tables of the neighbours
-
-    def write_told(self, everyone: bytes, neighbours: Mapping[int, bytes]) -> bytes:
-        """A table of the neighbours, in a graph behind what it tells of all clients."""
-        table = wire.pack(neighbours)
-        return table if self.graph is None else wire.pack({0: everyone, 1: table})
-
-    def read_keys(self, body: memoryview) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """({client: identity's key} of all who advertised, {client: keys} of the neighbours)."""
-        if self.graph is None:
-            shown = wire.unpack(body)
-            return dict.fromkeys(shown, b""), shown
-        everyone, table = _two_parts(body)
-        return wire.unpack(everyone), wire.unpack(table)
+    def write_boxes(self, sharers: tuple[int, ...], boxes: Mapping[int, bytes]) -> bytes:
+        """The boxes for one client; in a graph, where few send it one, behind all who shared."""
+        table = wire.pack(boxes)
+        return table if self.graph is None else wire.pack({0: write_list(sharers), 1: table})
 
     def read_boxes(
         self, client: int, body: memoryview
@@ -113,10 +81,14 @@ class Circle:
             if client in boxes:
                 raise ProtocolViolation(f"the server sent client {client} a share of its own.")
             return tuple(sorted({*boxes, client})), boxes
-        sharers, table = _two_parts(body)
-        return read_list(sharers), wire.unpack(table)
+        parts = wire.unpack(body)
+        if set(parts) != {0, 1}:
+            raise ProtocolViolation(
+                f"boxes in a graph come in the parts 0 and 1, got {sorted(parts)}; it is forged."
+            )
+        return read_list(parts[0]), wire.unpack(parts[1])
 
-    def neighbours(self, holders: Mapping[int, tuple[int, ...]]) -> dict[int, set[int]]:
+    def neighbours(self, holders: Mapping[int, Iterable[int]]) -> dict[int, set[int]]:
         """Whom each client masks with: those present that it drew or that drew it."""
         found = {client: set[int]() for client in holders}
         for client, drew in holders.items():
@@ -129,12 +101,3 @@ class Circle:
 
 def _halves(shares: bytes) -> tuple[bytes, bytes]:
     return shares[:SHARE_BYTES], shares[SHARE_BYTES:]
-
-
-def _two_parts(body: memoryview) -> tuple[bytes, bytes]:
-    parts = wire.unpack(body)
-    if set(parts) != {0, 1}:
-        raise ProtocolViolation(
-            f"a message to a client of a graph has the parts 0 and 1, got {sorted(parts)}."
-        )
-    return parts[0], parts[1]

@@ -23,7 +23,9 @@ from trilemma.protections.transports.secret_sharing.adverts import (
     KEY_BYTES,
     advertise,
     authentic,
+    check_adverts,
     message_key,
+    named,
 )
 from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.identity import Identity
@@ -76,7 +78,6 @@ class SharingClient(ClientSession):
         label: bytes,
         identity: Identity | None,
         keys: tuple[KeyPair, KeyPair, Seed],
-        holders: tuple[int, ...],
     ) -> None:
         self.client, self.circle, self.round, self.ring = client, circle, circle.round, ring
         self.context: Final = RoundContext(self.round.run, self.round.number)
@@ -85,8 +86,8 @@ class SharingClient(ClientSession):
         self._entropy: Final = require_system(entropy)
         self._identity: Final = identity
         self._mask_key, self._message_key, self._seed = keys
-        self._holders: Final = holders  # of this client's shares, by seat
-        self._everyone: dict[int, bytes] = {}  # U1; in a graph with the key of its identity
+        self._everyone: dict[int, bytes] = {}  # U1; in a graph what each of them advertised
+        self._holders: tuple[int, ...] = ()  # of this client's shares, by seat
         self._peers: dict[int, bytes] = {}  # neighbours: mask key, message key and pinned key
         self._sharers: tuple[int, ...] = ()  # U2
         self._shares: dict[int, bytes] = {}  # held: share of the seed, then of the mask key
@@ -105,8 +106,7 @@ class SharingClient(ClientSession):
     ) -> SharingClient:
         """A session with fresh keys."""
         keys = KeyPair.generate(entropy), KeyPair.generate(entropy), Seed.generate(entropy)
-        holders = circle.draw(client, entropy)
-        return cls(client, circle, ring, entropy, label, identity, keys, holders)
+        return cls(client, circle, ring, entropy, label, identity, keys)
 
     @property
     def wants_update(self) -> bool:
@@ -140,25 +140,21 @@ class SharingClient(ClientSession):
         return reply
 
     def _advertise(self, inbox: bytes) -> bytes:
-        keys = advertise(self._own_keys(), self.client, self.digest, self._identity)
-        pin = b"" if self._identity is None or not self.circle.graph else self._identity.public
-        draws = self.circle.write_draws(self._holders)
-        return wire.write_message("ADV", self.digest, self.client, keys, pin, draws)
+        name = self.circle.graph is not None
+        keys = advertise(self._own_keys(), self.client, self.digest, self._identity, name=name)
+        return wire.write_message("ADV", self.digest, self.client, keys)
 
     def _own_keys(self) -> bytes:
         return self._mask_key.public + self._message_key.public
 
     def _share(self, inbox: bytes) -> bytes:
-        body = wire.open_message("KEY", self.digest, wire.SERVER, inbox)
-        self._everyone, shown = self.circle.read_keys(body)
-        self._check_list(self._everyone, self.round.participants)
-        if due := set(self._holders) & set(self._everyone) - set(shown):
-            raise ProtocolViolation(
-                f"the server keeps the keys of client {min(due)} from client {self.client}, which "
-                "drew it; leave."
-            )
-        own, named = {self.client: self._own_keys()}, self._everyone if self.circle.graph else None
-        peers = authentic(shown, own, self.digest, self._identity, named)
+        shown = wire.unpack(wire.open_message("KEY", self.digest, wire.SERVER, inbox))
+        self._holders = self.circle.draw(self.client, self._entropy)  # not before who is who
+        self._check_list(shown, self.round.participants)
+        graph = self.circle.graph is not None
+        check_adverts(shown, self.client, self._own_keys(), self._identity, name=graph)
+        self._everyone = shown if graph else dict.fromkeys(shown, b"")
+        peers = self._authentic(shown, set(shown).intersection(self._holders))
         count, threshold = len(self._holders), self.circle.threshold
         seed = split(self._seed.reveal(), threshold, count, self._entropy)
         key = split(self._mask_key.reveal(), threshold, count, self._entropy)
@@ -182,8 +178,11 @@ class SharingClient(ClientSession):
         self._peers = peers
         return wire.write_message("SHR", self.digest, self.client, wire.pack(sealed))
 
+    def _authentic(self, shown: Mapping[int, bytes], chosen: Collection[int]) -> dict[int, bytes]:
+        return authentic(shown, sorted(chosen), self.client, self.digest, self._identity)
+
     def _sealing(self) -> RoundContext:
-        """What boxes are bound to: in a graph, where few keys are seen, to who advertised, too."""
+        """What boxes are bound to: in a graph, where few sign, to what all advertised, too."""
         if self.circle.graph is None:
             return self.context
         return replace(self.context, shown=hashlib.sha256(wire.pack(self._everyone)).digest())
@@ -198,9 +197,10 @@ class SharingClient(ClientSession):
                 f"peers, and {len(self._everyone) - 1} advertised keys; where identities are "
                 "pinned all of them must share, so leave."
             )
+        if strangers := set(boxes) - (set(self._sharers) - {self.client}):
+            raise ProtocolViolation(f"client {min(strangers)} shares, and is not listed; leave.")
+        self._peers |= self._authentic(self._everyone, set(boxes) - set(self._peers))
         peers = set(self._peers) & set(self._sharers) - {self.client}
-        if strangers := set(boxes) - peers:
-            raise ProtocolViolation(f"client {min(strangers)} shares, and is no neighbour; leave.")
         context = self._sealing()
         for peer, box in boxes.items():
             shares = unseal(
@@ -260,7 +260,7 @@ class SharingClient(ClientSession):
     def _require_agreement(self, signatures: Mapping[int, bytes]) -> None:
         lists, least = self._lists(), self.round.threshold
         if (graph := self.circle.graph) is not None:
-            pins = self._everyone
+            pins = named(self._everyone)
             lists.require_sampled(
                 self.client, signatures, pins, least, graph.checks, self._entropy
             )
@@ -320,8 +320,7 @@ class SharingClient(ClientSession):
             )
         keys = KeyPair(fields[3]), KeyPair(fields[4]), Seed(fields[5])
         client = int.from_bytes(fields[0], "little")
-        holders = read_list(fields[10])
-        session = cls(client, circle, ring, entropy, label, identity, keys, holders)
+        session = cls(client, circle, ring, entropy, label, identity, keys)
         if fields[2] != session.digest:
             raise ProtocolViolation(
                 "the stored state belongs to another round or protection; its masks must not be "
@@ -329,7 +328,8 @@ class SharingClient(ClientSession):
             )
         session._peers, session._shares = wire.unpack(fields[6]), wire.unpack(fields[7])
         session._survivors, session._shown = read_list(fields[8]), fields[9]
-        session._everyone, session._sharers = wire.unpack(fields[11]), read_list(fields[12])
+        session._holders, session._everyone = read_list(fields[10]), wire.unpack(fields[11])
+        session._sharers = read_list(fields[12])
         if identity is None and any(len(each) > 2 * KEY_BYTES for each in session._peers.values()):
             raise ProtocolViolation(
                 "the stored state belongs to a session with pinned identities; name them again."

@@ -20,9 +20,12 @@ from trilemma.crypto.shamir import Share, combine
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients
 from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import Aggregate, ServerSession
-from trilemma.protections.transports.secret_sharing.adverts import ADVERT_BYTES, KEY_BYTES
+from trilemma.protections.transports.secret_sharing.adverts import (
+    ADVERT_BYTES,
+    KEY_BYTES,
+    SIGNED_BYTES,
+)
 from trilemma.protections.transports.secret_sharing.circle import Circle
-from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.protections.transports.secret_sharing.lists import write_list
 
 if TYPE_CHECKING:
@@ -87,16 +90,13 @@ class SharingServer(ServerSession):
         return outcome
 
     def _advertised(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
-        named = KEY_BYTES if self.circle.graph else 0
-        everyone = dict.fromkeys(bodies, b"")
+        name = KEY_BYTES if self.circle.graph else 0
         for client, body in bodies.items():
-            advert, self.holders[client] = self.circle.read_draws(client, body)
-            if len(advert) not in (ADVERT_BYTES, ADVERT_BYTES + SIGNATURE_BYTES + named):
+            if len(body) not in (ADVERT_BYTES, SIGNED_BYTES + name):
                 raise ProtocolViolation(
-                    f"client {client} advertised {len(advert)} bytes instead of two keys."
+                    f"client {client} advertised {len(body)} bytes instead of two keys."
                 )
-            self.keys[client] = bytes(advert[: ADVERT_BYTES + SIGNATURE_BYTES])
-            everyone[client] = bytes(advert[ADVERT_BYTES + SIGNATURE_BYTES :])
+        self.keys = {client: bytes(body) for client, body in bodies.items()}
         signed = [len(keys) > ADVERT_BYTES for keys in self.keys.values()]
         self.pinned = all(signed)
         if any(signed) and not self.pinned:
@@ -105,20 +105,16 @@ class SharingServer(ServerSession):
                 "all, or of none."
             )
         check_threshold(self.round.threshold, len(self.round.participants), pinned=self.pinned)
-        self._require_holders(self.keys)
-        if self.circle.graph is None:
-            return self._to_all("KEY", wire.pack(self.keys), self.keys)
-        self.neighbours, listed = self.circle.neighbours(self.holders), wire.pack(everyone)
-        return {
-            client: self._told("KEY", listed, {p: self.keys[p] for p in {client, *peers}})
-            for client, peers in self.neighbours.items()
-        }
+        return self._to_all("KEY", wire.pack(self.keys), self.keys)
 
     def _shared(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         boxes = {client: wire.unpack(body) for client, body in bodies.items()}
+        everyone, graph = set(self.keys), self.circle.graph
         for client, sealed in boxes.items():
-            if set(sealed) != set(self.holders[client]) & set(self.keys) - {client}:
+            peers = everyone - {client}
+            if set(sealed) != peers if graph is None else set(sealed) - peers:
                 raise ProtocolViolation(f"client {client} did not send one share to each peer.")
+            self.holders[client] = self.round.participants if graph is None else tuple(sealed)
         if self.pinned and (gone := sorted(set(self.keys) - set(boxes))):
             raise TooFewClients(
                 f"client {gone[0]} advertised keys and sent no shares; where identities are "
@@ -126,11 +122,21 @@ class SharingServer(ServerSession):
             )
         self.sharers = tuple(boxes)
         self._require_holders(self.sharers)
-        listed, sent = write_list(self.sharers), dict[int, dict[int, bytes]]()
+        if graph is not None:
+            self.neighbours = self.circle.neighbours(self.holders)
+        sent: dict[int, dict[int, bytes]] = {client: {} for client in self.keys}
         for sender, sealed in boxes.items():
             for receiver, box in sealed.items():
-                sent.setdefault(receiver, {})[sender] = box
-        return {each: self._told("BOX", listed, sent.get(each, {})) for each in self.sharers}
+                sent[receiver][sender] = box
+        return {
+            client: wire.write_message(
+                "BOX",
+                self.digest,
+                wire.SERVER,
+                self.circle.write_boxes(self.sharers, sent[client]),
+            )
+            for client in self.sharers
+        }
 
     def _summed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
         for client, body in bodies.items():
@@ -189,12 +195,8 @@ class SharingServer(ServerSession):
     def _require_holders(self, left: Iterable[int]) -> None:
         """Raises where too few of those that a client drew are left."""
         here = set(left)
-        for client in self.sharers or self.keys:
+        for client in self.sharers:
             self.circle.require_holders(client, self.holders[client], here)
-
-    def _told(self, kind: str, everyone: bytes, table: Mapping[int, bytes]) -> bytes:
-        body = self.circle.write_told(everyone, table)
-        return wire.write_message(kind, self.digest, wire.SERVER, body)
 
     def _to_all(self, kind: str, body: bytes, clients: Iterable[int]) -> Mapping[int, bytes]:
         message = wire.write_message(kind, self.digest, wire.SERVER, body)

@@ -41,6 +41,10 @@ class SecretSharing(FixedPointTransport):
     that lies, too, and fewer than 2t - n of n clients that help it: one step more, t > 2n/3, and
     whoever advertised keys must share. The server still sees the sum: attack that. That a masked
     vector arrives as it was sent is left to the connection (TLS).
+
+    Where it pays (`trilemma.crypto.neighbourhoods`), clients mask with neighbours that they draw
+    instead of all: then as many may help the server as the share `corrupt` of all clients, chosen
+    before the draws, but for a probability of 2^-40. More of them need more neighbours, up to all.
     """
 
     ring_bits: int = 32
@@ -50,7 +54,8 @@ class SecretSharing(FixedPointTransport):
     caveat: ClassVar[str] = (
         "Secret sharing: the server reads the sum; it must be honest but curious unless clients "
         "pin each other's identities, and may lie then while fewer than 2t - n of n clients help "
-        "it, t being the threshold, above 2n/3."
+        "it, t being the threshold, above 2n/3; in a cohort so large that they mask with "
+        "neighbours alone, no more than the share `corrupt` of them."
     )
     law: ClassVar[Law | None] = SecretSharingLaw()
     preparations: ClassVar[int] = 2
