@@ -17,6 +17,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
+    NotConfigured,
     ProtocolViolation,
     RangeExceeded,
     TooFewClients,
@@ -46,7 +47,7 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
-_PUBLIC: Final = (BudgetSpent, ProtocolViolation, RangeExceeded, TooFewClients)
+_PUBLIC: Final = (BudgetSpent, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
 
