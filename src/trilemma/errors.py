@@ -16,6 +16,7 @@ __all__ = [
     "BudgetSpent",
     "ForeignCiphertext",
     "InvalidInput",
+    "NotConfigured",
     "ProtocolViolation",
     "RangeExceeded",
     "SecretExposure",
@@ -52,6 +53,10 @@ class BudgetSpent(TrilemmaError):
 
 class ForeignCiphertext(InvalidInput):
     """A ciphertext, share or sealed message that is malformed, altered or for another key."""
+
+
+class NotConfigured(InvalidInput):
+    """A node lacks a key, a file or a name that its owner has to give it."""
 
 
 class ProtocolViolation(TrilemmaError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ PUBLIC = 97  # digits that no client has: the server evaluates on them
 def make_terms(config: UserConfig) -> Terms | None:
     """What the run's configuration asks for; an app in earnest would write it down here."""
     if verdict := str(config.get("verdict", "")):
-        return from_verdict(verdict, make_deployment(config))
+        return from_verdict(Path(__file__).parent / verdict, make_deployment(config))
     text = str(config.get("protection", "none"))
     if text == "none":
         return None

@@ -25,7 +25,8 @@ from tests.federation.flower.harness import (
     with_pins,
 )
 
-from trilemma.crypto.paillier import PrivateKey
+from trilemma.crypto.keyfiles import save_private
+from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import System
 from trilemma.errors import BudgetSpent, InvalidInput
 from trilemma.federation.flower import ProtectedGrid, Terms
@@ -56,10 +57,11 @@ def run(
     name: str = "FedAvg",
     stop: Callable[[int, Message], Message | None] = lambda number, message: message,
     dressed: Callable[[DirectGrid], DirectGrid] = lambda grid: grid,
+    public: PublicKey | None = None,
 ) -> tuple[Result, DirectGrid]:
     """A server's whole life, on nodes that were restarted with it."""
     direct = dressed(DirectGrid(toy_app(terms), on_message=stop))
-    grid = ProtectedGrid(direct, terms, checkpoint=path)
+    grid = ProtectedGrid(direct, terms, public_key=public, checkpoint=path)
     few: dict[str, Any] = {"min_train_nodes": 4, "min_available_nodes": 4}
     strategy = STRATEGIES[name](fraction_evaluate=0.0, **few)
     left = grid.rounds_left(rounds)
@@ -160,6 +162,16 @@ def test_another_model_or_a_damaged_file_is_refused_before_anything_is_sent(
         run(path, 2)
 
 
+def test_a_model_in_a_checkpoint_is_not_replaced_by_another(tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    run(path, 2)
+    kept = path.read_bytes()
+    grid = ProtectedGrid(DirectGrid(toy_app(SHARING)), SHARING, checkpoint=path)
+    with pytest.raises(InvalidInput, match=r"2 rounds, which another would replace; start with"):
+        FedAvg(min_available_nodes=4).start(grid, initial(), num_rounds=1)
+    assert path.read_bytes() == kept
+
+
 def test_a_disk_that_fails_stops_rounds_and_not_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +188,24 @@ def test_a_blind_server_has_nothing_to_keep(tmp_path: Path) -> None:
         ProtectedGrid(
             DirectGrid(toy_app(terms)), terms, public_key=public, checkpoint=tmp_path / "state"
         )
+
+
+def test_a_key_file_serves_nodes_that_were_restarted(tmp_path: Path) -> None:
+    key = PrivateKey.generate(System(), bits=512, insecure=True)
+    save_private(key, tmp_path / "key")
+    terms, path = Terms.of(Protection((), small_paillier())), tmp_path / "state.npz"
+
+    def keyed(grid: DirectGrid) -> DirectGrid:
+        for context in grid.contexts.values():
+            context.node_config = {"trilemma-key": str(tmp_path / "key")}
+        return grid
+
+    whole, _ = run(None, 3, terms=terms, dressed=keyed, public=key.public)
+    with pytest.raises(Stopped):
+        run(path, 3, terms=terms, stop=stopping(3), dressed=keyed, public=key.public)
+    resumed, _ = run(path, 3, terms=terms, dressed=keyed, public=key.public)
+    assert len(resumed.train_metrics_clientapp) == 2
+    np.testing.assert_array_equal(resumed.arrays["bias"].numpy(), whole.arrays["bias"].numpy())
 
 
 def test_identities_and_ledgers_of_nodes_survive_with_it(tmp_path: Path) -> None:

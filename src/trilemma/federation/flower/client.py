@@ -7,6 +7,7 @@ before the reply leaves. A stage that was answered or that failed is never answe
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -17,6 +18,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
+    NotConfigured,
     ProtocolViolation,
     RangeExceeded,
     TooFewClients,
@@ -46,7 +48,7 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
-_PUBLIC: Final = (BudgetSpent, ProtocolViolation, RangeExceeded, TooFewClients)
+_PUBLIC: Final = (BudgetSpent, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
 
@@ -133,7 +135,7 @@ def _work(
     content = without_stages(message.content)
     content[name] = before
     message.content = content
-    reply, made, steps = _run(message, context, call_next)
+    reply, made, steps = _run(terms, message, context, call_next)
     metrics = {} if terms.by_record else _only_metrics(reply.content)
     lanes: dict[str, torch.Tensor] = {}
     if stage.kind == "train":
@@ -152,10 +154,13 @@ def _work(
 
 
 def _run(
-    message: Message, context: Context, call_next: ClientAppCallable
+    terms: Terms, message: Message, context: Context, call_next: ClientAppCallable
 ) -> tuple[Message, list[Made], list[Step]]:
+    watching: AbstractContextManager[list[Step]] = nullcontext([])
+    if terms.deployment is not None:
+        watching = watched_steps()
     try:
-        with watched() as made, watched_steps() as steps:
+        with watched() as made, watching as steps:
             reply = call_next(message, context)
     except TrilemmaError:
         raise
@@ -167,12 +172,12 @@ def _run(
 
 
 def _only_metrics(content: RecordDict) -> dict[str, Any]:
-    if len(content.metric_records) != 1:
+    if len(content.metric_records) > 1:
         raise InvalidInput(
             f"a reply holds one MetricRecord, got {len(content.metric_records)}; put everything "
             "into one."
         )
-    return dict(next(iter(content.metric_records.values())))
+    return dict(next(iter(content.metric_records.values()), {}))
 
 
 def _weight(terms: Terms, kind: Kind, metrics: dict[str, Any]) -> int:

@@ -40,7 +40,7 @@ class Resuming:
         self.before = 0 if found is None else found.rounds
         self.good = self.asked = self.before
         self._saved = self.before
-        self._restored = found is None
+        self._taken = self._restored = found is None
 
     @property
     def fresh(self) -> bool:
@@ -51,6 +51,7 @@ class Resuming:
         """The model of the checkpoint, if there is one for an app with this model."""
         if self._found is None or self.path is None:
             return initial
+        self._taken = True
         self._found.require_like({name: each.numpy() for name, each in initial.items()}, self.path)
         _LOG.info("resuming after round %d of %s", self.before, self.path)
         return ArrayRecord({name: Array(values) for name, values in self._found.model.items()})
@@ -77,6 +78,11 @@ class Resuming:
 
     def restore(self, strategy: Strategy | None) -> None:
         """Gives a strategy back what it remembered, and the number of its round, once in a run."""
+        if not self._taken:
+            raise InvalidInput(
+                f"{self.path} has a model of {self.before} rounds, which another would replace; "
+                "start with initial_arrays=grid.resumed(...), or name another checkpoint."
+            )
         if self._restored or self._found is None or strategy is None:
             return
         self._restored = True

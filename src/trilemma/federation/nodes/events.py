@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from trilemma.beliefs.belief import bernoulli_leakage
-from trilemma.bounds.certificate import epsilon, leakage_bound, leakage_supremum
 from trilemma.bounds.training import Participation, Training
 from trilemma.errors import InvalidInput
 from trilemma.quantities import positive, whole
@@ -81,6 +80,8 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     >>> round(epsilon_of([Event(0.52, 150, 4 / 150, "secret", "record")], 1e-5), 2)
     12.11
     """
+    from trilemma.bounds.certificate import epsilon  # heavy, and a node starts for each message
+
     kinds = _kinds(events)
     if kinds is None or not kinds:
         return 0.0 if kinds is not None else math.inf
@@ -99,6 +100,8 @@ def leakage_of(events: Iterable[Event], candidates: int | None = None) -> float:
     >>> leakage_of([Event(0.0)], 100) == bernoulli_leakage(1.0, 1 / 100)
     True
     """
+    from trilemma.bounds.certificate import leakage_bound, leakage_supremum  # heavy, as above
+
     kinds = _kinds(events)
     if kinds is None:
         return 1.0 if candidates is None else bernoulli_leakage(1.0, 1 / candidates)

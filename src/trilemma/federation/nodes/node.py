@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 import torch
 
-from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.errors import NotConfigured, ProtocolViolation
 from trilemma.federation.nodes.files.diary import Diary
 from trilemma.federation.nodes.files.identities import NodeIdentity
 from trilemma.federation.nodes.files.ledger import Ledger
@@ -25,6 +25,7 @@ from trilemma.quantities import whole
 __all__ = ["Node", "Store"]
 
 _PREFIX: Final = "trilemma"
+_SIMULATED: Final = ", or in a simulation {} in the environment of its SuperLink"
 
 
 class Store(Protocol):
@@ -200,9 +201,9 @@ class Node:
             return self._identity()
         path = self._path("key")
         if path is None:
-            raise InvalidInput(
+            raise NotConfigured(
                 f"{transport.name} needs the federation's private key; name its file as "
-                "trilemma-key in --node-config."
+                f"trilemma-key in --node-config{_SIMULATED.format('TRILEMMA_KEY')}."
             )
         return _load_key(transport, path)
 
@@ -211,9 +212,10 @@ class Node:
         if key is None and peers is None:
             return None
         if key is None or peers is None:
-            raise InvalidInput(
-                "pinned identities need both trilemma-identity and trilemma-peers in "
-                "--node-config."
+            missing = "trilemma-identity" if key is None else "trilemma-peers"
+            raise NotConfigured(
+                f"pinned identities need both trilemma-identity and trilemma-peers in "
+                f"--node-config, and {missing} is not there."
             )
         return NodeIdentity.load(key, peers)
 
@@ -234,9 +236,11 @@ class Node:
             part = self.config.get("partition-id")
             data = shared if part is None else f"{shared} {part}"
         if path is None or data is None:
-            raise InvalidInput(
+            names = "TRILEMMA_LEDGER and TRILEMMA_DATA"
+            raise NotConfigured(
                 "what a node's data take part in is counted in a ledger; name its file as "
-                "trilemma-ledger, and the data as trilemma-data, in --node-config."
+                "trilemma-ledger, and the data as trilemma-data, in "
+                f"--node-config{_SIMULATED.format(names)}."
             )
         return Ledger(path), str(data)
 
