@@ -163,7 +163,7 @@ def test_a_bug_of_ours_shows_its_traceback() -> None:
 def test_who_waits_may_have_enough() -> None:
     with Crew[Number](partial(make_trouble, "slow"), workers=2) as crew:
         crew.submit(Number(1))
-        with pytest.raises(TimeoutError, match="within 0.01 seconds"):
+        with pytest.raises(TimeoutError, match=r"within 0\.01 seconds"):
             crew.next(within=0.01)
 
 
