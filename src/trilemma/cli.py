@@ -15,7 +15,7 @@ import typer
 
 import trilemma
 from trilemma.commands import keys
-from trilemma.commands.attack import attack
+from trilemma.commands.attacking.attack import attack
 from trilemma.commands.estimate import estimate
 from trilemma.commands.figures import figures
 from trilemma.commands.pareto import pareto

@@ -84,6 +84,7 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
     assert sink.getvalue().splitlines() == [
         r"tune: begins with \x1b[2Jdlg on none",
         r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
+        "tune: done: 32 games in 6 s",
     ]
 
 
@@ -128,6 +129,7 @@ def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume()
         "tune: goes on after 16 games with trying b",
         "tune: 0 games played in 12 s, about 1.5 min left; trying b",
         "tune: half an hour",
+        "tune: done: 16 games in 12 s",
     ]
     assert known.seen == ["kept a", "b in 7 s"]
 

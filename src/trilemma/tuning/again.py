@@ -20,6 +20,8 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.tuning.forecasting.forecast import Forecast
+from trilemma.tuning.forecasting.kinds import kind_of
 from trilemma.work.executors import Crew
 from trilemma.work.replay import settle
 
@@ -132,6 +134,11 @@ def attack_again(
         for name in suite_of(scenario, rung).attacks
         if get(name).rung in rungs
     }
+    if ticker is not None:
+        over = verdict.claim.rounds
+        tasks = [AttackTask("", spec, (name,), asked.adversary, over, 0, 1) for name in wanted]
+        games = dict.fromkeys(map(kind_of, tasks), units)
+        ticker.expect(Forecast(games, {over: 1.0}, workers=workers))
     with Crew(bench, workers=workers) as crew:
         found = settle(wanted, crew, run=run, ticker=ticker, known={})
     return tuple(found[name] for name in wanted)

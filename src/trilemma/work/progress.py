@@ -197,13 +197,14 @@ class Ticker(_Line):
     >>> from types import SimpleNamespace
     >>> task = SimpleNamespace(key=lambda: ("attack on noise", 0), count=16)
     >>> sink = io.StringIO()
-    >>> ticks = iter([0.0, 6.0])
+    >>> ticks = iter([0.0, 6.0, 6.0])
     >>> with Ticker("tune", stream=sink, clock=lambda: next(ticks)) as ticker:
     ...     ticker.begun(task)
     ...     ticker.finished(task, b"", 6.0)
     >>> print(sink.getvalue(), end="")
     tune: begins with attack on noise
     tune: 16 games played in 6 s; attack on noise
+    tune: done: 16 games in 6 s
     """
 
     def __init__(
@@ -221,6 +222,11 @@ class Ticker(_Line):
         self._counted: set[tuple[str, int]] = set()
         self._before = 0
         self._saying = ""
+
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        super().__exit__()
+        if kind is None and self._units:
+            self.say(f"done: {self._units} games in {spoken(self._clock() - self._start)}")
 
     def expect(self, outlook: Outlook) -> None:
         """From now on say how much is left."""
@@ -247,6 +253,7 @@ class Ticker(_Line):
             self._told = True
             start = f"goes on after {self._before} games" if self._before else "begins"
             self.say(f"{start} with {self._said(task)}")
+            self._saying = "putting together what was found"
 
     def finished(self, task: Job, payload: bytes, seconds: float) -> None:
         """Count the games of one more task, and name it."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
 
-__all__ = ["earlier_page", "front_page", "verdict_page", "write_report"]
+__all__ = ["earlier_page", "front_page", "verdict_cell", "verdict_page", "write_report"]
 
 _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
@@ -64,6 +64,12 @@ def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
     """The page of a verdict; the gallery is left out unless the verdict allows it."""
     context = verdict_context(verdict, gallery)
     return _render("verdict.html", verdict_data(verdict), **context)
+
+
+def verdict_cell(verdict: Verdict) -> str:
+    """The first screen and the ladder of a verdict, for the cell of a notebook."""
+    context = verdict_context(verdict, None)
+    return _templates().get_template("cell.html").render(**context)
 
 
 def front_page(front: Front) -> str:

@@ -20,6 +20,7 @@ from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Document, Kept, Share, Shares
 from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
+from trilemma.tuning.results.shown import Shown
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
@@ -151,8 +152,8 @@ class Federation:
         )
 
 
-@dataclass(frozen=True)
-class Verdict(Kept):
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown, Kept):
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
     `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The

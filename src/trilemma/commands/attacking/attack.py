@@ -1,18 +1,20 @@
-"""`trilemma attack`: one attack, what it recovers with and without a protection, and a picture."""
+"""`trilemma attack`: all attacks of a rung, or what one recovers, with and without protection."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from trilemma.commands.measuring import AttackOption, SuccessOption, prepare
+from trilemma.commands.measuring import Prepared, SuccessOption, prepare
 from trilemma.commands.settings import Federated, Running, from_flags, with_flags
 
 __all__ = ["attack"]
+
+_FEW: Final = 8  # games in which other attacks are tried where the one asked for fails
 
 
 @with_flags(Federated)
@@ -21,7 +23,16 @@ def attack(
         Path | None,
         typer.Argument(help="A verdict.json or its run folder: what it chose is attacked again."),
     ] = None,
-    attack: AttackOption = "dlg",
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="One attack, to see what it recovers [all of the rung, by their picks]."
+        ),
+    ] = None,
+    knows: Annotated[
+        Literal["nothing", "public", "candidates", "rest"],
+        typer.Option(help="Whose attacks, where none is named."),
+    ] = "candidates",
     protection: Annotated[
         str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
     ] = "none",
@@ -31,7 +42,7 @@ def attack(
     ] = None,
     units: Annotated[
         int | None,
-        typer.Option(help="Updates to attack [20], or games against a verdict [48]."),
+        typer.Option(help="Updates to attack [20], or games of each attack [32; a verdict: 48]."),
     ] = None,
     restarts: Annotated[
         int | None, typer.Option(help="An attack keeps the best of so many starts [3].")
@@ -44,12 +55,12 @@ def attack(
 ) -> None:
     """Attack updates as a curious server would, or what a verdict chose, with fresh games.
 
-    Examples: trilemma attack runs/demo --units 100; trilemma attack --batch 1 --protection
-    randomization:variance=1e-3 --out runs/noise
+    Examples: trilemma attack runs/demo --units 100; trilemma attack --protection
+    randomization:variance=1e-3; trilemma attack --attack dlg --batch 1 --out runs/dlg
     """
     federated, running = from_flags(flags, Federated, Running)
     if verdict is not None:
-        from trilemma.commands.doubting import attack_verdict
+        from trilemma.commands.attacking.doubting import attack_verdict
 
         attack_verdict(
             verdict,
@@ -59,6 +70,19 @@ def attack(
             units=48 if units is None else units,
             restarts=restarts,
             seed=seed,
+        )
+        return
+    starts = 3 if restarts is None else restarts
+    if attack is None:
+        from trilemma.commands.attacking.suite import attack_suite
+
+        attack_suite(
+            *(federated, running),
+            knows=knows,
+            protection=protection,
+            units=32 if units is None else units,
+            restarts=starts,
+            seed=seed or 0,
         )
         return
     from trilemma.errors import printable
@@ -75,7 +99,7 @@ def attack(
         success=success,
         units=20 if units is None else units,
         out=running.out,
-        restarts=3 if restarts is None else restarts,
+        restarts=starts,
         seed=seed or 0,
         protection=parse_protection(protection),
     )
@@ -104,6 +128,7 @@ def attack(
                     "failed": int(outcomes.failed[:, 0].sum()),
                 }
         works = not constants_of(control, prepared.guess).attack_failed
+        better = [] if works else _better(prepared, attack, running.workers)
         document |= {"attack_failed": not works, "units": len(control.client)}
         prepared.write("attack.json", document)
         picture = prepared.folder / "recoveries.png"
@@ -120,20 +145,46 @@ def attack(
         print(json.dumps(document, allow_nan=False, indent=2))
     else:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        print(_verdict(works, prepared.scenario.show_records, printable(picture)))
+        shown = prepared.scenario.show_records
+        print("\n".join(_verdict(works, better, shown, printable(picture))))
     print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
 
 
-def _verdict(works: bool, shown: bool, picture: str) -> str:
+def _better(prepared: Prepared, attack: str, workers: int) -> list[str]:
+    """Other attacks that pick right more often than a blind guess from unprotected updates."""
+    from trilemma.door.rating import rate
+    from trilemma.work.progress import Ticker
+
+    with Ticker("attack") as ticker:
+        ticker.say(f"{attack} fails here; trying the others")
+        found = rate(
+            prepared.source,
+            knows="candidates",
+            units=_FEW,
+            restarts=1,
+            seed=prepared.measurement.seed,
+            workers=workers,
+            ticker=ticker,
+        )
+    able = [each for each in found.rated if each.works(found.claim.kappa)]
+    return [
+        f"{each.attack} ({each.won} of {each.units} right picks)"
+        for each in able
+        if each.attack != attack
+    ]
+
+
+def _verdict(works: bool, better: list[str], shown: bool, picture: str) -> list[str]:
     sentences = []
     if not works:
+        others = f"better here: {', '.join(better)}" if better else "no other attack does better"
         sentences.append(
-            "The attack failed here: it does not recover unprotected records either, so nothing "
-            "above speaks for the protection; try another attack, more restarts, a smaller batch."
+            f"The attack failed here: it does not recover unprotected records either, so nothing "
+            f"above speaks for the protection; {others}."
         )
     sentences.append(
         f"Originals beside recoveries: {picture}"
         if shown
         else "No picture: the scenario does not set show_records."
     )
-    return "\n".join(sentences)
+    return sentences

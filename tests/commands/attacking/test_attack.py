@@ -12,7 +12,7 @@ from tests.commands.test_measuring import OWN, run
 def test_attack_compares_with_its_control_and_draws_only_what_may_be_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    words = ["attack", "--units", "6", "--restarts", "1", "--protection"]
+    words = ["attack", "--attack", "dlg", "--units", "6", "--restarts", "1", "--protection"]
     words += ["randomization:variance=4", "--batch", "1", "--clients", "2"]
     shown, hidden = tmp_path / "shown", tmp_path / "hidden"
     code, out, _ = run(capsys, monkeypatch, *words, "--scenario", "digits", "--out", str(shown))
@@ -34,6 +34,23 @@ def test_attack_compares_with_its_control_and_draws_only_what_may_be_shown(
 def test_a_bad_protection_is_one_sentence_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, _, err = run(capsys, monkeypatch, "attack", "--protection", "noise:variance=1")
+    words = ("attack", "--attack", "dlg", "--protection", "noise:variance=1")
+    for some in (words, (words[0], *words[3:])):
+        code, _, err = run(capsys, monkeypatch, *some)
+        assert code == 2
+        assert "unknown protection 'noise'" in err
+    code, _, err = run(capsys, monkeypatch, *words)
     assert code == 2
     assert "unknown protection 'noise'" in err
+
+
+def test_an_attack_that_fails_names_those_that_do_better(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ["attack", "--attack", "tests.estimation.attackers:Useless", "--units", "4"]
+    words += ["--scenario", f"{OWN}:small", "--out", str(tmp_path / "run")]
+    code, out, err = run(capsys, monkeypatch, *words)
+    assert code == 0, err
+    assert "The attack failed here" in out
+    assert "better here: " in out
+    assert "analytic (8 of 8 right picks)" in out

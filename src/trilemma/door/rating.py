@@ -1,0 +1,145 @@
+"""How often each attack of a rung picks right from one round, with a protection and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from trilemma.attacks import get
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.identity import parts_of, require_own, require_scenario
+from trilemma.estimation.leakage import Estimate, success_rate
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.suite import suite_of
+from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.tasks import AttackTask, read_attack
+from trilemma.observations import Adversary
+from trilemma.protections.protection import Protection
+from trilemma.tuning.forecasting.forecast import Forecast
+from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.work.executors import Crew
+from trilemma.work.replay import settle
+
+if TYPE_CHECKING:
+    from trilemma.attacks import Rung
+    from trilemma.estimation.scenario import Source
+    from trilemma.work.journal import Run
+    from trilemma.work.progress import Ticker
+    from trilemma.work.replay import Ask
+
+__all__ = ["Rated", "Ratings", "rate"]
+
+_CHUNK: Final = 16
+_STEPS: Final = 20  # of SGD, of the models at which one round is attacked
+_PICTURES: Final = 8
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Right picks of one attack in `units` games without protection, and under one."""
+
+    attack: str
+    rung: Rung
+    units: int
+    won: int
+    success: Estimate
+    protected: int | None = None
+    protected_success: Estimate | None = None
+
+    def works(self, kappa: float) -> bool:
+        """Whether it does better than a blind guess on unprotected updates."""
+        return self.success.low > kappa
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """All attacks, the best first; `pictures` by attack of some records, where they are shown."""
+
+    claim: Claim
+    rated: tuple[Rated, ...]
+    pictures: dict[str, Any] | None
+
+    def failed(self) -> list[str]:
+        """A sentence for each attack that fails unprotected, with those that did better."""
+        kappa, made = self.claim.kappa, []
+        for each in self.rated:
+            if each.works(kappa):
+                continue
+            better = [f"{e.attack} ({e.won} of {e.units})" for e in self.rated if e.won > each.won]
+            than = f"better: {', '.join(better)}" if better else "no other attack does better"
+            made.append(
+                f"{each.attack} is right in {each.won} of {each.units} games without protection, "
+                f"no better than a blind guess, so it says nothing about a protection; {than}."
+            )
+        return made
+
+
+def rate(
+    source: Source,
+    *,
+    knows: Rung,
+    attacks: Sequence[str] | None = None,
+    protection: Protection | None = None,
+    units: int,
+    restarts: int,
+    seed: int,
+    run: Run | None = None,
+    workers: int = 1,
+    ticker: Ticker | None = None,
+) -> Ratings:
+    """Let every attack of a rung play the same games of one round."""
+    if units < 1:
+        raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    Seeded(seed)
+    scenario = source if isinstance(source, Scenario) else source()
+    specs = ["none"] if protection in (None, Protection()) else ["none", protection.describe()]
+    if run is not None:
+        require_scenario(run, scenario)
+        require_own(run, {} if protection is None else parts_of(protection))
+    suite = suite_of(scenario, knows, attacks)
+    if ticker is not None:
+        kinds = [Kind("games", (name,), 1, "plain") for name in suite.attacks]
+        games = dict.fromkeys(kinds, units * len(specs))
+        ticker.expect(Forecast(games, {1: 1.0}, workers=workers))
+    with Crew(Bench(source, None, restarts, _STEPS, seed), workers=workers) as crew:
+        asked = {name: partial(_played, name, specs, units) for name in suite.attacks}
+        found = settle(asked, crew, run=run, ticker=ticker, known={})
+    rated = tuple(_rated(name, found[name], units) for name in suite.attacks)
+    order = sorted(rated, key=lambda each: -each.won)
+    shown = {name: found[name][-1] for name in suite.attacks} if scenario.show_records else None
+    return Ratings(Arena.of(scenario, rounds=1).claim, tuple(order), shown)
+
+
+def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
+    """Right picks under each protection, and the pictures of all, or None."""
+    won: list[Any] = []
+    pictures: dict[str, Any] = {}
+    for spec in specs:
+        tasks = [
+            AttackTask(
+                *("suite", spec, (name,), Adversary.SERVER, 1),
+                first=first,
+                count=min(_CHUNK, units - first),
+                pictures=min(_PICTURES, units) if first == 0 else 0,
+            )
+            for first in range(0, units, _CHUNK)
+        ]
+        parts = [read_attack(payload) for payload in ask(tasks)]
+        won.append(sum(sum(part["correct"][name]) for part in parts))
+        pictures[spec] = parts[0].get("pictures")
+    return [*won, pictures]
+
+
+def _rated(name: str, found: list[Any], units: int) -> Rated:
+    won, *protected = found[:-1]
+    made = Rated(name, get(name).rung, units, won, success_rate(won, units))
+    if not protected:
+        return made
+    hits = protected[0]
+    rung, free = made.rung, made.success
+    return Rated(name, rung, units, won, free, hits, success_rate(hits, units))

@@ -1,0 +1,112 @@
+"""What a notebook shows of a verdict: one line, a summary, figures, and a frame of numbers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from trilemma.errors import InvalidInput
+from trilemma.reporting.figures.curves import draw_leakage
+from trilemma.reporting.figures.ladder import draw_ladder
+from trilemma.reporting.figures.ranking import draw_ranking
+from trilemma.reporting.figures.rounds import draw_rounds
+from trilemma.reporting.page.page import verdict_cell
+from trilemma.reporting.page.panels import verdict_panels
+from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.words.answer import answer, metric_name
+from trilemma.reporting.words.ladder import ladder
+from trilemma.reporting.words.numbers import hundred, metric
+from trilemma.reporting.words.protections import family, phrase
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from trilemma.tuning.results.verdict import Verdict
+
+__all__ = ["frame", "ladder_figure", "leakage_figure", "short", "summary"]
+
+
+def short(verdict: Verdict) -> str:
+    """A verdict in one line."""
+    allowed = f"allowed {hundred(verdict.largest_success_rate)}"
+    chosen = verdict.choice
+    if chosen is None:
+        return f"Verdict(nothing was shown to keep the budget: {allowed} right picks)"
+    said = [f"use {phrase(chosen.protection)}"]
+    if chosen.success is not None:
+        said.append(f"picked right in {hundred(chosen.success.value)} games, {allowed}")
+    else:
+        said.append(answer(verdict).proof)
+    if chosen.costs is not None:
+        before, after = chosen.costs.unprotected_metric, chosen.costs.protected_metric
+        name = metric_name((before, after))
+        said.append(f"{name} {metric(before, name)} → {metric(after, name)}")
+    return f"Verdict({'; '.join(said)})"
+
+
+def summary(verdict: Verdict) -> str:
+    """The page's headline and ladder, as HTML for a cell."""
+    return verdict_cell(verdict)
+
+
+def leakage_figure(verdict: Verdict) -> Figure:
+    """Leakage against strength; without curves against rounds, else of each family."""
+    _inline()
+    budget, panels = verdict.request.budget, verdict_panels(verdict)
+    if panels:
+        return draw_leakage(verdict.curves, panels, budget)
+    if series := rounds_series(verdict.rounds):
+        return draw_rounds(series, budget)
+    return draw_ranking(verdict)
+
+
+def ladder_figure(verdict: Verdict) -> Figure:
+    """The ladder, where other rungs were looked at."""
+    _inline()
+    steps = ladder(verdict)
+    if steps is None:
+        raise InvalidInput(
+            f"the verdict has no other rung than {verdict.request.knows!r}; tune with ladder=True "
+            f"(a quick look leaves it out)."
+        )
+    return draw_ladder(steps)
+
+
+def frame(verdict: Verdict) -> Any:
+    """One row a family: strength, leakage and its limits, rate of right picks, metric, cost."""
+    try:
+        import pandas
+    except ImportError:
+        raise InvalidInput(
+            "a frame needs pandas, which is not there: pip install pandas."
+        ) from None
+    rows = []
+    for each in verdict.candidates:
+        leaks, picks, costs = each.leakage, each.success, each.costs
+        rows.append(
+            {
+                "family": family(each.name),
+                "chosen": each.name == verdict.chosen,
+                "strength": each.strength,
+                "leakage": None if leaks is None else leaks.value,
+                "leakage_low": None if leaks is None else leaks.low,
+                "leakage_high": None if leaks is None else leaks.high,
+                "right_picks": None if picks is None else picks.value,
+                "metric": None if costs is None else costs.protected_metric,
+                "metric_lost": None if costs is None else costs.utility_loss.value,
+                "round_longer": None if costs is None else costs.efficiency_reduction.value,
+                "holds": each.feasible,
+                "why": each.statement,
+            }
+        )
+    return pandas.DataFrame(rows)
+
+
+def _inline() -> None:
+    """Let a notebook show figures that were made without pyplot."""
+    shell: Any = sys.modules.get("IPython")
+    here = None if shell is None else shell.get_ipython()
+    if here is not None and hasattr(here, "kernel"):
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(here, {"png"})

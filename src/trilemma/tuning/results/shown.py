@@ -1,0 +1,43 @@
+"""A verdict in a notebook: a line, a summary, figures and a frame.
+
+Pictures and words are made in reporting/, above this room; it is asked by its name, so that
+nothing here depends on it until somebody looks.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Shown"]
+
+
+class Shown:
+    """What a result can show of itself."""
+
+    def __repr__(self) -> str:
+        return str(_notebook().short(self))
+
+    def _repr_html_(self) -> str:
+        return str(_notebook().summary(self))
+
+    def plot_leakage(self) -> Figure:
+        """What leaks: against strength, else against rounds, else of each family, with limits."""
+        figure: Figure = _notebook().leakage_figure(self)
+        return figure
+
+    def plot_ladder(self) -> Figure:
+        """What is left of the metric against each attacker, family by family."""
+        figure: Figure = _notebook().ladder_figure(self)
+        return figure
+
+    def to_frame(self) -> Any:
+        """The candidates as a pandas frame, the best first."""
+        return _notebook().frame(self)
+
+
+def _notebook() -> Any:
+    return import_module("trilemma.reporting.notebook")

@@ -1,0 +1,46 @@
+"""`trilemma attack` without a name, as a user meets it: once with real attacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.commands.running import here
+
+OWN = "tests.commands.own_scenario"
+
+
+def test_all_attacks_of_a_rung(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["attack", "--scenario", f"{OWN}:shown", "--units", "8", "--restarts", "1"]
+    words += ["--knows", "nothing", "--protection", "randomization:variance=10"]
+    words += ["--out", str(tmp_path / "run")]
+    code, out, err = here(monkeypatch, capsys, *words)
+    assert code == 0, err
+    assert err.startswith(f"attack: reading {OWN}:shown\n")
+    assert "of about 16 games" in err
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
+    row = next(line for line in out.splitlines() if line.strip().startswith("analytic"))
+    assert row.split()[2:5] == ["8", "of", "8"]
+    assert "Protected: noise of variance 10." in out
+    assert "original" in out, "a row of the table beside what attacks make of it"
+    document = json.loads((tmp_path / "run" / "attack.json").read_text())
+    found = {each["attack"]: each for each in document["attacks"]}
+    assert set(found) == {"dlg", "inverting-gradients", "idlg", "analytic"}
+    assert found["analytic"]["won"] == 8
+    assert found["analytic"]["protected"] < 8
+    code, out, err = here(monkeypatch, capsys, *words, "--json")
+    assert json.loads(out) == document
+    assert "begins" not in err, "nothing is played again"
+
+
+def test_no_records_are_shown_unless_they_may_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["attack", "--scenario", f"{OWN}:small", "--units", "2", "--restarts", "1"]
+    code, out, _ = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
+    assert code == 0
+    assert "does not set show_records" in out
+    assert "original" not in out
