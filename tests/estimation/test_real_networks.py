@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
+from trilemma.records.tables import Table
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
@@ -105,6 +107,36 @@ def test_only_what_is_trained_is_sent_and_what_is_tied_once() -> None:
     other = of(ready, headed)
     assert other.task.layout.names == ("head.weight", "head.bias")
     assert solved(other, "exact-posterior", 6) == 1.0
+
+
+class Wards(nn.Module):
+    """An embedding of a code beside three numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ward, self.head = nn.Embedding(5, 4), nn.Linear(7, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.ward(x[:, 0].long()), x[:, 1:]
+        scores: torch.Tensor = self.head(torch.cat(parts, 1))
+        return scores
+
+
+def test_an_embedded_category_is_attacked_by_the_candidates_updates() -> None:
+    draw = np.random.default_rng(0)
+    frame = {
+        "ward": draw.choice(list("abcde"), size=200),
+        **{name: draw.normal(size=200) for name in ("x", "y", "z")},
+        "ill": draw.integers(2, size=200),
+    }
+    table = Table.of(frame, "ill", embedded=["ward"])
+    records = table.records(frame)
+    scenario = Scenario(
+        Wards(), cross_entropy, [records], records, LocalTraining(batch=4), columns=table.columns
+    )
+    assert suite_of(scenario, "candidates").attacks == ("gaussian-posterior",)
+    assert solved(scenario, "exact-posterior", 6) == 1.0
+    assert solved(scenario, "gaussian-posterior", 24) > 0.08, "blind: 1 in 100"
 
 
 def test_several_inputs_are_refused_with_the_way_out() -> None:
