@@ -204,13 +204,14 @@ def _first_linear(
     layout = task.layout
     if spec.discrete:
         return None
-    probe = torch.linspace(spec.low, spec.high, spec.size).reshape(1, *spec.shape).to(weights)
+    rising = torch.linspace(spec.low, spec.high, spec.size)
+    probe = torch.stack((rising, rising.flip(0))).reshape(2, *spec.shape).to(weights)
     for prefix, module in task.model.named_modules():
         names = [f"{prefix}.{part}".lstrip(".") for part in ("weight", "bias")]
         if not isinstance(module, torch.nn.Linear) or not set(names) <= set(layout.names):
             continue
         seen = _inputs_of(module, task, weights, probe)
-        if len(seen) == 1 and torch.equal(seen[0].reshape(-1), probe.reshape(-1)):
+        if len(seen) == 1 and torch.equal(seen[0].flatten(1), probe.flatten(1)):
             starts = [sum(layout.sizes[: layout.names.index(name)]) for name in names]
             sizes = (module.in_features * module.out_features, module.out_features)
             first, second = (slice(a, a + n) for a, n in zip(starts, sizes, strict=True))

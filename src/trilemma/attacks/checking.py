@@ -30,7 +30,7 @@ def check_task(
     """
     _check_records(task, input_spec, inputs, targets)
     for name, module in task.model.named_modules():
-        if module.training and isinstance(module, _BATCH_NORM):
+        if module.training and isinstance(module, _BATCH_NORM) and module.track_running_stats:
             raise InvalidInput(
                 f"the model's BatchNorm {name!r} is in train mode, where an output depends on the "
                 f"whole batch and updates its state; call model.eval() so that it uses its stored "

@@ -16,6 +16,7 @@ from trilemma.beliefs.line_up import distance_of
 from trilemma.errors import InvalidInput
 from trilemma.estimation.suitability import check_loss, check_update, first_line
 from trilemma.learning import LocalTraining, Task
+from trilemma.learning.modules import fitted
 from trilemma.records.columns import cells, column_hits
 from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
@@ -50,7 +51,8 @@ class Scenario:
     columns; of text, above 90 % of its tokens). `show_records` allows pictures
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
     applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
-    to zero over the training with `server_decay`.
+    to zero over the training with `server_decay`. `remarks` say what of the model is not trained
+    and attacked as it was given.
     """
 
     model: nn.Module
@@ -77,6 +79,7 @@ class Scenario:
     public_records: Records = field(init=False, repr=False)
     task: Task = field(init=False, repr=False)
     input_spec: InputSpec = field(init=False)
+    remarks: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_device(self.device)
@@ -102,7 +105,8 @@ class Scenario:
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
                 )
-        model = copy.deepcopy(self.model).to(self.device)
+        model, remarks = fitted(self.model)
+        model = model.to(self.device)
         outputs = _outputs(model, records[0].inputs[:4].to(self.device))
         classes = self._classes(records, outputs)
         task = Task(model, self.loss, classes)
@@ -112,6 +116,7 @@ class Scenario:
             ("public_records", public),
             ("classes", classes),
             ("task", task),
+            ("remarks", remarks),
             ("input_spec", spec),
         ):
             object.__setattr__(self, name, value)

@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.learning.losses import Loss, class_loss, differ, label_batches
+from trilemma.learning.modules import normalises_batches
 from trilemma.updates import Layout
 
 __all__ = ["Task"]
@@ -19,7 +20,8 @@ class Task:
     """A model's architecture and loss as pure functions of flat weights [m].
 
     `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
-    (BatchNorm statistics in eval mode) are constants taken from the module.
+    (BatchNorm statistics in eval mode) are constants taken from the module; BatchNorm in train
+    mode, without any (`fitted`), works with those of the batch.
     """
 
     model: torch.nn.Module
@@ -51,12 +53,30 @@ class Task:
             return self.loss(outputs, targets)
         return class_loss(self.loss, outputs, targets)
 
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether the model itself couples records: an output depends on those beside it."""
+        return normalises_batches(self.model)
+
+    def runs_on(self, inputs: torch.Tensor) -> bool:
+        """Whether the model takes a batch [S, ...] so small: BatchNorm may find no variance."""
+        like = next(self.model.parameters())
+        given = inputs.to(like if inputs.is_floating_point() else like.device)
+        try:
+            with torch.no_grad():
+                self.model(given)
+        except ValueError:
+            return False
+        return True
+
     def couples_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
         """Whether a batch's loss is anything but the mean of its records' losses.
 
         Tried at the model's own weights on records [S, ...], and on their outputs with labels of
         every class. Then a record's share of an update depends on the others beside it.
         """
+        if self.normalises_batches:
+            return True
         weights = self.layout.flatten(dict(self.model.named_parameters())).detach()
         rows = range(inputs.shape[0])
 

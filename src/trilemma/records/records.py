@@ -41,6 +41,8 @@ class Records:
         try:
             size = len(dataset)
             pairs = [dataset[index] for index in range(size)]
+            if pairs and isinstance(pairs[0][0], tuple | list | dict):
+                _refuse_several(pairs[0][0], whose)
             inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
             labels = torch.stack([torch.as_tensor(pair[1]) for pair in pairs])
         except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
@@ -81,3 +83,13 @@ class Records:
     def to(self, device: str) -> Records:
         """The same records on a device."""
         return Records(self.inputs.to(device), self.labels.to(device))
+
+
+def _refuse_several(parts: Any, whose: str) -> None:
+    """One record with several inputs; a list of numbers is one."""
+    values = parts.values() if isinstance(parts, dict) else parts
+    if isinstance(parts, dict) or any(isinstance(each, torch.Tensor) for each in values):
+        raise InvalidInput(
+            f"a record of {whose} has {len(parts)} inputs, but records are attacked as one tensor "
+            f"each; concatenate them, flattened, and split them again in the model's forward()."
+        )

@@ -31,7 +31,12 @@ def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
     *others, last = limits(chosen, plan.suite, request, plan.claim)
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
-        limits=(*others, *(protection.caveats if protection else ()), last),
+        limits=(
+            *others,
+            *plan.scenario.remarks,
+            *(protection.caveats if protection else ()),
+            last,
+        ),
         protection=protection,
         basis=request.basis if chosen is None else chosen.basis,
         statement=(

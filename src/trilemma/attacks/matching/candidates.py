@@ -84,7 +84,7 @@ def target_shape(view: View) -> tuple[int, ...]:
         return ()
     spec = view.input_spec
     with torch.no_grad():
-        probe = spec.inputs(torch.full((1, *spec.shape), 0.5).to(view.weights))
+        probe = spec.inputs(torch.full((2, *spec.shape), 0.5).to(view.weights))
         return tuple(view.task.outputs(view.weights, probe).shape[1:])
 
 

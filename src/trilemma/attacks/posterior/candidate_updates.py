@@ -25,6 +25,7 @@ __all__ = ["Path", "average_path", "contributions", "observed_path"]
 Path = tuple[list[torch.Tensor], torch.Tensor]
 """Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
+_DRAWS: Final = 4  # batches that hold a record, where records are normalised together
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
 
@@ -68,26 +69,54 @@ def observed_path(
 def _mean_gradient(
     task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
 ) -> torch.Tensor:
-    if training.record_clip is None:
+    """The mean gradient [U, m] of the records, or of batches that hold one of them each."""
+    together = _in_company(task, average)
+    if training.record_clip is None and not together:
         with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
             slope = vmap(grad(task.mean_loss), (0, *_places(average)))
             mean: torch.Tensor = slope(weights, average.inputs, average.labels)
         return mean
-    sums = [
-        _gradients(task, weights, average.rows(start, stop), training).sum(1)
-        for start, stop in blocks(average.count, _HELD // weights.numel())
-    ]
+    sums = []
+    for start, stop in blocks(average.count, _HELD // weights.numel()):
+        some = average.rows(start, stop)
+        if together:
+            made = _together(task, weights, some, training, average)
+        else:
+            made = _gradients(task, weights, some, training)
+        sums.append(made.sum(1))
     return torch.stack(sums).sum(0) / average.count
 
 
 def contributions(
-    task: Task, path: Sequence[torch.Tensor], records: Batch, training: LocalTraining
+    task: Task,
+    path: Sequence[torch.Tensor],
+    records: Batch,
+    training: LocalTraining,
+    beside: tuple[Batch, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path."""
-    total = _gradients(task, path[0], records, training)
+    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
+
+    Where batches are normalised an update is no sum over records. Images are normalised each by
+    itself, which tells as much; what cannot be has the best approximation by a sum (Hájek's
+    projection), c_j = ū + S (E[u | record j] - ū), the expectation being over the records `beside`
+    j in its batch, drawn from a population; given are that and the mean ū [U, m].
+    """
+    together = beside is not None and _in_company(task, records)
+
+    def gradients(weights: torch.Tensor) -> torch.Tensor:
+        if beside is None or not together:
+            return _gradients(task, weights, records, training)
+        return _together(task, weights, records, training, beside[0])
+
+    total = gradients(path[0])
     for weights in path[1:]:
-        total += _gradients(task, weights, records, training)
-    return total if training.algorithm == "fedsgd" else total.mul_(training.lr)
+        total += gradients(weights)
+    if training.algorithm == "fedavg":
+        total.mul_(training.lr)
+    if beside is None or not together:
+        return total
+    mean = beside[1][:, None]
+    return total.sub_(mean).mul_(training.unit_size).add_(mean)
 
 
 def _gradients(
@@ -108,6 +137,49 @@ def _gradients(
         named = each(tensors, records.inputs, records.labels)
     flat = torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
     return flat if training.record_clip is None else clip_records(flat, training.record_clip)
+
+
+def _together(
+    task: Task,
+    weights: torch.Tensor,
+    records: Batch,
+    training: LocalTraining,
+    population: Batch,
+) -> torch.Tensor:
+    """The mean gradient [U, n, m] of batches that hold the record, the same others beside each."""
+    others = min(training.batch - 1, population.count // _DRAWS)
+    people = population.rows(0, _DRAWS * others)
+    first = 1 if people.shared else 2
+    inputs, labels = (
+        each.reshape(*each.shape[: first - 1], _DRAWS, others, *each.shape[first:])
+        for each in (people.inputs, people.labels)
+    )
+
+    def loss(
+        tensors: dict[str, torch.Tensor],
+        record: torch.Tensor,
+        label: torch.Tensor,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> torch.Tensor:
+        def one(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            batch, told = torch.cat((record[None], x)), torch.cat((label[None], y))
+            return task.loss_of(functional_call(task.model, tensors, (batch,)), told)
+
+        return vmap(one)(inputs, labels).mean()
+
+    inner = vmap(grad(loss), (None, 0, 0, None, None))
+    each = vmap(inner, (0, *_places(records), *_places(people)))
+    tensors = vmap(task.layout.unflatten)(weights)
+    with sdpa_kernel(SDPBackend.MATH):
+        named = each(tensors, records.inputs, records.labels, inputs, labels)
+    return torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
+
+
+def _in_company(task: Task, records: Batch) -> bool:
+    """Whether a record alone has no statistics by which it could be normalised."""
+    first = records.inputs[:1] if records.shared else records.inputs[0, :1]
+    return task.normalises_batches and not task.runs_on(first)
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:

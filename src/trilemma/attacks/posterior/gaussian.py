@@ -193,7 +193,8 @@ class _Block:
 
         def rows(start: int, stop: int) -> torch.Tensor:
             some = batch.rows(start, stop)
-            made = contributions(view.task, path, some, view.local_training)
+            beside = self.people, mean
+            made = contributions(view.task, path, some, view.local_training, beside)
             return made.sub_(mean[:, None]).mul_(scale[:, None])
 
         return rows

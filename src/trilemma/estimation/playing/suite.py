@@ -86,6 +86,11 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} searches over real numbers, but an embedding looks these inputs up: the "
             f"updates of the candidates are compared instead"
         )
+    if name == "map" and scenario.task.normalises_batches:
+        return (
+            f"{name} reads labels off single records' updates, but BatchNorm makes each depend on "
+            f"its batch: attacks that simulate the batch are run instead"
+        )
     if name == "analytic" and not analytic_applies(scenario):
         return (
             f"the analytic attack needs a model that starts with a linear layer with bias, "

@@ -52,7 +52,7 @@ def check_scenario(scenario: Scenario, *, by_record: bool) -> None:
 
 def _remembers(scenario: Scenario) -> str | None:
     """The first buffer that a forward pass changes."""
-    model = copy.deepcopy(scenario.task.model)
+    model = copy.deepcopy(scenario.model).to(scenario.device)  # as it was given
     before = {name: each.clone() for name, each in model.named_buffers()}
     with torch.no_grad():
         model(scenario.records[0].inputs[:2].to(scenario.device))

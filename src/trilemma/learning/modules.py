@@ -1,0 +1,73 @@
+"""A user's network made fit for torch.func, and in words what that changes.
+
+Nothing here changes what is sent but for what it says.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from trilemma.errors import InvalidInput
+
+__all__ = ["fitted", "normalises_batches"]
+
+
+def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
+    """A copy that runs under torch.func, and a sentence for each thing that is not as it was.
+
+    BatchNorm in train mode keeps to the statistics of the batch at hand; dropout is off.
+    """
+    halves = {p.dtype for p in model.parameters() if p.dtype in (torch.float16, torch.bfloat16)}
+    if halves:
+        raise InvalidInput(
+            f"the model holds {str(halves.pop()).removeprefix('torch.')} parameters, but updates "
+            f"are computed and attacked in single precision; call model.float()."
+        )
+    made, remarks = copy.deepcopy(model), []
+    norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
+    live = [name for name, each in norms if each.training]
+    for _, norm in norms:
+        if norm.training:
+            norm.track_running_stats = False
+            norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+    if live:
+        remarks.append(
+            f"BatchNorm ({_named(live)}) works with the statistics of each batch, in training and "
+            f"when the model is judged; running statistics are neither sent nor attacked here, "
+            f"and whoever shares them shows more."
+        )
+    if len(live) < len(norms):
+        frozen = [name for name, each in norms if not each.training]
+        remarks.append(
+            f"BatchNorm ({_named(frozen)}) is in eval mode, so its stored statistics are "
+            f"constants: deploy it so, or call train() and measure again."
+        )
+    off = [name for name, each in made.named_modules() if _drops(each)]
+    for _, module in made.named_modules():
+        if _drops(module):
+            module.eval()
+    if off:
+        remarks.append(
+            f"Dropout ({_named(off)}) is off in what is trained and attacked here: an update "
+            f"without it tells more of its records, so that this errs on the safe side."
+        )
+    return made, tuple(remarks)
+
+
+def normalises_batches(model: nn.Module) -> bool:
+    """Whether an output depends on the records beside it, by the statistics of its batch."""
+    return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
+
+
+def _drops(module: nn.Module) -> bool:
+    return isinstance(module, _DropoutNd) and module.training and module.p > 0
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,51 @@
+"""Networks as users bring them: what is changed is said, what cannot be run is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+from torch.nn.functional import batch_norm
+
+from trilemma.errors import InvalidInput
+from trilemma.learning.modules import fitted, normalises_batches
+
+X = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+
+
+def test_batch_norm_works_with_the_batch_at_hand_and_says_so() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
+    made, remarks = fitted(model)
+    assert normalises_batches(made)
+    assert len(remarks) == 1
+    assert "BatchNorm ('1') works with the statistics of each batch" in remarks[0]
+    norm = model[1]
+    assert isinstance(norm, nn.BatchNorm1d)
+    wanted = batch_norm(model[0](X), None, None, norm.weight, norm.bias, training=True)
+    torch.testing.assert_close(made(X), wanted)
+    assert norm.running_mean is not None, "the user's own model is left as it is"
+    tensors = {name: p.expand(2, *p.shape) for name, p in made.named_parameters()}
+    both = vmap(lambda each: functional_call(made, each, (X,)))(tensors)
+    torch.testing.assert_close(both[1], wanted)
+
+
+def test_stored_statistics_stay_and_are_named() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).eval()
+    made, remarks = fitted(model)
+    assert not normalises_batches(made)
+    assert "is in eval mode, so its stored statistics are constants" in remarks[0]
+    torch.testing.assert_close(made(X), model(X))
+
+
+def test_dropout_is_off_and_named() -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)) for _ in range(5)))
+    made, (remark,) = fitted(model)
+    assert "Dropout ('0.1', '1.1', '2.1' and 2 more) is off" in remark
+    torch.testing.assert_close(made(X), made(X))
+    assert fitted(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)))[1] == ()
+
+
+def test_half_precision_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"float16 parameters.*model\.float\(\)"):
+        fitted(nn.Linear(2, 2).half())
