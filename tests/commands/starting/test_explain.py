@@ -33,7 +33,7 @@ def test_a_rate_as_leakage(
         (("--budget", "1.5"), "budget"),
         (("--at-most", "often"), 'such as "1 in 6"'),
         (("--at-most", "1 in 6", "--budget", "0.3"), "not both"),
-        (("--candidates", "1"), "at least 2 candidates, got 1"),
+        (("--candidates", "1"), "must lie in 2 .. 1,000,000,000, got 1"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -11,6 +11,7 @@ import typer
 
 from trilemma.commands.measuring import Prepared, SuccessOption, prepare
 from trilemma.commands.settings import Federated, Running, from_flags, with_flags
+from trilemma.errors import InvalidInput
 
 __all__ = ["attack"]
 
@@ -74,6 +75,11 @@ def attack(
         return
     starts = 3 if restarts is None else restarts
     if attack is None:
+        if success is not None:
+            raise InvalidInput(
+                f"success {success!r} judges what one attack recovers; name it with --attack, or "
+                f"leave it out to compare all by their picks."
+            )
         from trilemma.commands.attacking.suite import attack_suite
 
         attack_suite(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 __all__ = ["explain"]
+
+_MOST: Final = 10**9
 
 
 def explain(
@@ -28,6 +30,6 @@ def explain(
 
     given = {"budget": budget, "at_most": at_most}
     asked = Request.of(None, {name: each for name, each in given.items() if each is not None})
-    if candidates is not None and candidates < 2:
-        raise InvalidInput(f"a line-up needs at least 2 candidates, got {candidates}.")
+    if candidates is not None and not 2 <= candidates <= _MOST:
+        raise InvalidInput(f"candidates must lie in 2 .. {_MOST:,}, got {candidates}.")
     show_budget(asked, candidates)
