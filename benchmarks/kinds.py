@@ -75,8 +75,10 @@ def main() -> None:
         "",
         f"`python benchmarks/kinds.py`, {stamp()}",
         "",
-        "Share of columns that are right (within .25 standard deviations, or the exact level), "
-        + f"{UNITS} batches of 4 records, at models after 20 steps, one message:",
+        (
+            f"Share of columns that are right (within .25 standard deviations or the exact level), "
+            f"{UNITS} batches of 4 records, at models after 20 steps, one message:"
+        ),
         "",
         "| table | protection | analytic | tableak |",
         "|---|---|---|---|",

@@ -53,8 +53,8 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
             module.eval()
     if off:
         remarks.append(
-            f"Dropout ({_named(off)}) is off in what is trained and attacked here: an update "
-            f"without it tells more of its records, so that this errs on the safe side."
+            f"Dropout ({_named(off)}) is off in what is trained and attacked here: whatever it "
+            f"would hide is not counted on."
         )
     return made, tuple(remarks)
 
