@@ -76,7 +76,7 @@ def main() -> None:
         f"`python benchmarks/kinds.py`, {stamp()}",
         "",
         (
-            f"Share of columns that are right (within .25 standard deviations or the exact level), "
+            f"Share of columns right (within .25 standard deviations, or the exact level), "
             f"{UNITS} batches of 4 records, at models after 20 steps, one message:"
         ),
         "",

@@ -144,9 +144,14 @@ def _show_rows(out: Any, scenario: Scenario, found: Ratings) -> None:
     spec, pictures = scenario.input_spec, found.pictures
     lines = {"original": next(iter(pictures.values()))["none"]["tagged"][0]}
     lines |= {name: each["none"]["attacks"][name]["made"][0] for name, each in pictures.items()}
-    shown = [
-        (name, *(f"{spec.low + level / 255 * (spec.high - spec.low):.2f}" for level in levels))
-        for name, levels in lines.items()
-    ]
-    names = [str(place) for place in range(min(_COLUMNS, spec.size))]
-    out.table(("column", *names), [row[: 1 + _COLUMNS] for row in shown])
+
+    def cell(held: Any) -> str:
+        """A level of 0 .. 255 in the range of the data; or a text, marked where it is right."""
+        if isinstance(held, int):
+            return f"{spec.low + held / 255 * (spec.high - spec.low):.2f}"
+        text, right = held
+        return f"{text} ✓" if right else str(text)
+
+    names = scenario.heads or tuple(str(place) for place in range(spec.size))
+    shown = [(name, *(cell(held) for held in levels[:_COLUMNS])) for name, levels in lines.items()]
+    out.table(("column", *names[:_COLUMNS]), shown)
