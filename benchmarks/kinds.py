@@ -68,7 +68,6 @@ def main() -> None:
         "generated": generated,
     }
     text = load_scenario("text")
-    right = "within .25 standard deviations, or the exact level"
     normalised = of(load_scenario("digits", clients=4), convolutional())
     posteriors = ("gaussian-posterior", "exact-posterior")
     page = [
@@ -76,7 +75,10 @@ def main() -> None:
         "",
         f"`python benchmarks/kinds.py`, {stamp()}",
         "",
-        f"Share of columns that are right ({right}) in {UNITS} batches of 4, one message:",
+        (
+            f"Share of columns right (within .25 standard deviations, or the exact level), "
+            f"{UNITS} batches of 4 records, at models after 20 steps, one message:"
+        ),
         "",
         "| table | protection | analytic | tableak |",
         "|---|---|---|---|",
