@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -27,7 +27,6 @@ __all__ = ["InvertingGradients", "total_variation"]
 
 _DECAYS = (3 / 8, 5 / 8, 7 / 8)  # of the iterations; the rate drops to a tenth at each
 _BETAS = (0.9, 0.999)
-_NOISY_ITERATIONS: Final = 400  # noise is matched by then: as many digits as after 1,000
 
 
 def total_variation(inputs: torch.Tensor) -> torch.Tensor:
@@ -53,6 +52,8 @@ class InvertingGradients:
     slots: int = 64
     precision: Precision = "single"
 
+    # noise is matched by then: as many digits as after 1,000
+    noisy_iterations: ClassVar[int] = 400
     name: ClassVar[str] = "inverting-gradients"
     rung: ClassVar[Rung] = "nothing"
 
@@ -97,7 +98,7 @@ class InvertingGradients:
         best, lowest = z, torch.full_like(z[:, 0], torch.inf)
         rate = self.rate
         noisy = bool((units.noise > 0).any())
-        iterations = min(self.iterations, _NOISY_ITERATIONS) if noisy else self.iterations
+        iterations = min(self.iterations, self.noisy_iterations) if noisy else self.iterations
         milestones = {int(fraction * iterations) for fraction in _DECAYS}
         for step in range(1, iterations + 1):
             gradient, loss = evaluate(z, *data)

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.labels import likely_labels
-from trilemma.attacks.matching import Candidates, Precision, Units, invert, random_starts
+from trilemma.attacks.matching import Candidates, Units, invert, random_starts
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import column_distance
 
@@ -39,10 +39,11 @@ class TabLeak(InvertingGradients):
     """
 
     iterations: int = 600
-    precision: Precision = "auto"
-    starts: int = 6
+    starts: int = 4
     label_sets: int = 3
-    polish: int = 150
+    polish: int = 100
+
+    noisy_iterations: ClassVar[int] = 200
 
     name: ClassVar[str] = "tableak"
     rung: ClassVar[Rung] = "nothing"
