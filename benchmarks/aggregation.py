@@ -135,7 +135,7 @@ def fitted(spent: list[Spent], clients: int) -> str:
 
 def growth() -> list[str]:
     lines = [
-        "| clients | threshold | k | dropped | server, s | client, s | all, s | up, kB | down, kB |",
+        "| clients | T | k | dropped | server, s | client, s | all, s | up, kB | down, kB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     pairs = []
@@ -328,7 +328,7 @@ one core unless it says otherwise.
 
 A round of {SIZE:,} parameters in Z₂³² with pinned identities, one client in {DROPPED} dropped \
 out before it sends its update. Of a graph, k is twice what a client draws: up to a tenth of the \
-clients may help a server that lies, and all but the threshold may drop out, but for a \
+clients may help a server that lies, and all but the threshold T may drop out, but for a \
 probability of 2⁻⁴⁰. All pairs at {MOST:,} clients is fitted to the rows above it: \
 a n + b n² for the server, a + b n for a client. The server reads, adds up and unmasks; bytes are \
 one client's; "all" is the server and all clients one after the other.
