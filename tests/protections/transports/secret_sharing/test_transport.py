@@ -145,6 +145,9 @@ def test_a_threshold_above_all_clients_is_refused() -> None:
         ({"ring_bits": 48}, "32 or 64"),
         ({"precision_bits": 40}, "bits"),
         ({"max_weight": 10**6}, "wrap round"),
+        ({"corrupt": 1.0}, r"corrupt .* must lie in 0 .. 1, below 1, got 1"),
+        ({"corrupt": -0.1}, r"corrupt .* got -0.1"),
+        ({"corrupt": float("nan")}, "corrupt"),
     ],
 )
 def test_impossible_transports_are_refused(settings: dict[str, Any], why: str) -> None:
