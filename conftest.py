@@ -1,4 +1,4 @@
-"""What cannot be collected without an optional extra, and how property tests draw."""
+"""What cannot be collected, or not without an optional extra, and how property tests draw."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
 
-collect_ignore_glob: list[str] = []
+collect_ignore_glob = ["tests/federation/flower/quickstart/*"]  # an app, for Flower to run
 if find_spec("flwr") is None:
     collect_ignore_glob += [
         "src/trilemma/federation/flower/*",
