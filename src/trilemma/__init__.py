@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trilemma.protections.transports.paillier import Paillier
     from trilemma.protections.transports.plain import Plain
     from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+    from trilemma.records.tables import Table
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
@@ -56,6 +57,7 @@ __all__ = [
     "Seeded",
     "Solution",
     "System",
+    "Table",
     "TopK",
     "TrilemmaError",
     "Verdict",
@@ -89,6 +91,7 @@ _HOME: Final = {
     "Seeded": "entropy",
     "Solution": "tuning.surrogate.solving",
     "System": "entropy",
+    "Table": "records.tables",
     "TopK": "protections.transforms.top_k",
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",

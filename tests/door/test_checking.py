@@ -56,7 +56,7 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
         "pictures of records",
         "accuracy",
     }
-    assert "Sequential has none" in why["analytic"]
+    assert "which this Sequential does not" in why["analytic"]
     assert "12 records" in why["line-ups of a client's own records"]
 
 

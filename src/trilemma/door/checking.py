@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from trilemma.attacks import get
+from trilemma.attacks import ATTACKS, get
+from trilemma.attacks.base import RUNGS
 from trilemma.door.timing import Timed, timed
 from trilemma.errors import InvalidInput
-from trilemma.estimation.playing.suite import suite_of
+from trilemma.estimation.playing.suite import why_not
 from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind
@@ -18,9 +19,11 @@ from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
-    from trilemma.estimation.scenario import Scenario, Source
+    from trilemma.estimation.scenario import Source
 
 __all__ = ["Examined", "Suited", "examine"]
+
+_OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,11 @@ def _suited(name: str, found: Timed) -> Suited:
 
 def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
     scenario = plan.scenario
-    if plan.request.attacks is None and "analytic" not in suite_of(scenario, "nothing").attacks:
-        yield (
-            "analytic",
-            f"it inverts a first linear layer with bias; a {_model(scenario)} has none.",
-        )
+    if plan.request.attacks is None:
+        rungs = RUNGS[: RUNGS.index(plan.suite.rung) + 1]
+        names = [name for name in ATTACKS if get(name).rung in rungs and name not in _OF_KINDS]
+        why = {name: why_not(scenario, name) for name in names}
+        yield from ((name, f"{reason}.") for name, reason in why.items() if reason is not None)
     if plan.setting.clients < 2:
         yield (
             "secret sharing, Paillier",
@@ -119,7 +122,3 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "a proof (--knows anyone)", str(error)
     if scenario.classes is None:
         yield "accuracy", "the labels are no classes: minus the loss is measured instead."
-
-
-def _model(scenario: Scenario) -> str:
-    return type(scenario.model).__name__
