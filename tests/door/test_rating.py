@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from scipy.stats import binomtest
 from tests.commands.own_scenario import small
@@ -12,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.claims import Claim
 from trilemma.protections.specs import parse_protection
 
-EFFORT = {"units": 24, "restarts": 1, "seed": 0}
+EFFORT: dict[str, Any] = {"units": 24, "restarts": 1, "seed": 0}
 
 
 @pytest.fixture(autouse=True)
