@@ -346,7 +346,8 @@ records, ten clients and the server in one process: CPU seconds of the whole rou
 The same in Flower's Ray simulation, wall seconds, the median of {ROUNDS} rounds: 1 exchange of a \
 plain round, 2 of secret sharing, 3 with pins. Flower's simulation looks for messages every .1 s, \
 so that an exchange takes that and more however little is to be done; and with pins each of the \
-ten nodes forces its diary to the disk three times a round, file and folder.
+ten nodes forces its diary to the disk three times a round, file and folder. So the ratios follow \
+the exchanges, 1 : 2 : 3, more than what is computed in them.
 
 {chr(10).join(simulation)}
 """

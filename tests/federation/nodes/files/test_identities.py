@@ -128,3 +128,31 @@ def test_a_peer_that_is_named_is_checked_alone(pinned: Config) -> None:
     assert mine.check(7, b"keys", other.sign(b"keys"), other.public) == other.public
     with pytest.raises(ProtocolViolation, match="client 8 are not signed by a pinned peer"):
         mine.check(8, b"keys", other.sign(b"keys"), other.public)
+
+
+@pytest.mark.slow
+def test_a_large_cohort_of_nodes_draws_a_graph(tmp_path: Path) -> None:
+    """Seats are the server's, but keys are signed for them: moved ones are noticed."""
+    nodes = range(1000, 1110)
+    terms = Terms.of("secret-sharing:max_weight=1000", weighting="equal", threshold=99)
+    config = pin(tmp_path, nodes)
+    federation = Federation(terms, config)
+    made = federation.round(1)
+    assert not federation.refusals
+    expected = torch.stack([update_of(node) for node in nodes]).mean(0)
+    torch.testing.assert_close(made.released["update"].mean.float(), expected, atol=1e-4, rtol=0)
+    sharers = [each for each in federation.sent if each.blobs["update"][4:7] == b"SHR"]
+    assert {len(unpack(each.blobs["update"][HEADER_BYTES:])) for each in sharers} < set(range(28))
+
+    def moved(node: int, stage: Stage) -> Stage:
+        blob = stage.blobs["update"]
+        if node % 2 or blob[4:7] != b"KEY":
+            return stage
+        head, keys = blob[:HEADER_BYTES], unpack(blob[HEADER_BYTES:])
+        return replace(stage, blobs={"update": head + pack({**keys, 1: keys[3], 3: keys[1]})})
+
+    lying = Federation(terms, config, on_stage=moved)
+    with pytest.raises(TooFewClients):
+        lying.round(2)
+    assert {"not signed by a pinned peer" in each for each in lying.refusals} == {True}
+    assert not [each for each in lying.sent if each.blobs["update"][4:7] == b"MSK"]
