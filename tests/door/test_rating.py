@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from scipy.stats import binomtest
 from tests.commands.own_scenario import small
@@ -9,10 +11,11 @@ from tests.tuning.simulating import Simulated
 
 from trilemma.door import rating
 from trilemma.errors import InvalidInput
+from trilemma.estimation.leakage import success_rate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.protections.specs import parse_protection
 
-EFFORT = {"units": 24, "restarts": 1, "seed": 0}
+EFFORT: dict[str, Any] = {"units": 24, "restarts": 1, "seed": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +50,7 @@ def test_pictures_of_what_may_be_shown() -> None:
 
 def test_who_fails_names_the_better_ones() -> None:
     def rated(name: str, won: int) -> rating.Rated:
-        return rating.Rated(name, "nothing", 20, won, rating.success_rate(won, 20))
+        return rating.Rated(name, "nothing", 20, won, success_rate(won, 20))
 
     made = rating.Ratings(
         Claim(1, 100), (rated("map", 18), rated("dlg", 1), rated("idlg", 0)), None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.reporting.examples import candidate, verdict
 from tests.reporting.training import after_rounds
@@ -40,7 +41,7 @@ def test_figures_show_what_there_is() -> None:
     budget = found.request.budget
     panels = found.plot_leakage().axes
     assert len(panels) > 1
-    assert any(budget in line.get_ydata() for line in panels[0].lines)
+    assert any(budget in np.asarray(line.get_ydata()) for line in panels[0].lines)
     watched = verdict(curves=(), rounds=after_rounds())
     assert watched.plot_leakage().axes[0].get_xlabel() == "rounds"
     (ranked, _) = verdict(curves=(), rounds=()).plot_leakage().axes
