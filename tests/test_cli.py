@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from tests.commands.running import here
 
 import trilemma
+from trilemma.cli import main
 
 COMMANDS = (
     *("attack", "check", "estimate", "explain", "figures", "keys", "new", "pareto", "report"),
@@ -83,3 +85,17 @@ def test_debug_shows_every_step(
 def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = here(monkeypatch, capsys, "--version")
     assert (code, out) == (0, f"trilemma {trilemma.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["attack", "check", "estimate", "pareto", "tune"])
+def test_the_first_line_says_what_is_being_read(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = "tests.commands.own_scenario:returns_nan"
+    flag = [] if command == "check" else ["--scenario"]
+    monkeypatch.setattr(sys, "argv", ["trilemma", command, *flag, scenario])
+    with pytest.raises(SystemExit):
+        main()
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == f"{command}: reading {scenario}"
+    assert last.startswith("trilemma: the model returns NaN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ROOT", "committed", "comparable", "here", "run", "start"]
+__all__ = ["ROOT", "committed", "comparable", "here", "run", "start", "without_first_lines"]
 
 ROOT = Path(__file__).parents[2]
+_READING = re.compile(r"^(attack|check|estimate|pareto|tune): reading .*\n", re.MULTILINE)
 # A job in the background ignores Ctrl-C and hands that on to what it starts, such as a test.
 _PROGRAM = """
 import signal
@@ -65,7 +67,7 @@ def run(
     """Exit code, output and errors of `trilemma WORDS`."""
     process = start(*words, room=room, simulated=simulated, cwd=cwd)
     out, err = process.communicate()
-    return process.returncode, out, err
+    return process.returncode, out, without_first_lines(err)
 
 
 def here(
@@ -80,7 +82,12 @@ def here(
         main()
     assert signal.getsignal(signal.SIGINT) is handler
     out, err = ("", "") if capsys is None else capsys.readouterr()
-    return int(end.value.code or 0), out, err
+    return int(end.value.code or 0), out, without_first_lines(err)
+
+
+def without_first_lines(err: str) -> str:
+    """What a command says besides that it is reading the scenario, which it does at once."""
+    return _READING.sub("", err)
 
 
 def committed(folder: Path) -> int:

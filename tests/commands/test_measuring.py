@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.commands.running import without_first_lines
 
 from trilemma.cli import main
 from trilemma.commands.measuring import run_folder
@@ -21,7 +22,7 @@ def run(
     with pytest.raises(SystemExit) as end:
         main()
     out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
+    return int(end.value.code or 0), out, without_first_lines(err)
 
 
 BAD = {

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.commands.running import without_first_lines
 
 from trilemma.cli import main
 from trilemma.work.journal import Run
@@ -127,7 +128,7 @@ def test_a_run_is_not_resumed_with_anything_changed(
     assert trilemma(COMMANDS[command], MODULE.replace(old, new), monkeypatch) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    (sentence,) = err.splitlines()
+    (sentence,) = without_first_lines(err).splitlines()
     assert sentence.startswith("trilemma: run holds a run with other settings (")
     assert sentence.endswith(
         "set it back to resume, choose another folder, or start over with --fresh."
@@ -245,7 +246,7 @@ def test_a_failed_command_leaves_nothing_behind(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert trilemma((*COMMANDS[command], *words), MODULE, monkeypatch) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(without_first_lines(capsys.readouterr().err).splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["my_federation.py"]
 
 

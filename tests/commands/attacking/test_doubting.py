@@ -92,7 +92,9 @@ def test_other_public_records_and_another_scenario(
     attack: Any, folder: Path, verdict: Verdict
 ) -> None:
     words = ("--units", "4", "--seed", "1")
-    code, _, err = attack(folder, *words, "--public", "tests.commands.test_doubting:owned")
+    code, _, err = attack(
+        folder, *words, "--public", "tests.commands.attacking.test_doubting:owned"
+    )
     assert code == 0, err
     code, _, err = attack(folder, "--seed", "2", "--scenario", f"{OWN}:none")
     assert code == 2
@@ -123,7 +125,11 @@ def test_other_settings_are_not_mixed_in(attack: Any, folder: Path) -> None:
         ({"protection": parse_protection("paillier:mode=blind")}, (), "rests on its key"),
         ({}, ("--units", "0"), "units (games to play) must be at least 1, got 0"),
         ({}, ("--workers", "0"), "workers must be at least 1, got 0"),
-        ({}, ("--public", "tests.commands.test_doubting:nobody"), "has no object 'nobody'"),
+        (
+            {},
+            ("--public", "tests.commands.attacking.test_doubting:nobody"),
+            "has no object 'nobody'",
+        ),
         ({}, ("--seed", "-1"), "seed must be"),
     ],
 )

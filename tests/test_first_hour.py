@@ -1,0 +1,39 @@
+"""What docs/first-hour.md shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tuning.simulating import simulate
+from typer.main import get_command
+
+from trilemma.cli import app
+
+PAGE = (Path(__file__).parents[1] / "docs" / "first-hour.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+LINES = re.findall(r"^\$ trilemma (.*)$", PAGE, flags=re.MULTILINE)
+
+
+def test_its_python_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The attacks are simulated: what is shown is how to ask."""
+    simulate(monkeypatch)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    scenario, question = PYTHON
+    exec(compile(scenario, "first-hour.md", "exec"), names)
+    assert len(names["make_scenario"]().records) == 4
+    exec(compile(question, "first-hour.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("Verdict(use noise of variance ")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_its_commands_are_understood(line: str) -> None:
+    import shlex
+
+    name, *words = shlex.split(line, comments=True)
+    commands: Any = get_command(app)
+    commands.commands[name].make_context(name, words)

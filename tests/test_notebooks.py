@@ -1,0 +1,50 @@
+"""The notebooks under examples/ are executed, and run again without an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    return [each for each in json.loads(path.read_text())["cells"] if each["cell_type"] == "code"]
+
+
+def texts(found: list[dict[str, Any]]) -> str:
+    """All that cells have put out as text."""
+    made = [each.get("data", {}).get("text/plain", each.get("text", "")) for each in found]
+    return "\n".join("".join(each) for each in made)
+
+
+def test_there_is_one_for_each_kind_of_record() -> None:
+    assert [path.stem for path in EXAMPLES] == ["images", "tables", "text"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_is_executed_and_shows_a_verdict(path: Path) -> None:
+    outputs = [output for cell in cells(path) for output in cell["outputs"]]
+    assert not [each for each in outputs if each["output_type"] == "error"]
+    assert all(cell["execution_count"] for cell in cells(path))
+    assert "Verdict(use " in texts(outputs)
+    kinds = {kind for each in outputs for kind in each.get("data", {})}
+    assert {"text/html", "image/png"} <= kinds
+    assert "/home/" not in path.read_text(), "no path of the machine that ran it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    source = Path(__file__).parents[1] / "src"
+    monkeypatch.setenv("PYTHONPATH", str(source))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=600).execute()
+    found = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert "Verdict(use " in texts(found)
