@@ -24,8 +24,8 @@ from scipy.stats import binom, norm
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.bounds.certificate import Training, success_bound
 from trilemma.bounds.training import Participation
+from trilemma.estimation.jobs import read_attack
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.tasks import read_attack
 from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario

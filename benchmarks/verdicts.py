@@ -24,8 +24,8 @@ import torch
 from scipy.stats import binom
 
 from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import AttackJob, Job, read_attack
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, Job, read_attack
 from trilemma.observations import Adversary
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.families.counts import Measured
@@ -95,7 +95,7 @@ def cell(plan: Plan, family: Family, games: int, chunk: int, ask: Ask) -> Cell:
     rounds = plan.claim.rounds if family.whole_training else 1
     tasks = {
         attack: [
-            AttackTask(
+            AttackJob(
                 *("again", spec, (attack,), Adversary.SERVER, rounds),
                 first=first,
                 count=min(chunk, games - first),

@@ -27,7 +27,7 @@ GOOD = (
     "randomization:variance=1e-3+secret-sharing",
     "secret-sharing:clip_range=8.0,precision_bits=18,ring_bits=64,max_weight=1500",
     "randomization:variance=0.1,clip=1.0+paillier:bits=2048,mode=blind,precision_bits=20",
-    "paillier:bits=3072,mode=reveal,clip_range=2.0,precision_bits=16,max_weight=100",
+    "paillier:bits=3072,mode=open,clip_range=2.0,precision_bits=16,max_weight=100",
     "trilemma.protections.transforms.randomization:Randomization:variance=0.5",
     "trilemma.protections.transports.secret_sharing.transport:SecretSharing:ring_bits=64",
 )
@@ -113,7 +113,7 @@ def _part(draw: Random) -> str:
 
 def _value(draw: Random, key: str) -> str:
     if key == "mode":
-        return draw.choice(("reveal", "blind", name(draw)))
+        return draw.choice(("open", "blind", name(draw)))
     if key == "unbiased":
         return draw.choice(("true", "false", "True", number(draw)))
     if key == "keep" and draw.random() < 0.3:

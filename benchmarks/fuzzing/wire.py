@@ -68,7 +68,7 @@ def _identities() -> tuple[Identity, ...]:
 
 def _protections() -> tuple[tuple[Protection, Any, Any], ...]:
     """A protection, the clients' secrets, and what the server knows of them."""
-    paillier = Paillier(bits=256, mode="reveal", max_weight=10, insecure=True)
+    paillier = Paillier(bits=256, mode="open", max_weight=10, insecure=True)
     sharing = SecretSharing(max_weight=10)
     return (
         (Protection(), [None] * CLIENTS, None),

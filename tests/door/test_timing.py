@@ -12,7 +12,7 @@ from tests.commands.own_scenario import small
 
 from trilemma.door import timing
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, Job
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.plan import Plan
@@ -27,7 +27,7 @@ class Slow(Bench):
 
     def __call__(self) -> Callable[[Job], bytes]:
         def work(task: Job) -> bytes:
-            dlg = isinstance(task, AttackTask) and task.attacks == ("dlg",)
+            dlg = isinstance(task, AttackJob) and task.attacks == ("dlg",)
             time.sleep(30 if dlg else 0.01 * getattr(task, "count", 1))
             return b""
 

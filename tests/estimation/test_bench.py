@@ -11,12 +11,12 @@ from tests.commands.own_scenario import shown, small
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import (
-    AttackTask,
-    BeliefTask,
-    CostTask,
+from trilemma.estimation.jobs import (
+    AttackJob,
+    BeliefJob,
+    CostJob,
     Diverged,
-    TrainTask,
+    TrainJob,
     read_attack,
     read_costs,
     read_training,
@@ -24,26 +24,26 @@ from trilemma.estimation.tasks import (
 from trilemma.observations import Adversary
 
 SERVER, CLIENT = Adversary
-GAMES = AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 6)
+GAMES = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 6)
 bench = partial(Bench, small, None, 1, 2)
 
 
 def test_a_payload_depends_on_the_task_and_the_settings_alone() -> None:
     one, other = bench(0)(), bench(0)()
-    other(TrainTask("none", 3, 2))
+    other(TrainJob("none", 3, 2))
     assert one(GAMES) == other(GAMES) == one(GAMES)
     assert one(GAMES) != bench(1)()(GAMES)
 
 
 def test_streams_share_no_game() -> None:
     work = bench(0)()
-    more = AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 40)
+    more = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 40)
     other = replace(more, stream="t")
     assert read_attack(work(more))["client"] != read_attack(work(other))["client"]
 
 
 def test_pictures_are_made_where_records_are_shown() -> None:
-    task = AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 4, pictures=2)
+    task = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4, pictures=2)
     assert "pictures" not in read_attack(bench(0)()(task))
     found = read_attack(Bench(shown, None, 1, 2, 0)()(task))["pictures"]
     assert len(found["tagged"]) == 2
@@ -51,7 +51,7 @@ def test_pictures_are_made_where_records_are_shown() -> None:
 
 
 def test_beliefs_are_by_client() -> None:
-    task = BeliefTask("s", "none", "exact-posterior", SERVER, 1, 0, 3, 2)
+    task = BeliefJob("s", "none", "exact-posterior", SERVER, 1, 0, 3, 2)
     found = read_attack(bench(0)()(task))
     assert len(found["client"]) == len(found["leakage"]) == 3
     assert all(0 <= each <= 1 for each in found["leakage"])
@@ -59,7 +59,7 @@ def test_beliefs_are_by_client() -> None:
 
 def test_a_protection_that_cannot_be_trained_is_told() -> None:
     work = bench(0)()
-    payload = work(TrainTask("randomization:variance=1e99", 0, 4))
+    payload = work(TrainJob("randomization:variance=1e99", 0, 4))
     with pytest.raises(Diverged):
         read_training(payload)
 
@@ -72,13 +72,13 @@ def test_a_line_up_that_no_data_can_fill_is_refused() -> None:
 def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
     made = replace(small(5), cohort=2)
     work, everyone = (Bench(each, None, 1, 2, 0)() for each in (made, small(5)))
-    history = read_training(work(TrainTask("none", 0, 30)))
+    history = read_training(work(TrainJob("none", 0, 30)))
     assert {len(each.clients) for each in history.rounds} == {2}
     assert {k for each in history.rounds for k in each.clients} == set(range(5))
-    sharing = CostTask("secret-sharing:max_weight=2000", 6)
+    sharing = CostJob("secret-sharing:max_weight=2000", 6)
     few, all_five = (read_costs(each(sharing)).protected.bits for each in (work, everyone))
     assert few < all_five, "keys and shares go to the cohort alone"
-    task = AttackTask("x", "secret-sharing", ("exact-posterior",), SERVER, 60, 0, 40)
+    task = AttackJob("x", "secret-sharing", ("exact-posterior",), SERVER, 60, 0, 40)
     found = read_attack(work(task))
     assert binomtest(sum(found["rounds"]), 60 * 40, 2 / 5 / 80).pvalue > 1e-3
     pairs = zip(found["correct"]["exact-posterior"], found["rounds"], strict=True)

@@ -127,7 +127,7 @@ def verdict(**changes: Any) -> Verdict:
         replace(
             candidate(
                 "randomization+paillier", 2, VALUE,
-                f"randomization:variance={VALUE}+paillier:bits=3072,mode=reveal",
+                f"randomization:variance={VALUE}+paillier:bits=3072,mode=open",
             ),
             tied=True,
         ),

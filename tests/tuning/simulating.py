@@ -13,8 +13,8 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -64,16 +64,16 @@ class Simulated(Bench):
         return min(alone, self.summed) if in_sum else alone
 
     def _answer(self, task: Job, scenario: Scenario) -> dict[str, object]:
-        if isinstance(task, AttackTask):
+        if isinstance(task, AttackJob):
             return self._won(task, scenario)
-        if isinstance(task, BeliefTask):
+        if isinstance(task, BeliefJob):
             clients = [n % len(scenario.records) for n in range(task.count)]
             return {"client": clients, "leakage": [0.1 + 0.1 * k for k in clients]}
         if task.protection.startswith(self.diverging or "\n"):
             return {"diverged": f"{task.protection} diverged."}
-        return self._timed(task) if isinstance(task, CostTask) else self._trained(task, scenario)
+        return self._timed(task) if isinstance(task, CostJob) else self._trained(task, scenario)
 
-    def _won(self, task: AttackTask, scenario: Scenario) -> dict[str, object]:
+    def _won(self, task: AttackJob, scenario: Scenario) -> dict[str, object]:
         numbers = range(task.first, task.first + task.count)
         stream = Seeded(self.seed).child("stream", task.stream)
         clients = len(scenario.records)
@@ -101,7 +101,7 @@ class Simulated(Bench):
             found["pictures"] = {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)}
         return found
 
-    def _trained(self, task: TrainTask, scenario: Scenario) -> dict[str, object]:
+    def _trained(self, task: TrainJob, scenario: Scenario) -> dict[str, object]:
         first = task.protection.partition(":")[0]
         jitter = self.spread * float(torch.tensor(task.seed).sin()) * (first != "none")
         metric = 0.9 - self.lost.get(first, 0.0) + jitter
@@ -115,7 +115,7 @@ class Simulated(Bench):
             "client_scores": [None] * len(clients),
         }
 
-    def _timed(self, task: CostTask) -> dict[str, object]:
+    def _timed(self, task: CostJob) -> dict[str, object]:
         bare = Spent(1000.0, 1000.0, 1e-3, 0.0, 1e-4, 0.0)
         kept = 0.2 if task.protection.startswith("compression") else 1.0
         shared = 2.0 if "secret-sharing" in task.protection else kept

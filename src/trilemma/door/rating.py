@@ -12,12 +12,12 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import parts_of, require_own, require_scenario
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.tuning.forecasting.forecast import Forecast
@@ -121,7 +121,7 @@ def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
     pictures: dict[str, Any] = {}
     for spec in specs:
         tasks = [
-            AttackTask(
+            AttackJob(
                 *("suite", spec, (name,), Adversary.SERVER, 1),
                 first=first,
                 count=min(_CHUNK, units - first),

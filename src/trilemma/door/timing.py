@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from trilemma.estimation.tasks import AttackTask, CostTask, Job, TrainTask
+from trilemma.estimation.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.forecasting.kinds import Kind, kind_of
@@ -38,7 +38,7 @@ def timed(plan: Plan, bench: Bench, kinds: Iterable[Kind], tell: Callable[[str],
     """Time a unit of each of these kinds of work, in a process of its own."""
     seconds: dict[Kind, float] = {}
     stopped = set()
-    waiting = [TrainTask("none", 0, _ROUNDS), *(_task(plan, kind, 1) for kind in kinds)]
+    waiting = [TrainJob("none", 0, _ROUNDS), *(_task(plan, kind, 1) for kind in kinds)]
     patience = _START_S
     while waiting:
         with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
@@ -92,9 +92,9 @@ def _said(kind: Kind) -> str:
 def _task(plan: Plan, kind: Kind, count: int) -> Job:
     spec = _protection(plan, kind.carrier)
     if kind.what == "timings":
-        return CostTask(spec, 1)
+        return CostJob(spec, 1)
     stream = f"timed, {kind.rounds} rounds"
-    return AttackTask(stream, spec, kind.attacks, plan.request.adversary, kind.rounds, 0, count)
+    return AttackJob(stream, spec, kind.attacks, plan.request.adversary, kind.rounds, 0, count)
 
 
 def _protection(plan: Plan, carrier: str) -> str:

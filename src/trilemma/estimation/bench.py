@@ -14,6 +14,7 @@ from trilemma.attacks import Rung, get
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
@@ -21,7 +22,6 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
@@ -56,17 +56,17 @@ class Bench:
             return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
         def work(task: Job) -> bytes:
-            if isinstance(task, AttackTask):
+            if isinstance(task, AttackJob):
                 return _write(self._played(arena(task.rounds, task.recipe), task))
-            if isinstance(task, BeliefTask):
+            if isinstance(task, BeliefJob):
                 return _write(self._believed(arena(task.rounds, None), task))
-            if isinstance(task, CostTask):
+            if isinstance(task, CostJob):
                 return _write(_timed(own, scenario(task.recipe), task))
             return _write(_trained(scenario(task.recipe), task))
 
         return work
 
-    def _observer(self, arena: Arena, task: AttackTask | BeliefTask, rung: Rung) -> Observer:
+    def _observer(self, arena: Arena, task: AttackJob | BeliefJob, rung: Rung) -> Observer:
         return Observer(
             arena,
             parse_protection(task.protection),
@@ -76,7 +76,7 @@ class Bench:
             steps=self.steps,
         )
 
-    def _believed(self, arena: Arena, task: BeliefTask) -> dict[str, Any]:
+    def _believed(self, arena: Arena, task: BeliefJob) -> dict[str, Any]:
         attack = get(task.attack)
         observer = self._observer(arena, task, attack.rung)
         numbers = range(task.first, task.first + task.count)
@@ -84,7 +84,7 @@ class Bench:
         found = paper_leakage(observer, games, attack, draws=task.draws)
         return {"client": [game.client for game in games], "leakage": found.tolist()}
 
-    def _played(self, arena: Arena, task: AttackTask) -> dict[str, Any]:
+    def _played(self, arena: Arena, task: AttackJob) -> dict[str, Any]:
         attacks = {name: get(name) for name in task.attacks}
         rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
         equal = task.recipe is not None and task.recipe.equal_weights
@@ -166,7 +166,7 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
     }
 
 
-def _timed(own: Scenario, scenario: Scenario, task: CostTask) -> dict[str, Any]:
+def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
         found = round_costs(
@@ -191,7 +191,7 @@ def _rounds_of(recipe: Recipe | None) -> dict[str, Any]:
     return {"threshold": recipe.threshold, "weighted": not recipe.equal_weights}
 
 
-def _trained(scenario: Scenario, task: TrainTask) -> dict[str, Any]:
+def _trained(scenario: Scenario, task: TrainJob) -> dict[str, Any]:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
         history = train(

@@ -14,10 +14,10 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import parts_of, require_own, require_scenario
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.forecasting.forecast import Forecast
@@ -107,7 +107,7 @@ def attack_again(
 
     def attacked(rung: Rung, attack: str, ask: Ask) -> Attacked:
         tasks = [
-            AttackTask(
+            AttackJob(
                 *("again", spec, (attack,), asked.adversary, verdict.claim.rounds),
                 first=first,
                 count=min(_CHUNK, units - first),
@@ -136,7 +136,7 @@ def attack_again(
     }
     if ticker is not None:
         over = verdict.claim.rounds
-        tasks = [AttackTask("", spec, (name,), asked.adversary, over, 0, 1) for name in wanted]
+        tasks = [AttackJob("", spec, (name,), asked.adversary, over, 0, 1) for name in wanted]
         games = dict.fromkeys(map(kind_of, tasks), units)
         ticker.expect(Forecast(games, {over: 1.0}, workers=workers))
     with Crew(bench, workers=workers) as crew:

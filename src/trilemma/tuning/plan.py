@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from trilemma.attacks import Rung, get
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
+from trilemma.estimation.jobs import Job
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Job
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families

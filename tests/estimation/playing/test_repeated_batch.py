@@ -14,11 +14,11 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import get
 from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.picks import play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary, Noise
 from trilemma.protections.specs import parse_protection
@@ -42,7 +42,7 @@ def scenario() -> Scenario:
 
 def right_picks(rounds: int, variance: float, stream: str) -> int:
     work = Bench(scenario(), None, 1, 0, seed=5)()
-    task = AttackTask(
+    task = AttackJob(
         stream, f"randomization:variance={variance}", (EXACT,), Adversary.SERVER, rounds, 0, GAMES
     )
     found = read_attack(work(task))

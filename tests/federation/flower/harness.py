@@ -70,7 +70,7 @@ def train_only(nodes: int = 4) -> FedAvg:
     return FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
 
 
-def small_paillier(mode: Literal["reveal", "blind"] = "reveal") -> Paillier:
+def small_paillier(mode: Literal["open", "blind"] = "open") -> Paillier:
     """For speed alone."""
     return Paillier(bits=512, mode=mode, max_weight=100, insecure=True)
 

@@ -98,11 +98,11 @@ def test_secure_aggregation_leaves_the_server_without_updates_keys_or_counts() -
         assert not message.content.metric_records, "no metric travels in clear"
 
 
-@pytest.mark.parametrize("mode", ["blind", "reveal"])
+@pytest.mark.parametrize("mode", ["blind", "open"])
 def test_paillier_leaves_the_server_without_a_key_or_a_single_update(
     mode: str, key: PrivateKey, key_file: Path
 ) -> None:
-    transport = small_paillier("blind" if mode == "blind" else "reveal")
+    transport = small_paillier("blind" if mode == "blind" else "open")
     terms = Terms(Protection((), transport))
     direct = DirectGrid(toy_app(terms), node_config={"trilemma-key": str(key_file)})
     grid = ProtectedGrid(direct, terms, public_key=key.public)
@@ -119,7 +119,7 @@ def test_paillier_leaves_the_server_without_a_key_or_a_single_update(
     stages = [stage for message in direct.received for stage in read_stages(message.content)]
     kinds = {blob[4:8] for stage in stages for blob in stage.blobs.values()}
     assert kinds == ({b"ENC\0"} if mode == "blind" else {b"ENC\0", b"OPN\0"})
-    assert ("OPN" in str(kinds)) == (mode == "reveal"), "a blind server is shown no sum"
+    assert ("OPN" in str(kinds)) == (mode == "open"), "a blind server is shown no sum"
 
 
 @pytest.mark.parametrize("fault", ["replayed", "truncated", "foreign", "two updates"])

@@ -29,7 +29,7 @@ FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"
 PROTECTIONS = {
     "noise and compression": "randomization:variance=1e-6,clip=10.0+compression:keep=0.9",
     "secret sharing": f"secret-sharing:{FIXED_POINT}",
-    "Paillier, reveal": f"paillier:bits=2048,mode=reveal,{FIXED_POINT}",
+    "Paillier, open": f"paillier:bits=2048,mode=open,{FIXED_POINT}",
     "Paillier, blind": f"paillier:bits=2048,mode=blind,{FIXED_POINT}",
 }
 SETTINGS: dict[str, int | bool] = {"nodes": 3, "rounds": 3, "evaluate-every-round": True}

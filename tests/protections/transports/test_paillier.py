@@ -36,7 +36,7 @@ def test_paillier_refuses_what_it_should(key: PrivateKey) -> None:
     with pytest.raises(TrilemmaError, match="asks for 3072"):
         ProtectedClient.start(parse_protection("paillier"), 0, info, 3, secret=key)
     with pytest.raises(InvalidInput, match="mode"):
-        Paillier(mode="open")  # type: ignore[arg-type]
+        Paillier(mode="shut")  # type: ignore[arg-type]
     for transport in (protection.transport,):
         with pytest.raises(InvalidInput, match="clip_range of 1"):
             transport.client(0, info, key, System()).step(b"", Payload(np.array([1.5]), 1))

@@ -33,7 +33,7 @@ from trilemma.tuning.families.families import FAMILIES
         ),
         ("paillier:bits=3072,mode=blind", "Paillier encryption (the server reads nothing)"),
         (
-            "randomization:variance=0.001+paillier:bits=3072,mode=reveal",
+            "randomization:variance=0.001+paillier:bits=3072,mode=open",
             "noise of variance 0.001 inside Paillier encryption (the server reads the sum)",
         ),
     ],

@@ -19,7 +19,7 @@ from trilemma.bounds.certificate import (
     true_positive_rate,
 )
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, CostTask, Job, TrainTask
+from trilemma.estimation.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
@@ -98,14 +98,14 @@ def test_utility_is_reported_on_records_that_did_not_choose() -> None:
     candidate = found(done=done, laws={"lost": {"randomization": 0.04}})
     assert candidate.costs is not None
     assert candidate.costs.utility_loss.value == pytest.approx(0.04, abs=2e-3)
-    trained = [task for task in done if isinstance(task, TrainTask)]
+    trained = [task for task in done if isinstance(task, TrainJob)]
     for task in trained:
         assert task.recipe is not None
         reports = task.seed < 1000
         assert task.recipe.judge == ("reporting" if reports else "choosing")
     priced = {task.protection for task in trained if task.seed < 1000}
     assert priced == {"none", candidate.protection}
-    (timed,) = [task for task in done if isinstance(task, CostTask)]
+    (timed,) = [task for task in done if isinstance(task, CostJob)]
     assert timed.protection == candidate.protection
     assert timed.recipe is not None
     assert timed.recipe.local_training.record_clip is not None
@@ -117,7 +117,7 @@ def test_families_that_add_as_much_noise_share_their_search() -> None:
         done: list[Job] = []
         found(name, done)
         tried.append(
-            {task.key() for task in done if isinstance(task, TrainTask) and task.seed >= 1000}
+            {task.key() for task in done if isinstance(task, TrainJob) and task.seed >= 1000}
         )
     assert tried[0] == tried[1]
 
@@ -154,13 +154,13 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
     assert proof.known is not None
     assert f"allows a rate of {proof.known[21]:.3g}" in beside.statement
     for task in done:
-        assert isinstance(task, AttackTask)
+        assert isinstance(task, AttackJob)
         assert task.adversary is Adversary.SERVER
         assert task.recipe == recipe_of(candidate)
         (noise,) = parse_protection(task.protection).transforms
         assert isinstance(noise, Randomization)
         assert noise.variance == pytest.approx(proof.variance * 2 / 4)
-    assert sum(task.count for task in done if isinstance(task, AttackTask)) == 64
+    assert sum(task.count for task in done if isinstance(task, AttackJob)) == 64
 
 
 def test_secret_participation_is_played_both_ways() -> None:

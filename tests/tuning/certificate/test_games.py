@@ -16,8 +16,8 @@ from torch.utils.data import TensorDataset
 
 from trilemma.bounds.training import Participation
 from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.proof import Proof
@@ -55,7 +55,7 @@ def right_picks(made: Proof, participation: Participation, share: float = 1.0) -
     variance = made.variance(CLIP) * share
     found = 0
     for first in range(0, GAMES, 50):
-        task = AttackTask(
+        task = AttackJob(
             "games",
             f"randomization:variance={variance}+secret-sharing",
             ("exact-posterior",),

@@ -12,10 +12,10 @@ import torch
 from tests.commands.own_scenario import small
 from torch.nn.functional import cross_entropy
 
+from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.tasks import Job, TrainTask
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import (
@@ -29,13 +29,13 @@ from trilemma.tuning.request import Request
 from trilemma.work.replay import Ask
 
 
-def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainTask]) -> Ask:
+def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainJob]) -> Ask:
     """Answers as trainings whose metric is this function of recipe and protection."""
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
         made = []
         for task in tasks:
-            assert isinstance(task, TrainTask)
+            assert isinstance(task, TrainJob)
             assert task.recipe is not None
             done.append(task)
             value = metric(task.recipe, task.protection)
@@ -81,7 +81,7 @@ def test_ties_stay_near_the_start_and_failures_lose() -> None:
 
 
 def test_clip_and_step_are_found_where_trainings_are_best() -> None:
-    scenario, done = small(3), list[TrainTask]()
+    scenario, done = small(3), list[TrainJob]()
     norm = usual_norm(scenario)
 
     def metric(recipe: Recipe, _: str) -> float:
@@ -115,7 +115,7 @@ def test_the_unprotected_training_is_tuned_too() -> None:
             return None
         return -abs(math.log(recipe.server_lr / 1.6)) + 0.1 * recipe.server_decay
 
-    done: list[TrainTask] = []
+    done: list[TrainJob] = []
     found = best_unprotected(trained(metric, done), small(), 8)
     assert found.server_lr == pytest.approx(1.6, rel=0.2)
     assert found.server_decay

@@ -10,7 +10,7 @@ from tests.tuning.choosing.test_procedures import plan
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, Job
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.observations import Adversary
 from trilemma.tuning.choosing.beside import procedures_beside
 
@@ -28,7 +28,7 @@ def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str)
     assert beside.units == 16
     assert beside.leakage is not None
     for task in done:
-        assert isinstance(task, AttackTask)
+        assert isinstance(task, AttackJob)
         assert task.adversary is Adversary(other)
         assert task.attacks == ("gaussian-posterior",), "the leading attack alone"
 

@@ -10,7 +10,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import AttackTask, Job, TrainTask
+from trilemma.estimation.jobs import AttackJob, Job, TrainJob
 from trilemma.protections.protection import Protection
 from trilemma.tuning.choosing.ladder import ladder_procedures
 from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
@@ -48,13 +48,13 @@ def test_other_rungs_are_estimates_by_their_leading_attack(plan: Plan) -> None:
     rungs = estimated(plan, done, middle=middle)
     assert len(rungs) == 3 * 4
     assert not any(each.tested for each in rungs.values())
-    played = {each.attacks for each in done if isinstance(each, AttackTask)}
+    played = {each.attacks for each in done if isinstance(each, AttackJob)}
     assert played == {("dlg",), ("map",), ("exact-posterior",)}
     noise = [rungs[f"{knows}: randomization"].strength for knows in ("nothing", "public", "rest")]
     for strength, m in zip(noise, (1e-4, 1e-3, 1e-1), strict=True):
         expected = m * (1 / plan.p_max - 1)  # where 1/(1 + v/m) = p_max
         assert expected / 6 < (strength or 0.0) < 6 * expected
-    assert {each.seed for each in done if isinstance(each, TrainTask)} == {0, 1}, "a glance"
+    assert {each.seed for each in done if isinstance(each, TrainJob)} == {0, 1}, "a glance"
 
 
 def test_a_key_needs_no_game_on_any_rung(plan: Plan) -> None:

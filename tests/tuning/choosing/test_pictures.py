@@ -15,7 +15,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import asking, simulate
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, Job
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.tuning.choosing.pictures import gallery_procedure
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -91,9 +91,9 @@ def test_without_protection_a_record_is_seen_and_under_noise_it_is_not(gallery: 
 def test_the_games_of_the_two_labels_are_not_the_same() -> None:
     done: list[Job] = []
     made(QUIET, done)
-    streams = [each.stream for each in done if isinstance(each, AttackTask)]
+    streams = [each.stream for each in done if isinstance(each, AttackJob)]
     assert streams == ["gallery, unprotected", "gallery, verdict"]
-    assert all(each.pictures == RECORDS for each in done if isinstance(each, AttackTask))
+    assert all(each.pictures == RECORDS for each in done if isinstance(each, AttackJob))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_no_picture_is_made_where_records_are_not_shown(
     with Run.open(tmp_path, {}) as run:
         find(small, run=run)
     assert not (tmp_path / GALLERY).exists(), "an old one goes too"
-    task = AttackTask("x", "none", ("analytic",), Request().adversary, 1, 0, 4, pictures=4)
+    task = AttackJob("x", "none", ("analytic",), Request().adversary, 1, 0, 4, pictures=4)
     assert [b"pictures" in Bench(source, None, 1, 2, 0)()(task) for source in (small, shown)] == [
         False,
         True,

@@ -7,7 +7,7 @@ from typing import Any
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import AttackTask, Job
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.observations import Adversary
 from trilemma.tuning.choosing.procedures import procedures
 from trilemma.tuning.plan import Plan
@@ -28,7 +28,7 @@ def test_every_family_and_the_control() -> None:
     control = found["control"](asking(Simulated(small, None, 1, 2, 0), done))
     assert control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
     for task in done:
-        assert isinstance(task, AttackTask)
+        assert isinstance(task, AttackJob)
         assert (task.protection, task.rounds) == ("none", 1)
         assert task.adversary is Adversary.SERVER
 

@@ -11,7 +11,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.tasks import AttackTask, BeliefTask, Job
+from trilemma.estimation.jobs import AttackJob, BeliefJob, Job
 from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -29,7 +29,7 @@ def plan() -> Plan:
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
     done: list[Job] = []
     found = shown_procedures(plan, NOISE)["rounds"](asking(Simulated(small, None, 1, 2, 0), done))
-    assert {each.stream for each in done if isinstance(each, AttackTask)} == {"rounds"}
+    assert {each.stream for each in done if isinstance(each, AttackJob)} == {"rounds"}
     for knows in ("candidates", "rest"):
         points = [each for each in found if each.knows == knows]
         assert [each.rounds for each in points] == [1, 2, 3, 5, 8]
@@ -51,7 +51,7 @@ def test_poisson_sampling_has_a_curve_of_who_is_not_told_the_rounds(plan: Plan) 
         done: list[Job] = []
         simulated = asking(Simulated(small, None, 1, 2, 0), done)
         shown_procedures(fixed, chosen)["rounds"](simulated)
-        assert {each.participation for each in done if isinstance(each, AttackTask)} == {"known"}
+        assert {each.participation for each in done if isinstance(each, AttackJob)} == {"known"}
 
 
 def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
@@ -67,7 +67,7 @@ def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
     done: list[Job] = []
     found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
-    assert [each.attack for each in done if isinstance(each, BeliefTask)] == [
+    assert [each.attack for each in done if isinstance(each, BeliefJob)] == [
         "gaussian-posterior",
         "exact-posterior",
     ]

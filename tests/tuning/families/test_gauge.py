@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 from trilemma.entropy import Seeded
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
-from trilemma.estimation.tasks import AttackTask, Job
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -47,14 +47,14 @@ def variance_of(spec: str) -> float:
 def answering(rate: Rate, seed: int = 0) -> Ask:
     """Payloads of attacks that win by chance, each at a rate by its name and the variance."""
 
-    def won(task: AttackTask, attack: str, number: int) -> bool:
+    def won(task: AttackJob, attack: str, number: int) -> bool:
         draw = Seeded(seed).generator(task.stream, attack, task.protection, number)
         return bool(draw.random() < rate(attack, variance_of(task.protection)))
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
         made = []
         for task in tasks:
-            assert isinstance(task, AttackTask)
+            assert isinstance(task, AttackJob)
             numbers = range(task.first, task.first + task.count)
             correct = {name: [won(task, name, n) for n in numbers] for name in task.attacks}
             found = {"client": [n % 10 for n in numbers], "correct": correct, "failed": {}}
@@ -152,7 +152,7 @@ def test_games_are_never_used_twice_in_one_calibration() -> None:
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
         for task in tasks:
-            assert isinstance(task, AttackTask)
+            assert isinstance(task, AttackJob)
             if "others" not in task.stream:
                 numbers = set(range(task.first, task.first + task.count))
                 before = seen.setdefault((task.stream, ""), set())

@@ -10,8 +10,8 @@ from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs
+from trilemma.estimation.jobs import CostJob, Diverged, Job, TrainJob
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.tasks import CostTask, Diverged, Job, TrainTask
 from trilemma.federation.timing import Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced, ranked
@@ -79,9 +79,9 @@ def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
     found, objective = pricing(Problem(0.3, 2.0, 0.0)).price(
         asking(bench(lost={"randomization": 0.1}), done), NOISE
     )
-    trained = {(each.protection, each.seed) for each in done if isinstance(each, TrainTask)}
+    trained = {(each.protection, each.seed) for each in done if isinstance(each, TrainJob)}
     assert trained == {(spec, s) for spec in ("none", NOISE.describe()) for s in range(3)}
-    assert [each.rounds for each in done if isinstance(each, CostTask)] == [6]
+    assert [each.rounds for each in done if isinstance(each, CostJob)] == [6]
     assert found.utility_loss.value == pytest.approx(0.1, abs=1e-3)
     assert objective.value == pytest.approx(2 * found.utility_loss.value)
     assert objective.low == pytest.approx(2 * found.utility_loss.low)

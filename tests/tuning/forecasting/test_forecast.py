@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, TrainTask
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.observations import Adversary
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import Kind
@@ -16,15 +16,15 @@ TRAIN = Kind("trainings", (), 100, "plain")
 VIEWS = {1: 1.0, 100: 4.0}
 
 
-def games(stream: str, kind: Kind, count: int = 16) -> AttackTask:
-    return AttackTask(stream, "none", kind.attacks, Adversary.SERVER, kind.rounds, 0, count)
+def games(stream: str, kind: Kind, count: int = 16) -> AttackJob:
+    return AttackJob(stream, "none", kind.attacks, Adversary.SERVER, kind.rounds, 0, count)
 
 
 def test_what_was_measured_is_multiplied_by_what_is_left() -> None:
     forecast = Forecast({ONE: 40, TRAIN: 3}, VIEWS, workers=2)
     assert forecast.left() is None
     forecast.finished(games("x", ONE), 8.0)
-    forecast.finished(TrainTask("none", 0, 100), 5.0)
+    forecast.finished(TrainJob("none", 0, 100), 5.0)
     assert forecast.left() == pytest.approx(((40 - 16) * 0.5 + 2 * 5.0) / 2)
     forecast.kept(games("x", ONE, 24))
     assert forecast.left() == pytest.approx(5.0), "what an earlier process did costs nothing more"
@@ -43,7 +43,7 @@ def test_what_was_not_measured_follows_its_next_of_kin() -> None:
     assert forecast.left() == pytest.approx(9 * 5.0)
     half = Kind("trainings", (), 50, "plain")
     assert forecast.speed(half) == 0.0
-    forecast.finished(TrainTask("none", 0, 100), 6.0)
+    forecast.finished(TrainJob("none", 0, 100), 6.0)
     assert forecast.speed(half) == pytest.approx(3.0)
 
 
@@ -60,19 +60,19 @@ def test_tasks_in_words() -> None:
     forecast = Forecast({ONE: 60}, VIEWS)
     forecast.kept(games("x", ONE, 24))
     noise = "randomization:variance=0.00312345"
-    task = AttackTask("noise, attempt 0", noise, ("dlg",), Adversary.SERVER, 1, 0, 16)
+    task = AttackJob("noise, attempt 0", noise, ("dlg",), Adversary.SERVER, 1, 0, 16)
     assert forecast.said(task) == (
         "testing noise of variance 0.00312 with dlg over one round: 24 of about 60 games"
     )
     control = games("control", BOTH)
     assert forecast.said(control) == "attacking unprotected updates with 2 attacks over one round"
     for other, said in (
-        (TrainTask(noise, 0, 9), "training under noise of variance 0.00312"),
-        (CostTask(noise, 6), "timing rounds under noise of variance 0.00312"),
+        (TrainJob(noise, 0, 9), "training under noise of variance 0.00312"),
+        (CostJob(noise, 6), "timing rounds under noise of variance 0.00312"),
         (games("gallery, verdict", ONE), "drawing unprotected updates with dlg"),
         (games("rounds", ONE), "measuring unprotected updates with dlg"),
         (
-            BeliefTask("b", noise, "map", Adversary.SERVER, 1, 0, 1, 1),
+            BeliefJob("b", noise, "map", Adversary.SERVER, 1, 0, 1, 1),
             "asking map what it believes",
         ),
     ):

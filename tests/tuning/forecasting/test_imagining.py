@@ -8,7 +8,7 @@ import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.tasks import Job
+from trilemma.estimation.jobs import Job
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 from trilemma.tuning.plan import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, TrainTask
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.observations import Adversary
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 
@@ -14,22 +14,22 @@ SERVER = Adversary.SERVER
 def test_each_task_has_its_kind_and_its_units() -> None:
     for task, kind, units in (
         (
-            AttackTask("a", NOISE, ("dlg",), SERVER, 150, 0, 16),
+            AttackJob("a", NOISE, ("dlg",), SERVER, 150, 0, 16),
             Kind("games", ("dlg",), 150, "plain"),
             16,
         ),
         (
-            AttackTask("b", HIDDEN, ("dlg", "map"), SERVER, 1, 32, 5),
+            AttackJob("b", HIDDEN, ("dlg", "map"), SERVER, 1, 32, 5),
             Kind("games", ("dlg", "map"), 1, "secret-sharing"),
             5,
         ),
         (
-            BeliefTask("c", NOISE, "map", SERVER, 1, 0, 16, 6),
+            BeliefJob("c", NOISE, "map", SERVER, 1, 0, 16, 6),
             Kind("beliefs", ("map",), 1, "plain"),
             96,
         ),
-        (TrainTask(HIDDEN, 3, 150), Kind("trainings", (), 150, "plain"), 1),
-        (CostTask("paillier", 6), Kind("timings", (), 1, "paillier"), 6),
+        (TrainJob(HIDDEN, 3, 150), Kind("trainings", (), 150, "plain"), 1),
+        (CostJob("paillier", 6), Kind("timings", (), 1, "paillier"), 6),
     ):
         assert kind_of(task) == kind
         assert amount_of(task) == units

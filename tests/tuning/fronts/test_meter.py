@@ -11,8 +11,8 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.jobs import AttackJob, Job, TrainJob
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.tasks import AttackTask, Job, TrainTask
 from trilemma.protections.protection import Protection
 from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.families.families import Family
@@ -59,24 +59,24 @@ def test_the_same_games_at_every_strength_by_the_leading_attack(usual: Meter) ->
     rates = [each.recovered for each in points]
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > rates[-1]
-    played = [each for each in done if isinstance(each, AttackTask)]
+    played = [each for each in done if isinstance(each, AttackJob)]
     assert {each.stream for each in played} == {"front of the message"}
     assert {each.attacks for each in played} == {("gaussian-posterior",)}
     assert {each.rounds for each in played} == {8}
-    assert {each.seed for each in done if isinstance(each, TrainTask)} == {0, 1}
+    assert {each.seed for each in done if isinstance(each, TrainJob)} == {0, 1}
     assert all(each.by_attack == {"gaussian-posterior": each.recovered} for each in points)
 
 
 def test_what_thins_is_measured_for_one_round(usual: Meter) -> None:
     done: list[Job] = []
     measured(usual, "compression", 0.5, done)
-    assert {each.rounds for each in done if isinstance(each, AttackTask)} == {1}
+    assert {each.rounds for each in done if isinstance(each, AttackJob)} == {1}
 
 
 def test_masks_cancel_in_the_sum_which_the_server_reads_too(usual: Meter) -> None:
     done: list[Job] = []
     found = measured(usual, "bounded-masks", 1.0, done, summed=0.9)
-    played = {each.stream for each in done if isinstance(each, AttackTask)}
+    played = {each.stream for each in done if isinstance(each, AttackJob)}
     assert played == {"front of the message", "front of the sum"}
     bare = measured(usual, "secret-sharing", 0.0, summed=0.9)
     assert found.recovered >= bare.recovered > 30
@@ -87,7 +87,7 @@ def test_a_key_is_never_a_measured_zero(usual: Meter) -> None:
     done: list[Job] = []
     found = measured(usual, "paillier", 0.0, done)
     assert (found.basis, found.leakage, found.units) == ("cryptographic", None, 0)
-    assert not [each for each in done if isinstance(each, AttackTask)]
+    assert not [each for each in done if isinstance(each, AttackJob)]
     assert "3072 bits" in found.note
 
 

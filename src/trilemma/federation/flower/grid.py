@@ -275,7 +275,7 @@ class ProtectedGrid(Grid):
         for name in sorted(names & set(_NEED_THE_MEAN)) if self.terms.blind else ():
             raise InvalidInput(
                 f"{type(strategy).__name__} ({name}) works on the mean, which blind Paillier "
-                "hides from the server; use FedAvg, or mode=reveal."
+                "hides from the server; use FedAvg, or mode=open."
             )
 
     # As the wrapped grid

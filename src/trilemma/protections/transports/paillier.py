@@ -47,7 +47,7 @@ _STAGES: Final = ("update", "open", "done", "failed")
 class Paillier(FixedPointTransport):
     """Packed ciphertexts under one key that all clients hold and the server does not.
 
-    `reveal`: one client opens the sum for the server, which then sees what secure aggregation
+    `open`: one client opens the sum for the server, which then sees what secure aggregation
     shows it. `blind`: the encrypted sum goes back to the clients, and the server reads nothing.
     Either way a single client that helps the server opens every update, and nothing proves that a
     ciphertext was not altered on its way: the server must be honest, if curious.
@@ -56,7 +56,7 @@ class Paillier(FixedPointTransport):
     """
 
     bits: int = 3072
-    mode: Literal["reveal", "blind"] = "reveal"
+    mode: Literal["open", "blind"] = "open"
     insecure: bool = False
 
     name: ClassVar[str] = "paillier"
@@ -69,21 +69,21 @@ class Paillier(FixedPointTransport):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mode not in ("reveal", "blind"):
-            raise InvalidInput(f"mode must be 'reveal' or 'blind', got {self.mode!r}.")
+        if self.mode not in ("open", "blind"):
+            raise InvalidInput(f"mode must be 'open' or 'blind', got {self.mode!r}.")
         check_bits(self.bits, insecure=self.insecure)
         object.__setattr__(self, "bits", int(self.bits))
 
     @property
     def server_reads(self) -> Reads:
-        return "sum" if self.mode == "reveal" else "nothing"
+        return "sum" if self.mode == "open" else "nothing"
 
     def packing(self, public: PublicKey) -> Packing:
         """How values are laid out under this key."""
         return Packing(self.fixed, public.plaintext_bits)
 
     def opened(self) -> Paillier:
-        return replace(self, mode="reveal")
+        return replace(self, mode="open")
 
     def twin(self) -> FixedPointTwin:
         return FixedPointTwin.of(self)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.bounds.certificate import leakage_bound
 from trilemma.errors import InvalidInput
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.recipes import Recipe
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -91,7 +91,7 @@ def _playable(chosen: Candidate) -> tuple[Participation, ...]:
 
 def games_beside(
     plan: Plan, chosen: Candidate, participation: Participation, games: int = _GAMES
-) -> list[AttackTask]:
+) -> list[AttackJob]:
     """Games of the exact posterior with only the noise of the honest survivors that count.
 
     It is as much in the sum of all clients as those few leave there.
@@ -104,7 +104,7 @@ def games_beside(
     shown = Protection((noise,)) if single else Protection((noise,), SecretSharing())
     rounds = plan.claim.rounds
     return [
-        AttackTask(
+        AttackJob(
             *("certified", shown.describe(), (plan.suite.lead,), Adversary.SERVER, rounds),
             first=first,
             count=_CHUNK,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch.func import vmap
 
+from trilemma.estimation.jobs import Diverged, TrainJob, read_training
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import Recipe
-from trilemma.estimation.tasks import Diverged, TrainTask, read_training
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def best_clip(ask: Ask, proof: Proof, scenario: Scenario, rounds: int) -> Chosen
     """
     norm = usual_norm(scenario)
 
-    def tasks(clip: float, step: float) -> list[TrainTask]:
+    def tasks(clip: float, step: float) -> list[TrainJob]:
         spec, recipe = proof.attacked(clip).describe(), proof.recipe(clip, step, "choosing")
-        return [TrainTask(spec, seed, rounds, recipe) for seed in _SEEDS]
+        return [TrainJob(spec, seed, rounds, recipe) for seed in _SEEDS]
 
     def at(clip: float) -> Callable[[Sequence[float]], list[Score]]:
         return lambda moves: _scores(ask, [tasks(clip, move / clip) for move in moves])
@@ -105,7 +105,7 @@ def best_unprotected(ask: Ask, scenario: Scenario, rounds: int) -> Recipe:
         def scores(steps: Sequence[float]) -> list[Score]:
             own = [recipe(step, decay) for step in steps]
             return _scores(
-                ask, [[TrainTask("none", seed, rounds, each) for seed in _SEEDS] for each in own]
+                ask, [[TrainJob("none", seed, rounds, each) for seed in _SEEDS] for each in own]
             )
 
         return scores
@@ -146,7 +146,7 @@ def _usual_step(scenario: Scenario) -> float:
     return scenario.server_lr or default
 
 
-def _scores(ask: Ask, several: Sequence[Sequence[TrainTask]]) -> list[Score]:
+def _scores(ask: Ask, several: Sequence[Sequence[TrainJob]]) -> list[Score]:
     """The mean metric of each group of trainings, and minus their mean loss to break ties."""
     payloads = iter(ask([task for tasks in several for task in tasks]))
     return [_score([next(payloads) for _ in tasks]) for tasks in several]

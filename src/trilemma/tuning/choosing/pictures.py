@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trilemma.estimation.tasks import AttackTask, read_attack
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import recipe_of
@@ -42,7 +42,7 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
 
     def make(ask: Ask) -> Gallery:
         tasks = [
-            AttackTask(
+            AttackJob(
                 stream=f"gallery, {label}",
                 protection=spec,
                 attacks=plan.suite.attacks,

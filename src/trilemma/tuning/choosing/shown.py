@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from trilemma.estimation.jobs import AttackJob, BeliefJob, read_attack
 from trilemma.estimation.playing.claims import checkpoints
-from trilemma.estimation.tasks import AttackTask, BeliefTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -60,7 +60,7 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
         for rung, participation in (*known, *_secret(plan, chosen)):
             attack = _BELIEVERS[rung]
             tasks = [
-                AttackTask(
+                AttackJob(
                     stream="rounds",
                     protection=chosen.protection or "none",
                     attacks=(attack,),
@@ -98,7 +98,7 @@ def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
             return ()
         made = []
         for attack in _BELIEVERS.values():
-            task = BeliefTask(
+            task = BeliefJob(
                 stream="beliefs",
                 protection=chosen.protection or "none",
                 attack=attack,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.beliefs.intervals import zero_success_size
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.playing.suite import Suite
-from trilemma.estimation.tasks import AttackTask, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.tuning.calibrating.acceptance import sequential_test
@@ -227,7 +227,7 @@ class Gauge:
     ) -> dict[str, int]:
         """Games of these pieces (first, count) that each attack wins, asked for at once."""
         tasks = [
-            AttackTask(
+            AttackJob(
                 *(stream, shown.describe(), (name,), self.adversary, rounds),
                 first=first,
                 count=count,
@@ -273,7 +273,7 @@ class Gauge:
         spec, who = protection.describe(), adversary or self.adversary
         over = self.rounds if rounds is None else rounds
         tasks = [
-            AttackTask(
+            AttackJob(
                 *(stream, spec, attacks, who, over),
                 first=start,
                 count=min(chunk, first + count - start),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
+from trilemma.estimation.jobs import CostJob, Diverged, TrainJob, read_costs, read_training
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
-from trilemma.estimation.tasks import CostTask, Diverged, TrainTask, read_costs, read_training
 
 if TYPE_CHECKING:
     from trilemma.estimation.recipes import Recipe
@@ -53,9 +53,9 @@ class Pricing:
         """
         arms = (("none", without), (protection.describe(), recipe))
         trainings = [
-            TrainTask(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
+            TrainJob(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
         ]
-        timing = CostTask(protection.describe(), fewest_rounds(self.confidence), recipe)
+        timing = CostJob(protection.describe(), fewest_rounds(self.confidence), recipe)
         *payloads, timed = ask([*trainings, timing])
         histories = [read_training(payload) for payload in payloads]
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]

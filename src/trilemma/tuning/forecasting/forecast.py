@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, TrainTask
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 from trilemma.work.clock import spoken
 
 if TYPE_CHECKING:
-    from trilemma.estimation.tasks import Job
+    from trilemma.estimation.jobs import Job
 
 __all__ = ["Forecast"]
 
@@ -54,7 +54,7 @@ class Forecast:
         self._done[kind] += amount
         self._timed[kind] += amount
         self._seconds[kind] += seconds
-        self._control |= isinstance(task, AttackTask) and task.stream == _CONTROL
+        self._control |= isinstance(task, AttackJob) and task.stream == _CONTROL
 
     def left(self) -> float | None:
         """Seconds from here, if all workers are busy; None before anything was timed."""
@@ -119,19 +119,19 @@ class Forecast:
 
 def _words(task: Job) -> str:
     where = _phrase(task.protection)
-    if isinstance(task, TrainTask):
+    if isinstance(task, TrainJob):
         return f"training under {where}"
-    if isinstance(task, CostTask):
+    if isinstance(task, CostJob):
         return f"timing rounds under {where}"
     over = "one round" if task.rounds == 1 else f"{task.rounds} rounds"
-    if isinstance(task, BeliefTask):
+    if isinstance(task, BeliefJob):
         return f"asking {task.attack} what it believes under {where} over {over}"
     many = len(task.attacks) > 1
     by = f"{len(task.attacks)} attacks" if many else task.attacks[0]
     return f"{_doing(task)} {where} with {by} over {over}"
 
 
-def _doing(task: AttackTask) -> str:
+def _doing(task: AttackJob) -> str:
     if task.stream == _CONTROL:
         return "attacking"
     if task.stream.startswith("gallery"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
@@ -82,13 +82,13 @@ class _Head:
         return [json.dumps(self._answer(task)).encode() for task in tasks]
 
     def _answer(self, task: Job) -> dict[str, Any]:
-        if isinstance(task, AttackTask):
+        if isinstance(task, AttackJob):
             return self._played(task)
-        if isinstance(task, BeliefTask):
+        if isinstance(task, BeliefJob):
             return {"client": [0] * task.count, "leakage": [0.0] * task.count}
-        return _timed(task) if isinstance(task, CostTask) else self._trained(task)
+        return _timed(task) if isinstance(task, CostJob) else self._trained(task)
 
-    def _played(self, task: AttackTask) -> dict[str, Any]:
+    def _played(self, task: AttackJob) -> dict[str, Any]:
         def right(attack: str) -> list[bool]:
             draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
             rate = self._rate(attack, task.protection)
@@ -126,7 +126,7 @@ class _Head:
                 times += (self._kept / each.keep) ** 2
         return 1 / (1 + times * 10**behind * (1 / self.plan.p_max - 1))
 
-    def _trained(self, task: TrainTask) -> dict[str, Any]:
+    def _trained(self, task: TrainJob) -> dict[str, Any]:
         clients = list(range(len(self.plan.scenario.records)))
         metric = 0.9 + 1e-3 * float(Seeded(task.seed).generator("imagined").random())
         last = {"number": task.rounds, "clients": clients, "loss": 1.0, "metric": metric}
@@ -139,6 +139,6 @@ class _Head:
         }
 
 
-def _timed(task: CostTask) -> dict[str, Any]:
+def _timed(task: CostJob) -> dict[str, Any]:
     spent = (Spent(1e3, 1e3, 1e-3, 1e-4, 1e-4, 0.0),) * task.rounds
     return RoundCosts(spent, spent).as_json()

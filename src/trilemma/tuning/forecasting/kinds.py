@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trilemma.estimation.tasks import AttackTask, BeliefTask, CostTask, Job, TrainTask
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 
 __all__ = ["Kind", "amount_of", "kind_of"]
 
@@ -31,19 +31,19 @@ def kind_of(task: Job) -> Kind:
         carrier = "secret-sharing"
     elif "paillier" in task.protection:
         carrier = "paillier"
-    if isinstance(task, AttackTask):
+    if isinstance(task, AttackJob):
         return Kind("games", task.attacks, task.rounds, carrier)
-    if isinstance(task, BeliefTask):
+    if isinstance(task, BeliefJob):
         return Kind("beliefs", (task.attack,), task.rounds, carrier)
-    if isinstance(task, TrainTask):
+    if isinstance(task, TrainJob):
         return Kind("trainings", (), task.rounds, "plain")
     return Kind("timings", (), 1, carrier)
 
 
 def amount_of(task: Job) -> int:
     """How many units of its kind a task has."""
-    if isinstance(task, AttackTask):
+    if isinstance(task, AttackJob):
         return task.count
-    if isinstance(task, BeliefTask):
+    if isinstance(task, BeliefJob):
         return task.count * task.draws
-    return task.rounds if isinstance(task, CostTask) else 1
+    return task.rounds if isinstance(task, CostJob) else 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.tasks import Diverged
+from trilemma.estimation.jobs import Diverged
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing

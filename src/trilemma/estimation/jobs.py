@@ -1,7 +1,7 @@
 """The work that tuning spreads over processes: attack some units, train once, time a round.
 
-A task is a value: its payload depends on the task and the settings of the run alone, so that it
-can be journaled under the task's key and need never be done twice.
+A job is a value: its payload depends on the job and the settings of the run alone, so that it
+can be journaled under the job's key and need never be done twice.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from trilemma.federation.training import History, Round
 from trilemma.observations import Adversary
 
 __all__ = [
-    "AttackTask",
-    "BeliefTask",
-    "CostTask",
+    "AttackJob",
+    "BeliefJob",
+    "CostJob",
     "Diverged",
     "Job",
-    "TrainTask",
+    "TrainJob",
     "read_attack",
     "read_costs",
     "read_training",
@@ -38,7 +38,7 @@ class Diverged(InvalidInput):
 
 
 @dataclass(frozen=True)
-class AttackTask:
+class AttackJob:
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
@@ -79,7 +79,7 @@ class AttackTask:
 
 
 @dataclass(frozen=True)
-class TrainTask:
+class TrainJob:
     """Train from a seed under a protection, to measure utility.
 
     `recipe` None: the scenario's own way, judged on the test set.
@@ -96,7 +96,7 @@ class TrainTask:
 
 
 @dataclass(frozen=True)
-class CostTask:
+class CostJob:
     """Run real rounds with and without a protection, to measure bits and seconds.
 
     Those with protection follow the `recipe` (None: the scenario's own).
@@ -112,7 +112,7 @@ class CostTask:
 
 
 @dataclass(frozen=True)
-class BeliefTask:
+class BeliefJob:
     """The paper's leakage of games first .. first + count - 1, by beliefs of one attack."""
 
     stream: str
@@ -131,7 +131,7 @@ class BeliefTask:
         return f"{what}, {self.count} games, {self.draws} draws", self.first
 
 
-Job = AttackTask | BeliefTask | CostTask | TrainTask
+Job = AttackJob | BeliefJob | CostJob | TrainJob
 
 
 def _described(recipe: Recipe | None) -> str:

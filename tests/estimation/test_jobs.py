@@ -10,18 +10,18 @@ import pytest
 from tests.commands.own_scenario import small
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.recipes import Recipe
-from trilemma.estimation.tasks import (
-    AttackTask,
-    BeliefTask,
-    CostTask,
+from trilemma.estimation.jobs import (
+    AttackJob,
+    BeliefJob,
+    CostJob,
     Diverged,
     Job,
-    TrainTask,
+    TrainJob,
     read_attack,
     read_costs,
     read_training,
 )
+from trilemma.estimation.recipes import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 
@@ -30,7 +30,7 @@ SERVER, CLIENT = Adversary
 # One value and another for every field of every kind of task.
 KINDS: list[tuple[Job, dict[str, Any]]] = [
     (
-        AttackTask("s", "none", ("analytic",), SERVER, 8, 0, 4),
+        AttackJob("s", "none", ("analytic",), SERVER, 8, 0, 4),
         {
             "stream": "t", "protection": "secret-sharing", "attacks": ("analytic", "dlg"),
             "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "equal_weights": True,
@@ -39,17 +39,17 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
         },
     ),
     (
-        BeliefTask("s", "none", "exact-posterior", SERVER, 8, 0, 4, 6),
+        BeliefJob("s", "none", "exact-posterior", SERVER, 8, 0, 4, 6),
         {
             "stream": "t", "protection": "secret-sharing", "attack": "gaussian-posterior",
             "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "draws": 7,
         },
     ),
     (
-        TrainTask("none", 0, 8),
+        TrainJob("none", 0, 8),
         {"protection": "secret-sharing", "seed": 1, "rounds": 9, "recipe": RECIPE},
     ),
-    (CostTask("none", 8), {"protection": "secret-sharing", "rounds": 9, "recipe": RECIPE}),
+    (CostJob("none", 8), {"protection": "secret-sharing", "rounds": 9, "recipe": RECIPE}),
 ]  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_no_two_tasks_share_a_key(task: Job, others: dict[str, Any]) -> None:
 
 def test_recipes_are_told_apart() -> None:
     other = replace(RECIPE, server_lr=0.6)
-    one, two = (TrainTask("none", 0, 8, each).key() for each in (RECIPE, other))
+    one, two = (TrainJob("none", 0, 8, each).key() for each in (RECIPE, other))
     assert one != two
 
 
@@ -75,11 +75,11 @@ def test_a_payload_that_says_it_diverged_raises(read: Any) -> None:
 
 def test_what_a_bench_writes_is_read() -> None:
     work = Bench(small, None, 1, 2, 0)()
-    games = read_attack(work(AttackTask("s", "none", ("analytic",), SERVER, 1, 0, 4)))
+    games = read_attack(work(AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4)))
     assert games["correct"] == {"analytic": [True] * 4}
     assert len(games["client"]) == 4
-    history = read_training(work(TrainTask("none", 0, 3)))
+    history = read_training(work(TrainJob("none", 0, 3)))
     assert 0 <= history.metric <= 1
     assert len(history.client_metrics) == 2
-    costs = read_costs(work(CostTask("secret-sharing", 2)))
+    costs = read_costs(work(CostJob("secret-sharing", 2)))
     assert len(costs.within) == len(costs.without) == 2
