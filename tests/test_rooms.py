@@ -65,7 +65,7 @@ SUB_RANK = {
         "costs": 4,
         "playing": 4,
         "recovering": 4,
-        "tasks": 5,
+        "jobs": 5,
         "bench": 6,
         "__init__": 7,
     },
