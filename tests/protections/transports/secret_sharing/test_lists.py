@@ -36,9 +36,7 @@ def test_every_part_is_signed() -> None:
     assert len({each.statement() for each in (LISTS, *others)}) == 1 + len(others)
     for other in others:
         signatures = {c: WHO[c].sign(other.statement()) for c in range(3)}
-        with pytest.raises(
-            ProtocolViolation, match="1 clients, fewer than the threshold of 2, signed"
-        ):
+        with pytest.raises(ProtocolViolation, match=r"1 clients signed .* threshold of 2"):
             LISTS.require_agreement(0, signatures, PINS, 2)
 
 
@@ -52,7 +50,7 @@ def test_each_survivor_counts_once_and_others_do_not() -> None:
         {0: good[0], 1: good[1], 2: good[1]},  # another's signature
         {0: good[0], 1: good[1], 2: b"short"},
     ):
-        with pytest.raises(ProtocolViolation, match=r"2 clients, .* signed the lists"):
+        with pytest.raises(ProtocolViolation, match="2 clients signed the lists that client 0"):
             LISTS.require_agreement(0, bad, PINS, 3)
 
 
@@ -73,10 +71,10 @@ def test_a_sample_of_signatures_must_be_true_and_all_of_them_there() -> None:
     lists.require_sampled(0, good, pins, 27, 5, System())
     lists.require_sampled(0, good, pins, 27, 99, System())
     for few in ({c: good[c] for c in range(26)}, {**good, 26: b""} | {3: b""}):
-        with pytest.raises(ProtocolViolation, match=r"26 clients, fewer|client .* has not signed"):
+        with pytest.raises(ProtocolViolation, match=r"26 clients signed|client .* has not signed"):
             lists.require_sampled(0, few, pins, 27, 26, System())
     strangers = {c: good[c] for c in range(1, 25)} | {28: b"", 29: b""}
-    with pytest.raises(ProtocolViolation, match="25 clients, fewer than the threshold of 27"):
+    with pytest.raises(ProtocolViolation, match=r"25 clients signed .* threshold of 27"):
         lists.require_sampled(0, strangers, pins, 27, 5, System())
 
 

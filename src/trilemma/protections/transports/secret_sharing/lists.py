@@ -56,7 +56,7 @@ class Lists:
             if signed_by(pins[peer], statement, signatures[peer]):
                 agree.add(peer)
         if len(agree) < threshold:
-            raise _disagreement(client, _too_few(len(agree), threshold))
+            raise _too_few(client, len(agree), threshold)
 
     def require_sampled(
         self,
@@ -74,19 +74,20 @@ class Lists:
         statement = self.statement()
         given = sorted(set(self.survivors) & set(signatures) - {client})
         if len(given) + 1 < threshold:
-            raise _disagreement(client, _too_few(len(given) + 1, threshold))
+            raise _too_few(client, len(given) + 1, threshold)
         for peer in drawn(given, checks, entropy):
             if not signed_by(pins[peer], statement, signatures[peer]):
-                raise _disagreement(client, f"client {peer} has not")
+                raise _disagreement(f"client {peer} has not signed", client, "")
 
 
-def _too_few(agree: int, threshold: int) -> str:
-    return f"{agree} clients, fewer than the threshold of {threshold},"
+def _too_few(client: int, agree: int, threshold: int) -> ProtocolViolation:
+    few = f", fewer than the threshold of {threshold}"
+    return _disagreement(f"{agree} clients signed", client, few)
 
 
-def _disagreement(client: int, who: str) -> ProtocolViolation:
+def _disagreement(found: str, client: int, few: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{who} signed the lists that client {client} was shown; the server may have shown others "
+        f"{found} the lists that client {client} was shown{few}; the server may have shown others "
         "different lists, or another model, so nothing is revealed."
     )
 
