@@ -53,7 +53,7 @@ def test_nothing_is_overwritten(made: Path) -> None:
 def test_a_new_federation_gets_a_verdict(kind: Kind, tmp_path: Path) -> None:
     write_scaffold(tmp_path, kind)
     words = ("tune", str(tmp_path / "trilemma.toml"), "--quick", "--clients", "3")
-    less = ("--attacks", "gaussian-posterior", "--line-up", "12", "--families", "randomization")
+    less = ("--attacks", "gaussian-posterior", "--families", "randomization")
     code, out, err = run(*words, *less, "--out", str(tmp_path / "run"), cwd=tmp_path)
     assert code == 0, err
     assert "A quick look, at 90 % confidence" in out
