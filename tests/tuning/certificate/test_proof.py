@@ -14,6 +14,7 @@ from tests.commands.own_scenario import small
 from trilemma.bounds.certificate import leakage_bound, leakage_supremum
 from trilemma.bounds.training import Training
 from trilemma.bounds.weight_changes import noise_ratio_for
+from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -84,6 +85,15 @@ def test_only_honest_survivors_count(
     least = by_hand(made, survivors)
     assert least < made.variance(CLIP) < least * 1.003, "a little more, never less"
     assert made.deployment(CLIP, 30).helpers == helpers
+
+
+def test_whom_a_lying_server_may_keep_out_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cohort of 1,000 these are 8; here a small one draws a graph."""
+    assert getattr(neighbourhood(1000, 667, 0.1), "missing", 0) == 8
+    graph = Neighbourhood(draws=2, threshold=1, checks=3, missing=1)
+    monkeypatch.setattr("trilemma.tuning.certificate.proof.neighbourhood", lambda *_: graph)
+    assert proof().survivors == 3
+    assert proof(transport="paillier").survivors == 4
 
 
 def test_noise_for_all_survivors_would_not_prove_the_claim_at_the_threshold() -> None:

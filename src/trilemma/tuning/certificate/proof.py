@@ -22,6 +22,7 @@ from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
 from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
+from trilemma.crypto.neighbourhoods import neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.estimation.recipes import Judge, Recipe
 from trilemma.federation.deployment import Deployment
@@ -30,7 +31,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protections.transports.secret_sharing.transport import CORRUPT, SecretSharing
 from trilemma.tuning.certificate.conditions import check_scenario
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ _NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and no
 class Proof:
     """What is proved for one transport, whatever the clip norm; `training` holds q, R and z.
 
-    `survivors` honest clients hide a record by their noise: the threshold less the helpers where
-    only the sum is seen, one where single messages are. `remainder` is what fixed point adds to
+    `survivors` honest clients hide a record by their noise: the threshold less the helpers (and
+    those whom a lying server may keep out of a large cohort's sum) where only the sum is seen, one
+    where single messages are. `remainder` is what fixed point adds to
     any success rate. `clients` of the `population` take part in a round; that hides nobody, as
     the server sees who does.
     """
@@ -79,10 +81,12 @@ class Proof:
         threshold = plan.deployment.threshold
         curious = max(request.helpers, int(request.adversary is Adversary.CLIENT))
         summed = transport != "plain" or request.adversary is Adversary.CLIENT
-        if summed and curious >= threshold:
+        honest = threshold - curious - _kept_out(transport, clients, threshold)
+        if summed and honest < 1:
             raise InvalidInput(
                 f"a round may end with {threshold} clients, of whom {curious} may be curious, "
-                "which leaves no honest noise; raise the threshold, or lower helpers."
+                f"which leaves {max(0, honest)} with honest noise; raise the threshold, or lower "
+                "helpers."
             )
         rounds = plan.pricing.rounds if request.claim == "training" else 1
         remainder = 0.0
@@ -111,7 +115,7 @@ class Proof:
             records=sizes,
             parameters=parameters,
             threshold=threshold,
-            survivors=threshold - curious if summed else 1,
+            survivors=honest if summed else 1,
             helpers=curious,
             person=request.person,
             remainder=remainder,
@@ -230,6 +234,12 @@ class Proof:
             ),
             helpers=self.helpers,
         )
+
+
+def _kept_out(transport: str, clients: int, threshold: int) -> int:
+    """The honest survivors that a lying server may keep out of the sum of a graph."""
+    graph = neighbourhood(clients, threshold, CORRUPT) if transport == "secret-sharing" else None
+    return 0 if graph is None else graph.missing
 
 
 @lru_cache(maxsize=32)
