@@ -22,6 +22,7 @@ from trilemma.estimation.jobs import (
     read_training,
 )
 from trilemma.observations import Adversary
+from trilemma.scenarios.text import text
 
 SERVER, CLIENT = Adversary
 GAMES = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 6)
@@ -40,6 +41,19 @@ def test_streams_share_no_game() -> None:
     more = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 40)
     other = replace(more, stream="t")
     assert read_attack(work(more))["client"] != read_attack(work(other))["client"]
+
+
+def test_texts_are_shown_word_by_word() -> None:
+    task = AttackTask("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
+    found = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(task))["pictures"]
+    made = found["attacks"]["tokens"]
+    assert made["correct"] == [True, True]
+    assert made["made"] == made["picked"] == found["tagged"]
+    assert all(right for record in made["made"] for _, right in record)
+    unseen = AttackTask("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
+    blank = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(unseen))
+    assert blank["rounds"] == [0], "no round of this game holds the record"
+    assert blank["pictures"]["attacks"]["tokens"]["made"][0] == [["–", False]] * 12
 
 
 def test_pictures_are_made_where_records_are_shown() -> None:

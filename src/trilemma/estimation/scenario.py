@@ -169,7 +169,8 @@ class Scenario:
             return list(zip(cells(columns, made), hits, strict=True))
         found = [int(each) for each in made.flatten().nan_to_num(nan=-1.0)]
         held, words = set(truth.flatten().tolist()), self.words
-        named = [words[each] if 0 <= each < len(words) else str(each) for each in found]
+        named = [words[each] if 0 <= each < len(words) else f"{each}" for each in found]
+        named = ["–" if each < 0 else name for name, each in zip(named, found, strict=True)]
         return [(name, each in held) for name, each in zip(named, found, strict=True)]
 
     def pooled(self) -> Records:

@@ -146,8 +146,11 @@ def _scores(
         scores = found.log_probability[rows].double().cpu().sum(0)
         return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
     if found.tokens is not None:
-        scores = token_scores(found.tokens[rows].cpu(), candidates)
-        return scores, found.inputs[rows[0], 0].cpu()
+        there = found.tokens[rows].cpu()
+        scores = token_scores(there, candidates)
+        best = candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
+        # of its words, those that were found
+        return scores, torch.where(there.amax(0)[best] > 0.5, best, -1)
     # The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
     # is unknown, -log(squared distance) were its log likelihood: so a round that shows the record
     # clearly decides, and several that show it faintly add up.
