@@ -44,13 +44,13 @@ def test_streams_share_no_game() -> None:
 
 
 def test_texts_are_shown_word_by_word() -> None:
-    task = AttackTask("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
+    task = AttackJob("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
     found = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(task))["pictures"]
     made = found["attacks"]["tokens"]
     assert made["correct"] == [True, True]
     assert made["made"] == made["picked"] == found["tagged"]
     assert all(right for record in made["made"] for _, right in record)
-    unseen = AttackTask("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
+    unseen = AttackJob("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
     blank = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(unseen))
     assert blank["rounds"] == [0], "no round of this game holds the record"
     assert blank["pictures"]["attacks"]["tokens"]["made"][0] == [["–", False]] * 12

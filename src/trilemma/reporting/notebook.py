@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput
@@ -107,6 +108,5 @@ def _inline() -> None:
     shell: Any = sys.modules.get("IPython")
     here = None if shell is None else shell.get_ipython()
     if here is not None and hasattr(here, "kernel"):
-        from IPython.core.pylabtools import select_figure_formats
-
-        select_figure_formats(here, {"png"})
+        tools: Any = import_module("IPython.core.pylabtools")
+        tools.select_figure_formats(here, {"png"})
