@@ -9,6 +9,7 @@ from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.estimation.jobs import Job
+from trilemma.scenarios.tables import breast_cancer
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 from trilemma.tuning.plan import Plan
@@ -62,3 +63,9 @@ def test_every_claim_can_be_played_through() -> None:
         plan = plan_of(**settings)
         assert forecast_of(plan).left() is None, "nothing was timed"
         assert sum(expected_work(plan).values()) > 30
+
+
+def test_pictures_of_a_table_are_imagined_by_its_cells() -> None:
+    plan = Plan.of(breast_cancer(clients=2), Request(preset="quick"))
+    shown = sum(expected_work(plan, pictures=True).values())
+    assert shown > sum(expected_work(plan).values())

@@ -95,7 +95,9 @@ class _Head:
             return [bool(each < rate) for each in draw.random(task.count)]
 
         found = {name: right(name) for name in task.attacks}
-        grey = [[0] * self.plan.scenario.input_spec.size] * task.pictures
+        scenario = self.plan.scenario
+        row: list[Any] = [["", False]] * len(scenario.heads)
+        grey = [row or [0] * scenario.input_spec.size] * task.pictures
         shown = {"made": grey, "picked": grey, "correct": [True] * task.pictures}
         return {
             "client": [0] * task.count,
