@@ -103,6 +103,20 @@ def test_other_models_have_no_factors(model: nn.Module) -> None:
     assert linear_layers(task, weights_of(task), batch(P, 1), LocalTraining(batch=2)) is None
 
 
+def test_tokens_reach_a_frozen_embedding_as_tokens() -> None:
+    model = nn.Sequential(nn.Embedding(7, 2), nn.Flatten(), nn.Linear(12, 3))
+    model[0].requires_grad_(False)
+    task = task_of(model)
+    tokens = torch.randint(7, (B, P, 6), generator=torch.Generator().manual_seed(3))
+    people = Batch(tokens, batch(P, 1).labels, False)
+    at = weights_of(task)
+    layers = linear_layers(task, at, people, LocalTraining(batch=2))
+    assert layers == ("2",)
+    made = factors(task, layers, at, people, LocalTraining(batch=2))
+    rows = contributions(task, [at], people, LocalTraining(batch=2))
+    assert torch.allclose(made.products(made), rows @ rows.transpose(1, 2))
+
+
 def test_several_local_steps_have_none() -> None:
     task, training = task_of(mlp()), LocalTraining("fedavg", batch=2, steps=2)
     assert linear_layers(task, weights_of(task), batch(P, 1), training) is None

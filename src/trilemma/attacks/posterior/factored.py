@@ -128,9 +128,9 @@ def factors(
     def slopes(
         tensors: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        written = {name: tensors[f"{name}.weight"] for name in layers}
         taps = {
-            name: inputs.new_zeros(inputs.shape[0], tensors[f"{name}.weight"].shape[0])
-            for name in layers
+            name: each.new_zeros(inputs.shape[0], each.shape[0]) for name, each in written.items()
         }
 
         def loss(
@@ -190,8 +190,9 @@ def _once(task: Task, layers: Sequence[str], records: Batch) -> bool:
     """Whether each layer reads one vector of each record, once."""
     inputs = records.inputs if records.shared else records.inputs[0]
     like = next(task.model.parameters())
+    given = inputs.to(like if inputs.is_floating_point() else like.device)
     with torch.no_grad(), _tapped(task.model, layers, {}) as seen:
-        task.model(inputs.to(like))
+        task.model(given)
     shapes = Counter(each.shape[:-1] for inputs in seen.values() for each in inputs)
     return shapes == {torch.Size([len(inputs)]): len(layers)} and len(seen) == len(layers)
 
