@@ -92,11 +92,6 @@ def loss_differentiable_once() -> Scenario:
     return Scenario(nn.Linear(6, 3), _once, [_data(9, 0)], _data(9, 1))
 
 
-def batch_norm_in_training() -> Scenario:
-    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Sigmoid(), nn.Linear(4, 3))
-    return Scenario(model, cross_entropy, [_data(9, 0)], _data(9, 1), LocalTraining(batch=4))
-
-
 class _Moody(nn.Linear):
     """Works while a scenario is made, and fails later, as code does that meets odd values."""
 

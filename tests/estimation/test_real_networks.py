@@ -69,7 +69,7 @@ def solved(scenario: Scenario, attack: str, games: int) -> float:
 
 @pytest.mark.parametrize(
     ("ready", "model", "games", "least"),
-    [(digits, convolutional, 8, 0.5), (breast_cancer, normalised, 32, 0.09)],
+    [(digits, convolutional, 8, 0.5), (breast_cancer, normalised, 96, 0.05)],
 )
 def test_batch_norm_in_train_mode_is_attacked_batch_by_batch(
     ready: Callable[..., Scenario], model: Callable[[], nn.Module], games: int, least: float
@@ -136,7 +136,7 @@ def test_an_embedded_category_is_attacked_by_the_candidates_updates() -> None:
     )
     assert suite_of(scenario, "candidates").attacks == ("gaussian-posterior",)
     assert solved(scenario, "exact-posterior", 6) == 1.0
-    assert solved(scenario, "gaussian-posterior", 24) > 0.08, "blind: 1 in 100"
+    assert solved(scenario, "gaussian-posterior", 100) > 0.05, "blind: 1 in 100"
 
 
 def test_several_inputs_are_refused_with_the_way_out() -> None:

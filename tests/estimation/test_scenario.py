@@ -152,10 +152,18 @@ def test_usual_networks_are_suitable(name: str, training: LocalTraining) -> None
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.Dropout(0.5)])
-def test_layers_in_train_mode_are_refused_with_the_way_out(layer: nn.Module) -> None:
+def test_layers_in_train_mode_are_told_of(layer: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(5, 8), layer, nn.Linear(8, 3))
-    with pytest.raises(InvalidInput, match=r"call model\.eval\(\)"):
-        make(model=model)
+    made = make(model=model, local_training=LocalTraining(batch=2))
+    (remark,) = made.remarks
+    assert type(layer).__name__.rstrip("1d") in remark
+    assert model.training, "the user's own model stays as it was"
+
+
+def test_a_batch_that_cannot_be_normalised_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    with pytest.raises(InvalidInput, match="no variance in batches of 1; use larger batches"):
+        make(model=model, local_training=LocalTraining(batch=1))
 
 
 def test_the_range_is_that_of_the_clients_alone() -> None:

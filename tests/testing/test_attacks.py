@@ -16,7 +16,8 @@ HURRIED: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(ATTACKS))
+# Attacks on one kind of record alone have controls of that kind, in their own tests.
+@pytest.mark.parametrize("name", sorted({*ATTACKS} - {"tableak", "tokens"}))
 def test_every_attack_keeps_the_contract(name: str) -> None:
     check_attack(get(name, **HURRIED.get(name, {})))
 

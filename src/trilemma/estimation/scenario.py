@@ -126,6 +126,11 @@ class Scenario:
         _check_labels(public, classes, "the public records")
         unit = records[0][torch.arange(self.local_training.unit_size)]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
+        if not task.runs_on(records[0].inputs[: self.local_training.batch]):
+            raise InvalidInput(
+                f"the model's BatchNorm finds no variance in batches of "
+                f"{self.local_training.batch}; use larger batches, model.eval(), or GroupNorm."
+            )
         check_task(task, spec, inputs, labels)
         tried = self._tried()
         check_loss(task, tried.inputs, tried.labels, self.local_training)

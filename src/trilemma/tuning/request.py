@@ -211,8 +211,9 @@ class Request(Settings):
         for name in settings:
             if name not in type(self).model_fields:
                 raise UnknownName("setting", name, type(self).model_fields)
-        for name, value in PRESETS.get(settings.get("preset", "usual"), {}).items():
-            settings.setdefault(name, value)
+        for preset, own in PRESETS.items():
+            if settings.get("preset") == preset:
+                settings = {**own, **settings}
         try:
             super().__init__(**settings)
         except ValidationError as error:

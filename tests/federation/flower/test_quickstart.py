@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -140,8 +141,21 @@ def require_same(task: ModuleType, path: Path, expected: torch.nn.Module) -> Non
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A machine for several runs."""
+    with machine(tmp_path_factory.mktemp("home")) as made:
+        yield made
+
+
+@pytest.fixture
+def unused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A machine whose ledger has counted nothing yet."""
+    with machine(tmp_path_factory.mktemp("unused")) as made:
+        yield made
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder with keys, and the environment of a machine that never saw Flower."""
-    folder = tmp_path_factory.mktemp("home")
     key = PrivateKey.generate(System(), bits=2048)
     save_private(key, folder / "federation.key")
     save_public(key.public, folder / "federation.pub")
@@ -200,10 +214,10 @@ def test_the_quickstart_runs_under_each_protection_by_the_lines_of_the_docs(
 
 @pytest.mark.slow
 def test_the_quickstart_deploys_a_verdict(
-    home: tuple[Path, dict[str, str]], task: ModuleType, tmp_path: Path
+    unused: tuple[Path, dict[str, str]], task: ModuleType, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray", reason="needs the extra `ray`: pip install 'trilemma[ray]'")
-    folder, environment = home
+    folder, environment = unused
     app = protected(tmp_path, "none")
     package = app / "pytorchexample"
     fewest = len(task.load_data(0, 2, 32)[0].dataset)

@@ -44,7 +44,7 @@ def test_what_the_small_scenario_has_can_be_proved() -> None:
 def test_statistics_of_past_batches_are_refused_and_frozen_ones_are_not() -> None:
     check_scenario(normed(training=False), by_record=True)
     frozen = normed(training=False)
-    frozen.task.model.train()
+    frozen.model.train()
     with pytest.raises(InvalidInput, match=r"buffer '1.running_mean' .* or use GroupNorm"):
         check_scenario(frozen, by_record=True)
 
