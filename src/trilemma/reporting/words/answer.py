@@ -195,7 +195,9 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
         figure = f"picked right in {hundred(found.value)} games"
         limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
     worst = chosen.worst_client
-    most = "" if worst is None else f" The client that leaks most: {interval(worst)}."
+    whose = f" of those with 20 games or more ({chosen.pooled_clients} have fewer)"
+    among = whose if chosen.pooled_clients else ""
+    most = "" if worst is None else f" The client that leaks most{among}: {interval(worst)}."
     return Card(
         title,
         figure,
