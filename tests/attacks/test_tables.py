@@ -30,6 +30,14 @@ def test_most_columns_of_a_batch_are_found_and_all_records_could_be() -> None:
     assert not bool(found.failed.any())
 
 
+def test_the_same_views_tell_the_same_and_stay_as_they_were() -> None:
+    views, _ = views_of(generated(), 2)
+    before = [view.observation.update.clone() for view in views]
+    first, second = (TabLeak(starts=2)(views, restarts=1, seed=0) for _ in range(2))
+    assert torch.equal(first.inputs, second.inputs)
+    assert all(map(torch.equal, before, [view.observation.update for view in views]))
+
+
 def test_regression_is_attacked_with_its_targets() -> None:
     scenario = diabetes().with_local_training(batch=1)
     views, truth = views_of(scenario, 3)

@@ -33,6 +33,16 @@ def test_all_tokens_of_a_batch_are_found_and_no_other(scenario: Scenario) -> Non
     assert found.inputs.shape == truth.shape
 
 
+def test_the_same_views_tell_the_same_and_stay_as_they_were(scenario: Scenario) -> None:
+    views, _ = views_of(scenario, 2)
+    before = [view.observation.update.clone() for view in views]
+    first, second = (Tokens()(views, restarts=1, seed=0) for _ in range(2))
+    assert first.tokens is not None
+    assert second.tokens is not None
+    assert torch.equal(first.tokens, second.tokens)
+    assert all(map(torch.equal, before, [view.observation.update for view in views]))
+
+
 def test_noise_leaves_doubt_in_the_right_order() -> None:
     generator = torch.Generator().manual_seed(0)
     rows = 0.5 * torch.randn(400, 16, generator=generator, dtype=torch.float64)
