@@ -28,7 +28,7 @@ def small(clients: int = 2, *, show_records: bool = False) -> Scenario:
         _data(40, 99),
         LocalTraining(batch=1),
         name="small",
-        rounds=8,
+        rounds=60,  # most records are used in one of them
         show_records=show_records,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 from tests.commands.own_scenario import shown, small
 
+from trilemma.attacks import get
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import (
@@ -97,3 +98,10 @@ def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
     assert binomtest(sum(found["rounds"]), 60 * 40, 2 / 5 / 80).pvalue > 1e-3
     pairs = zip(found["correct"]["exact-posterior"], found["rounds"], strict=True)
     assert all(right for right, rounds in pairs if rounds)
+
+
+def test_attacks_from_below_the_rung_make_one_start() -> None:
+    made = Bench(small, None, 5, 2, 0, rung="public")
+    starts = {name: made.starts(get(name)) for name in ("dlg", "map", "gaussian-posterior")}
+    assert starts == {"dlg": 1, "map": 5, "gaussian-posterior": 5}
+    assert Bench(small, None, 5, 2, 0).starts(get("dlg")) == 5

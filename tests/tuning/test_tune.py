@@ -64,14 +64,14 @@ def test_the_least_objective_is_chosen(verdict: Verdict) -> None:
 
 def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None:
     assert (verdict.claim.rounds, verdict.claim.candidates, verdict.claim.inserted) == (
-        8,
+        60,
         21,
         False,
     )
     assert verdict.largest_success_rate == largest_mean_success_rate(0.3, 1 / 21)
     said = verdict.headline
     assert said.startswith("A server that has a list of 21 candidates")
-    assert "over 8 rounds, and is told which of them held the record" in said
+    assert "over 60 rounds, and is told which of them held the record" in said
     assert "at most 30 of 100 cases (a blind guess: 4.8)" in said
 
 
@@ -83,7 +83,7 @@ def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
         assert f"{each.attack} {each.recovered} of {each.units}" in noise.statement
         assert each.recovered / each.units <= verdict.largest_success_rate
     assert f"at most {verdict.largest_success_rate:.3g}" in noise.statement
-    assert noise.rounds == 8
+    assert noise.rounds == 60
     assert noise.leakage is not None
     assert noise.leakage.value <= verdict.request.budget
     # 1/(1 + v/m) = p_max at v = m (1/p_max - 1); what is tested may not be weaker for long
@@ -94,7 +94,8 @@ def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
 def test_what_is_tested_for_one_round_only_is_marked_and_not_chosen(verdict: Verdict) -> None:
     thinned = candidate(verdict, "compression")
     assert (thinned.rounds, thinned.feasible, thinned.rank) == (1, False, None)
-    assert "one round only, so it cannot be chosen for a whole training" in thinned.statement
+    assert thinned.statement.startswith("Estimated for one round only")
+    assert "cannot be chosen for a whole training" in thinned.statement
     assert thinned.objective is not None, "it is priced all the same"
     assert thinned.objective.value < 0.001
 
@@ -141,7 +142,7 @@ def test_the_limits_come_with_the_verdict(verdict: Verdict) -> None:
 def test_the_deployment_is_the_one_that_was_attacked(verdict: Verdict) -> None:
     found = verdict.deployment
     assert (found.clients, found.cohort, found.threshold) == (2, 2, 2)
-    assert (found.weighting, found.rounds, found.participation) == ("records", 8, "known")
+    assert (found.weighting, found.rounds, found.participation) == ("records", 60, "known")
     assert found.sampling_rate == 1 / 80
 
 
@@ -149,7 +150,7 @@ def test_leakage_grows_with_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuned(monkeypatch, {}, families=(NOISE,))
     assert found.chosen == NOISE
     steps = [each.rounds for each in found.rounds if each.knows == "candidates"]
-    assert steps == [1, 2, 3, 5, 8]
+    assert steps == [1, 2, 5, 12, 26, 60]
     assert {each.participation for each in found.rounds} == {"known"}
     leaked = [each.leakage.value for each in found.rounds if each.knows == "candidates"]
     assert leaked[-1] > leaked[0]
@@ -247,7 +248,7 @@ def test_a_claim_about_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (NOISE, "compression")
     found = tuned(monkeypatch, {}, claim="one-round", line_up=10, families=names)
     assert (found.claim.rounds, found.claim.candidates) == (1, 10)
-    assert found.deployment.rounds == 8, "what is deployed trains on"
+    assert found.deployment.rounds == 60, "what is deployed trains on"
     assert "watches one round that is known to hold the record" in found.headline
     assert found.limits[0].startswith("One round: an adversary that combines")
     assert found.choice is not None
@@ -322,6 +323,9 @@ class _Idle:
 
     def __call__(self) -> Any:
         return self.work
+
+    def starts(self, attack: Any) -> int:
+        return 3 if attack.rung == "candidates" else 1
 
 
 def test_bad_requests_are_refused_before_the_work() -> None:

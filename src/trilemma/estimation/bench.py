@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from trilemma.attacks import Rung, get
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import RUNGS, Attack
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
@@ -35,7 +35,9 @@ __all__ = ["Bench"]
 class Bench:
     """Makes a worker's function: task -> payload.
 
-    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100).
+    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100). Attacks
+    of `rung` or above keep the best of `restarts`; those from below it, which know less than the
+    attacker in question, make one start.
     """
 
     source: Source
@@ -43,6 +45,11 @@ class Bench:
     restarts: int
     steps: int
     seed: int
+    rung: Rung = "nothing"
+
+    def starts(self, attack: Attack) -> int:
+        """How many starts an attack makes."""
+        return self.restarts if RUNGS.index(attack.rung) >= RUNGS.index(self.rung) else 1
 
     def __call__(self) -> Callable[[Job], bytes]:
         own = self.source if isinstance(self.source, Scenario) else self.source()
@@ -101,7 +108,7 @@ class Bench:
         found = {
             name: play(
                 *(observer, games, views, attack),
-                restarts=self.restarts,
+                restarts=self.starts(attack),
                 seed=start,
                 checkpoints=task.checkpoints,
             )

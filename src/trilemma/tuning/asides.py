@@ -24,7 +24,7 @@ def measure_asides(plan: Plan, choice: Choice, done: Done) -> dict[str, Any]:
     curves = estimated and asked.strengths
     groups = {
         "beside": procedures_beside(plan, chosen),
-        "ladder": ladder_procedures(plan) if estimated and asked.ladder else {},
+        "ladder": ladder_procedures(plan, choice.candidates) if estimated and asked.ladder else {},
         "curves": curve_procedures(plan, choice.candidates) if curves else {},
     }
     shown = shown_procedures(plan, chosen) if chosen is not None and measured else {}

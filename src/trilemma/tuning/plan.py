@@ -118,11 +118,15 @@ class Plan:
 
     def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
-        level = (1 - self.request.confidence) / streams(self.families)
+        tested = [each for each in self.families if each.tested_over(self.claim.rounds)]
+        level = (1 - self.request.confidence) / streams(tested)
         suite = self.suite
         if rung is not None:
             suite = leading(self.scenario, rung) or suite
-        return Gauge(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level)
+        ceiling = self.setting.ceiling(self.claim)
+        return Gauge(
+            *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level), ceiling
+        )
 
     def leakage(self, won: int, games: int) -> Estimate:
         """What so many right picks leak, with an interval that holds for this number alone."""
@@ -138,7 +142,8 @@ class Plan:
         """What can do every task of this plan."""
         asked = self.request
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
-        return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed)
+        rung = self.suite.rung
+        return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed, rung)
 
     def crew(self, workers: int) -> Crew[Job]:
         """Workers that can do every task of this plan."""

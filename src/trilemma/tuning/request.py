@@ -200,7 +200,7 @@ class Request(Settings):
     )
     helpers: int = Field(0, description="Clients that may help the adversary, for a proof.")
     person: int = Field(1, description="Records that belong to one person, for a proof.")
-    restarts: int = Field(3, description="An attack keeps the best of so many starts.")
+    restarts: int = Field(3, description="An attack of the rung keeps the best of so many starts.")
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")

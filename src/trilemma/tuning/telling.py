@@ -52,7 +52,7 @@ def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
                 name=name,
                 rung=get(name).rung,
                 effort=repr(get(name)),
-                restarts=request.restarts,
+                restarts=plan.bench.starts(get(name)),
                 control_units=control.units,
                 control_recovered=control.by_attack[name],
             )

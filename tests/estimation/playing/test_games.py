@@ -60,7 +60,7 @@ def test_the_candidates_are_the_clients_own_and_no_decoy_is_in_any_batch() -> No
             start = arena.starts[game.client]
             assert set(game.line_up) <= set(range(start, start + arena.sizes[game.client]))
             draw = np.random.default_rng(number)
-            for holds in (True, False, None):
+            for holds in (True, False):
                 batches = arena.batches(game, draw, holds=holds)
                 used = set(batches.rows[batches.present])
                 decoys = set(game.line_up) - {game.sought}
@@ -83,10 +83,10 @@ def test_batches_have_their_size_and_no_record_twice() -> None:
 
 def test_the_tagged_record_joins_at_the_original_rate() -> None:
     """q = S/n of all n records, although the decoys are set aside."""
-    arena = Arena.of(scenario(), rounds=50)
-    game, draw = arena.draw(0, 0), np.random.default_rng(5)
-    joined = sum(arena.batches(game, draw, holds=None).slot is not None for _ in range(3000))
-    assert binomtest(joined, 3000, 4 / 100).pvalue > 1e-3
+    arena = Arena.of(scenario(), rounds=3000)
+    joined = arena.attendance(arena.draw(0, 0), np.random.default_rng(5))
+    assert binomtest(joined.count(True), 3000, 4 / 100).pvalue > 1e-3
+    assert None not in joined  # every client is in every round
 
 
 def test_poisson_batches_draw_each_free_record_by_itself() -> None:
@@ -168,16 +168,16 @@ def test_a_line_up_larger_than_a_client_allows_is_refused() -> None:
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
 def test_a_cohort_is_drawn_evenly_and_a_record_joins_only_with_its_client(sampling: str) -> None:
     made = replace(scenario((100,) * 5, sampling=sampling), cohort=2)
-    arena = Arena.of(made, rounds=50)
+    arena = Arena.of(made, rounds=4000)
     game, draw, rounds = arena.draw(0, 0), np.random.default_rng(5), 4000
     seen, joined = Counter[int](), 0
-    for _ in range(rounds):
-        batches = arena.batches(game, draw, holds=None)
+    for holds in arena.attendance(game, draw):
+        batches = arena.batches(game, draw, holds=holds)
         assert batches.rows.shape[0] == len(batches.clients) == 2
         seen.update(batches.clients.tolist())
         there = batches.rows[batches.present]
         assert set(there // 100) <= set(batches.clients.tolist()), "only the cohort's records"
-        assert (batches.own is not None) == (game.client in batches.clients)
+        assert (batches.own is not None) == (game.client in batches.clients) == (holds is not None)
         assert (game.sought in there) == (batches.slot is not None)
         joined += batches.slot is not None
     assert chisquare([seen[k] for k in range(5)]).pvalue > 1e-3

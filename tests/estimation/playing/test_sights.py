@@ -103,8 +103,8 @@ def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
         weights = fresh_weights(made, [game.number], seed=3)[0]
         draw = Seeded(3).generator("training", game.number)
         held = []
-        for _ in range(30):
-            batches = seen.arena.batches(game, draw, holds=None)
+        for holds in seen.arena.attendance(game, draw):
+            batches = seen.arena.batches(game, draw, holds=holds)
             if batches.slot is not None:
                 held.append(weights)
             parts = [
@@ -115,6 +115,23 @@ def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
         assert len(found) == len(held)
         for view, expected in zip(found, held, strict=True):
             torch.testing.assert_close(view.weights, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+
+    def counting(self: Observer, weights: torch.Tensor, *others: Any) -> Any:
+        trained.append(len(weights))
+        return sent(self, weights, *others)
+
+    sent = Observer._sent
+    monkeypatch.setattr(Observer, "_sent", counting)
+    seen = observer(scenario(sizes=(400, 400, 400)), rounds=30)
+    games = [seen.arena.draw(number, 3) for number in range(12)]
+    views = seen.views(games)
+    shown = [found for found in views if found]
+    assert 0 < len(shown) < len(games)
+    assert trained == [len(shown)] * (1 + max(found[-1].round for found in shown))
 
 
 def test_noise_reaches_what_is_seen_and_what_is_trained() -> None:
@@ -215,8 +232,8 @@ def test_a_training_of_cohorts_walks_as_a_plain_loop_and_shows_only_the_cohort()
         weights = fresh_weights(made, [game.number], seed=3)[0]
         draw = Seeded(3).generator("training", game.number)
         held = []
-        for _ in range(40):
-            batches = seen.arena.batches(game, draw, holds=None)
+        for holds in seen.arena.attendance(game, draw):
+            batches = seen.arena.batches(game, draw, holds=holds)
             shares = sizes[batches.clients] / sizes[batches.clients].sum()
             parts = [
                 share * plain_gradient(made, weights, row)
@@ -238,7 +255,7 @@ def test_who_is_not_told_the_rounds_still_sees_the_cohorts() -> None:
     seen = observer(made, "randomization:variance=1e-3", rounds=30, participation="secret")
     game = seen.arena.draw(0, 3)
     draw = Seeded(3).generator("training", 0)
-    drawn = [seen.arena.batches(game, draw, holds=None).own is not None for _ in range(30)]
+    drawn = [holds is not None for holds in seen.arena.attendance(game, draw)]
     assert 0 < sum(drawn) < 30
     (views,) = seen.views([game])
     assert [view.round for view in views] == [n for n, there in enumerate(drawn) if there]

@@ -57,7 +57,7 @@ def test_every_number_of_the_certificate_follows_from_z() -> None:
     proof = candidate.certificate
     assert proof is not None
     training, rest = proof.training(), proof.remainder
-    assert training.rounds == 8
+    assert training.rounds == 60
     assert (proof.survivors, proof.helpers, proof.level) == (2, 1, "record")
     assert sorted(proof.success) == [2, 10, 21, 100, 1000]
     for size, rate in proof.success.items():
@@ -88,7 +88,7 @@ def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None
     assert deployed.local_training == LocalTraining(
         batch=1, record_clip=proof.record_clip, sampling="poisson"
     )
-    assert (deployed.weighting, deployed.rounds) == ("equal", 8)
+    assert (deployed.weighting, deployed.rounds) == ("equal", 60)
     for word in ("20 records of the test set", "the other 20", "100 more often than"):
         assert word in candidate.statement
 
@@ -181,7 +181,7 @@ def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
     proved = {each.rounds: each.leakage.high for each in points if each.certified}
     played = {each.rounds: each.leakage for each in points if not each.certified}
     assert proved.keys() == played.keys()
-    assert max(proved) == 8
+    assert max(proved) == 60
     for rounds, bound in proved.items():
         expected = leakage_bound(proof.training(rounds), 21, remainder=proof.remainder)
         assert bound == pytest.approx(expected)

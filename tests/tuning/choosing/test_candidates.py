@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.tuning.families.test_gauge import CLAIM, P_MAX, family
 from tests.tuning.families.test_pricing import pricing
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
@@ -69,7 +70,24 @@ def test_what_thins_is_for_one_round_only(name: str) -> None:
     assert "one round only" not in alone.statement
     assert (whole.feasible, whole.rounds) == (False, 1)
     assert whole.statement.endswith("so it cannot be chosen for a whole training.")
-    assert whole.strength == alone.strength, "the same games"
+    assert whole.statement.startswith("Estimated for one round only")
+    assert not whole.tests, "what cannot be chosen is not tested"
+    assert whole.leakage is not None
+    assert whole.costs is not None
+
+
+@pytest.mark.parametrize("name", ["randomization", "compression", "secret-sharing"])
+def test_where_few_records_are_used_nothing_is_attacked(name: str) -> None:
+    least = replace(gauge(8), ceiling=P_MAX - 0.01)
+    found = measured_candidate(least, family(name), pricing(), KAPPA)
+    assert (found.feasible, found.strength, found.units) == (True, None, 0)
+    assert found.leakage is not None
+    assert found.leakage.high == mean_leakage_bound(P_MAX - 0.01, KAPPA) < 0.3
+    assert "counted and not attacked" in found.statement
+    only = "secret-sharing" if name == "secret-sharing" else "none"
+    assert (found.protection or "").startswith(only)
+    just = replace(gauge(8), ceiling=P_MAX + 1e-9)
+    assert "counted" not in measured_candidate(just, family(name), pricing(), KAPPA).statement
 
 
 def test_a_protection_that_cannot_be_run_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
 from trilemma.tuning.families.families import Family
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
+from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.verdict import Rung
 
 NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
@@ -28,9 +31,15 @@ def plan() -> Plan:
     return Plan.of(small(), Request(families=NAMES, attacks=attacks, steps=2, seeds=4))
 
 
-def estimated(plan: Plan, done: list[Job] | None = None, **laws: Any) -> dict[str, Rung]:
+def estimated(
+    plan: Plan,
+    done: list[Job] | None = None,
+    candidates: Sequence[Candidate] = (),
+    **laws: Any,
+) -> dict[str, Rung]:
     ask = asking(Simulated(small, None, 1, 2, 0, **laws), done)
-    return {name: procedure(ask) for name, procedure in ladder_procedures(plan).items()}
+    made = ladder_procedures(plan, candidates)
+    return {name: procedure(ask) for name, procedure in made.items()}
 
 
 def test_the_tested_rung_repeats_the_candidates(plan: Plan) -> None:
@@ -57,6 +66,20 @@ def test_other_rungs_are_estimates_by_their_leading_attack(plan: Plan) -> None:
     assert {each.seed for each in done if isinstance(each, TrainJob)} == {0, 1}, "a glance"
 
 
+def test_who_knows_less_needs_no_game_where_nothing_was_needed(plan: Plan) -> None:
+    done: list[Job] = []
+    enough = replace(candidate("randomization", 0.1), strength=None, rounds=150)
+    rungs = estimated(plan, done, [enough], middle={"exact-posterior": 1e-1})
+    for knows in ("nothing", "public"):
+        found = rungs[f"{knows}: randomization"]
+        assert (found.strength, found.rounds, found.leakage) == (None, 150, enough.leakage)
+        assert not found.tested
+        assert "'candidates'" in found.note
+    assert rungs["rest: randomization"].strength is not None, "who knows more is asked"
+    streams = {each.stream for each in done if isinstance(each, AttackJob)}
+    assert not any(each.startswith("randomization") and "rest" not in each for each in streams)
+
+
 def test_a_key_needs_no_game_on_any_rung(plan: Plan) -> None:
     for knows in ("nothing", "public", "rest"):
         rung = estimated(plan)[f"{knows}: paillier"]
@@ -68,7 +91,7 @@ def test_a_key_needs_no_game_on_any_rung(plan: Plan) -> None:
 def test_what_thins_is_estimated_for_one_round(plan: Plan) -> None:
     rungs = estimated(plan)
     assert rungs["rest: compression"].rounds == 1
-    assert rungs["rest: randomization"].rounds == plan.claim.rounds == 8
+    assert rungs["rest: randomization"].rounds == plan.claim.rounds == 60
 
 
 def test_one_that_cannot_be_run_says_so_on_its_rung(

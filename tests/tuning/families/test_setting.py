@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import SETTING
 
 from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.playing.games import Arena
 from trilemma.tuning.families.setting import Setting, separation_for
 
 
@@ -40,3 +42,17 @@ def test_a_setting_is_measured_on_the_scenario() -> None:
     assert made.largest > 0
     assert made.equal_weights
     assert made == Setting.of(small(), seed=0, steps=2)
+
+
+def test_nobody_picks_a_record_that_no_round_holds() -> None:
+    """By games: as often as a round holds the record, and else as often as a guess."""
+    made = replace(small(5), cohort=2)
+    arena = Arena.of(made, rounds=60)
+    draw, games = np.random.default_rng(0), 4000
+    used = sum(True in arena.attendance(arena.draw(n, 0), draw) for n in range(games))
+    found = Setting.of(made, seed=0, steps=2).ceiling(arena.claim)
+    expected = found - (1 - used / games) * arena.claim.kappa
+    assert binomtest(used, games, expected).pvalue > 1e-3
+    assert SETTING.ceiling(Claim(1, 100)) == 1.0
+    assert SETTING.ceiling(Claim(10_000, 100)) == pytest.approx(1.0)
+    assert replace(SETTING, unit_size=10_000).ceiling(Claim(2, 100)) == 1.0, "full batches"

@@ -39,13 +39,14 @@ def asked_for(plan: Plan) -> Counter[Kind]:
 def test_the_expected_work_is_near_that_of_a_tuning() -> None:
     plan = plan_of()
     expected, real = expected_work(plan), asked_for(plan)
-    control = Kind("games", plan.suite.attacks, 1, "plain")
-    assert expected[control] == real[control] == 16
-    shared = {kind for kind in real if kind.carrier != "paillier"} - {control}
+    for name in plan.suite.attacks:
+        control = Kind("games", (name,), 1, "plain")
+        assert min(expected[control], real[control]) >= 16
+    shared = {kind for kind in real if kind.carrier != "paillier"}
     assert shared <= set(expected) | {kind for kind in real if kind.rounds == 1}
-    trainings = Kind("trainings", (), 8, "plain")
+    trainings = Kind("trainings", (), 60, "plain")
     assert expected[trainings] == pytest.approx(real[trainings], rel=0.3)
-    whole = Kind("games", LEAD, 8, "plain")
+    whole = Kind("games", LEAD, 60, "plain")
     assert real[whole] / 2.5 < expected[whole] < 2.5 * real[whole]
 
 

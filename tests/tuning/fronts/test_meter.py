@@ -62,7 +62,7 @@ def test_the_same_games_at_every_strength_by_the_leading_attack(usual: Meter) ->
     played = [each for each in done if isinstance(each, AttackJob)]
     assert {each.stream for each in played} == {"front of the message"}
     assert {each.attacks for each in played} == {("gaussian-posterior",)}
-    assert {each.rounds for each in played} == {8}
+    assert {each.rounds for each in played} == {60}
     assert {each.seed for each in done if isinstance(each, TrainJob)} == {0, 1}
     assert all(each.by_attack == {"gaussian-posterior": each.recovered} for each in points)
 

@@ -53,7 +53,7 @@ def test_what_a_front_holds(front: Front) -> None:
     assert front.knee in front.front
     assert front.hypervolume == hypervolume([each for each in best if each], REFERENCE)
     assert front.attacks == ("gaussian-posterior",)
-    assert (front.claim.rounds, front.claim.candidates) == (8, 21)
+    assert (front.claim.rounds, front.claim.candidates) == (60, 21)
 
 
 def test_the_limits_say_that_a_front_is_an_estimate(front: Front) -> None:

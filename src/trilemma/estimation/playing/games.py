@@ -129,26 +129,34 @@ class Arena:
         start = int(self.starts[client])
         return np.arange(start, start + int(self.sizes[client]))
 
-    def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
-        """The batches of one round; `holds` forces the tagged record in or out (None: by chance).
+    def attendance(self, game: Game, draw: np.random.Generator) -> list[bool | None]:
+        """Whether each round of the claim holds the tagged record; None: its client stays out.
 
-        Where its client is in the cohort it takes part with probability q = S/n of the client's
-        original n, and fixed batches are filled from what is free. Where too few are free, the
-        batch is padded.
+        The client is in a round's cohort with probability K / clients, and the record in its
+        batch with probability q = S/n of the client's original n.
+        """
+        drawn = draw.random((self.claim.rounds, 2))
+        rate = self.scenario.local_training.unit_size / int(self.sizes[game.client])
+        there = drawn[:, 0] < self.scenario.per_round / len(self.sizes)
+        held = drawn[:, 1] < rate
+        return [bool(h) if t else None for t, h in zip(there, held, strict=True)]
+
+    def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
+        """The batches of one round, with the tagged record or not; None: without its client.
+
+        Fixed batches are filled from what is free. Where too few are free, the batch is padded.
         """
         training = self.scenario.local_training
-        size, n = training.unit_size, int(self.sizes[game.client])
-        clients = self._cohort(game, draw, holds=bool(holds))
+        size = training.unit_size
+        clients = self._cohort(game, draw, there=holds is not None)
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
-        if holds is None:
-            holds = own is not None and bool(draw.random() < size / n)
         keys = draw.random(game.free.shape, dtype=np.float32)
         keys[~game.free] = np.inf
         if training.sampling == "poisson":
             taken = keys < (size / self.sizes)[:, None]
             chosen = [np.flatnonzero(taken[k]) + self.starts[k] for k in clients]
-            return self._poisson(game, draw, clients, chosen, own, holds=holds)
+            return self._poisson(game, draw, clients, chosen, own, holds=bool(holds))
         last = min(size, keys.shape[1]) - 1
         places = np.argpartition(keys[clients], last, axis=1)[:, :size]
         rows, slot = places + self.starts[clients, None], None
@@ -159,15 +167,13 @@ class Arena:
             rows[own, slot], present[own, slot] = game.sought, True
         return Batches(clients, own, rows, present, slot)
 
-    def _cohort(self, game: Game, draw: np.random.Generator, *, holds: bool) -> NDArray[np.int64]:
-        """The clients of a round, evenly drawn; among them the game's where it has to be."""
+    def _cohort(self, game: Game, draw: np.random.Generator, *, there: bool) -> NDArray[np.int64]:
+        """The clients of a round, evenly drawn, with the game's own or without it."""
         everyone, size = np.arange(len(self.sizes)), self.scenario.per_round
         if size == len(everyone):
             return everyone
-        if not holds:
-            return np.sort(draw.choice(everyone, size, replace=False))
-        others = draw.choice(np.delete(everyone, game.client), size - 1, replace=False)
-        return np.sort(np.append(others, game.client))
+        others = draw.choice(np.delete(everyone, game.client), size - there, replace=False)
+        return np.sort(np.append(others, game.client) if there else others)
 
     def _poisson(
         self,

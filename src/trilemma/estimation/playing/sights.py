@@ -107,29 +107,47 @@ class Observer:
         default = training.lr if training.algorithm == "fedsgd" else 1.0
         first = default if scenario.server_lr is None else scenario.server_lr
         rounds, decay = self.arena.claim.rounds, scenario.server_decay
-        numbers = [game.number for game in games]
+        draws = [Seeded(self.seed).generator("training", game.number) for game in games]
+        attended = [self.arena.attendance(*each) for each in zip(games, draws, strict=True)]
+        last = [self._last_seen(each) for each in attended]
+        views: list[list[View]] = [[] for _ in games]
+        # Nothing is trained for a game that shows nothing, or after the last that is shown.
+        played = [place for place, each in enumerate(last) if each]
+        if not played:
+            return views
+        numbers = [games[place].number for place in played]
         weights = fresh_weights(scenario, numbers, seed=self.seed)
-        draws = [Seeded(self.seed).generator("training", number) for number in numbers]
         noise = [
             Seeded(self.seed).torch_generator("noise", number, device=weights.device)
             for number in numbers
         ]
-        views: list[list[View]] = [[] for _ in games]
-        for round in range(rounds):
+        for round in range(max(last)):
+            holds = [attended[place][round] for place in played]
             made = [
-                self._swapped(self.arena.batches(game, draw, holds=None), game)
-                for game, draw in zip(games, draws, strict=True)
+                self._swapped(self.arena.batches(games[p], draws[p], holds=h), games[p])
+                for p, h in zip(played, holds, strict=True)
             ]
-            secret = self.participation == "secret"
-            seen = [each.slot is not None or (secret and each.own is not None) for each in made]
+            seen = [self._sees(each) for each in holds]
             means, sent = self._sent(weights, made, seen, noise)
-            for place, updates in sent.items():
-                game, batches = games[place], made[place]
-                if seen[place]:
-                    views[place].append(self._view(game, weights[place], batches, updates, round))
-                means[place] = self._mean(updates, game, batches, round)
+            for row, updates in sent.items():
+                game, batches = games[played[row]], made[row]
+                if seen[row]:
+                    views[played[row]].append(
+                        self._view(game, weights[row], batches, updates, round)
+                    )
+                means[row] = self._mean(updates, game, batches, round)
             weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
+
+    def _sees(self, holds: bool | None) -> bool:
+        """Whether the adversary looks at a round in which the tagged record stands so."""
+        return bool(holds) or (self.participation == "secret" and holds is not None)
+
+    def _last_seen(self, attended: Sequence[bool | None]) -> int:
+        """How many rounds there are up to the last that the adversary looks at."""
+        return max(
+            (1 + each for each, holds in enumerate(attended) if self._sees(holds)), default=0
+        )
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
         """In a blind control, one record from outside the line-up in the tagged one's place."""

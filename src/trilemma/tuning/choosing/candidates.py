@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measured_candidate"]
 
+_MASKS: Final = "Bounded masks are here to be measured; deploy secret-sharing instead."
 _ENOUGH: Final = 20  # games of a client for limits of its own
 
 
@@ -27,16 +28,19 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
     """Calibrate a family, then measure what it costs at the strength found."""
     if family.seen == "nothing":
         return _cryptographic(gauge, family, pricing)
+    if gauge.ceiling <= gauge.p_max:
+        return _unused(gauge, family, pricing, kappa)
+    if not family.tested_over(gauge.rounds):
+        return _estimated(gauge, family, pricing, kappa)
     found = gauge.measure(family)
     calibration = found.calibration
-    rounds = gauge.rounds if family.whole_training else 1
     candidate = Candidate(
         name=family.name,
         basis="measured",
         feasible=calibration.strength is not None,
         deployable=family.deployable,
         statement=_statement(family, found),
-        rounds=rounds,
+        rounds=gauge.rounds,
         symbol=family.symbol,
         units=calibration.units + sum(each.units for each in found.tests),
         points=tuple(
@@ -67,9 +71,54 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         pooled_clients=pooled,
         failed_units=counts.failed,
     )
-    if rounds < gauge.rounds:
-        only = "Tested for one round only, so it cannot be chosen for a whole training."
-        candidate = replace(candidate, feasible=False, statement=f"{candidate.statement} {only}")
+    return priced(candidate, gauge.ask, protection, pricing)
+
+
+def _unused(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
+    """So few records are ever used that the budget is kept whatever is sent, by counting."""
+    protection = family.protection(UNPROTECTED)
+    most, leaks = gauge.ceiling, mean_leakage_bound(gauge.ceiling, kappa)
+    what = "Nothing is added" if family.mechanism is not None else "The bare sum of all clients"
+    candidate = Candidate(
+        name=family.name,
+        basis="measured",
+        feasible=True,
+        deployable=family.deployable,
+        statement=(
+            f"{what}: over {gauge.rounds} rounds so few records are used at all that nobody can "
+            f"pick the right one at a rate above {most:.3g}, which is counted and not attacked."
+        ),
+        rounds=gauge.rounds,
+        protection=protection.describe(),
+        symbol=family.symbol,
+        leakage=Estimate(leaks, 0.0, leaks),
+        success=Estimate(most, kappa, most),
+    )
+    return priced(candidate, gauge.ask, protection, pricing)
+
+
+def _estimated(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
+    """What cannot be chosen for a whole training: where one round of it would meet the budget."""
+    x, counts = gauge.estimate(family, 1)
+    protection, won, games = family.protection(x), counts.successes, counts.units
+    candidate = Candidate(
+        name=family.name,
+        basis="measured",
+        feasible=False,
+        deployable=family.deployable,
+        statement=(
+            f"Estimated for one round only ({gauge.suite.lead} is right in {won} of {games} games "
+            f"nearby), so it cannot be chosen for a whole training."
+            + (f" {_MASKS}" if not family.deployable else "")
+        ),
+        protection=protection.describe(),
+        symbol=family.symbol,
+        strength=family.strength(x),
+        leakage=client_leakage(won, games, confidence=pricing.confidence, kappa=kappa),
+        success=success_rate(won, games, pricing.confidence),
+        units=games,
+        failed_units=counts.failed,
+    )
     return priced(candidate, gauge.ask, protection, pricing)
 
 
@@ -106,7 +155,7 @@ def _statement(family: Family, found: Measured) -> str:
         )
         parts = [found.note, shown]
     if not family.deployable:
-        parts.append("Bounded masks are here to be measured; deploy secret-sharing instead.")
+        parts.append(_MASKS)
     return " ".join(filter(None, parts))
 
 

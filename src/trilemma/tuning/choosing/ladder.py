@@ -7,7 +7,7 @@ estimated for one round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trilemma.attacks import Rung as RungName
     from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
+    from trilemma.tuning.request import Knows
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.replay import Ask, Procedure
 
@@ -38,38 +39,55 @@ def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung,
         found = candidates.get(family.name)
         if found is None or not family.deployable:
             continue
-        made.append(
-            Rung(
-                knows=plan.request.knows,
-                family=family.name,
-                tested=found.feasible,
-                rounds=found.rounds,
-                strength=found.strength,
-                leakage=found.leakage,
-                metric=None if found.costs is None else found.costs.protected_metric,
-                efficiency_reduction=(
-                    None if found.costs is None else found.costs.efficiency_reduction.value
-                ),
-                note=found.statement,
-            )
-        )
+        made.append(_rung(plan.request.knows, found, tested=found.feasible))
     return tuple(made)
 
 
-def ladder_procedures(plan: Plan) -> dict[str, Procedure]:
-    """One estimate for every family on every other measured rung that has attacks of its own."""
+def _rung(knows: Knows, found: Candidate, *, tested: bool) -> Rung:
+    return Rung(
+        knows=knows,
+        family=found.name,
+        tested=tested,
+        rounds=found.rounds,
+        strength=found.strength,
+        leakage=found.leakage,
+        metric=None if found.costs is None else found.costs.protected_metric,
+        efficiency_reduction=(
+            None if found.costs is None else found.costs.efficiency_reduction.value
+        ),
+        note=found.statement,
+    )
+
+
+def ladder_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, Procedure]:
+    """One estimate for every family on every other measured rung that has attacks of its own.
+
+    Where a family was shown to need no strength, it needs none against who knows less; where
+    that was counted, none against anyone.
+    """
     wanted: dict[str, Procedure] = {}
+    counted = plan.setting.ceiling(plan.claim) <= plan.p_max
+    own = len(RUNGS) if counted else RUNGS.index(plan.suite.rung)
+    enough = {each.name: each for each in candidates if each.feasible and each.strength is None}
     for rung in RUNGS:
         if rung == plan.suite.rung or leading(plan.scenario, rung) is None:
             continue
         for family in plan.families:
             if family.deployable:
-                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung)
+                shown = enough.get(family.name) if RUNGS.index(rung) < own else None
+                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung, shown)
     return wanted
 
 
-def _estimate(plan: Plan, family: Family, rung: RungName) -> Procedure:
+def _estimate(plan: Plan, family: Family, rung: RungName, enough: Candidate | None) -> Procedure:
+    """`enough`: the family as tested on a higher rung, where it needed no strength."""
+
     def measure(ask: Ask) -> Rung:
+        if enough is not None and family.seen != "nothing":
+            return replace(
+                _rung(rung, enough, tested=False),
+                note=f"Nothing is added at the rung {plan.suite.rung!r}, and so nothing here.",
+            )
         gauge = plan.gauge(ask, rung=rung)
         whole = family.whole_training and rung in _WHOLE
         rounds = gauge.rounds if whole else 1

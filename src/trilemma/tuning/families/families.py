@@ -89,6 +89,10 @@ class Family:
         """Whether it is measured over a whole training; what thins is measured for one round."""
         return not self.thins and self.deployable
 
+    def tested_over(self, rounds: int) -> bool:
+        """Whether it can be chosen for so many rounds, and so is tested and not only estimated."""
+        return rounds == 1 or self.whole_training
+
     @property
     def symbol(self) -> str | None:
         """What its strength is called; None where nothing is tuned."""

@@ -68,6 +68,7 @@ class Gauge:
     rounds: int
     p_max: float
     level: float
+    ceiling: float = 1.0  # a rate that nobody exceeds, by counting alone
 
     def count(
         self,
@@ -93,14 +94,24 @@ class Gauge:
 
     def control(self) -> Counts:
         """What every attack wins from the server's view of unprotected single rounds."""
-        return self.count("control", Protection(), _CONTROL, adversary=Adversary.SERVER, rounds=1)
+        server = Adversary.SERVER
+        tasks = [
+            AttackJob("control", Protection().describe(), (name,), server, 1, 0, _CONTROL)
+            for name in self.suite.attacks
+        ]
+        found = [read_attack(payload) for payload in self.ask(tasks)]
+        correct = {
+            name: np.asarray(each["correct"][name])
+            for name, each in zip(self.suite.attacks, found, strict=True)
+        }
+        failed = sum(sum(each["failed"].values()) for each in found)
+        return counted([Seen(np.asarray(found[0]["client"]), correct, failed)])
 
     def measure(self, family: Family) -> Measured:
         """The weakest strength of a family at which every attack of the rung passes."""
-        rounds = self.rounds if family.whole_training else 1
         if family.mechanism is None:
-            return self._single(family, rounds)
-        return self._searched(family, rounds)
+            return self._single(family)
+        return self._searched(family)
 
     def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
         """Where the leading attack is expected to reach p_max, by few games; no test."""
@@ -111,7 +122,8 @@ class Gauge:
         near = min(log, key=lambda each: abs(each[0] - x))[0]
         return x, counted([seen for at, _, seen in log if at == near])
 
-    def _searched(self, family: Family, rounds: int) -> Measured:
+    def _searched(self, family: Family) -> Measured:
+        rounds = self.rounds
         lead, floor = self.suite.lead, family.domain[0]
         tests: list[Tested] = []
         found: Calibration | None = None
@@ -164,8 +176,9 @@ class Gauge:
         wins = int(np.asarray(attack(x, CHUNK, "control", 0)).sum())
         return max(wins, math.ceil(_CEILING * CHUNK)), CHUNK
 
-    def _single(self, family: Family, rounds: int) -> Measured:
+    def _single(self, family: Family) -> Measured:
         """Test the one strength there is: nothing is added to what the adversary reads."""
+        rounds = self.rounds
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
         tests = self._tested(

@@ -88,6 +88,18 @@ class Setting:
         """Whether all clients hold as many records."""
         return len(set(self.records)) == 1
 
+    def ceiling(self, claim: Claim) -> float:
+        """The mean rate at which anyone picks right: a record that no round holds shows nothing.
+
+        1 - (1-q)^R (1 - 1/N), q = K/clients · S/n, over the clients: exact, since the candidates
+        of a game are exchangeable until one of them is used.
+        """
+        if claim.rounds == 1:
+            return 1.0
+        share = self.clients / len(self.records)
+        unused = [(1 - share * min(1, self.unit_size / n)) ** claim.rounds for n in self.records]
+        return 1 - float(np.mean(unused)) * (1 - claim.kappa)
+
     def noise_for(self, p_max: float, claim: Claim) -> float:
         """The variance on one update at which an attacker who knows all else succeeds with p_max.
 

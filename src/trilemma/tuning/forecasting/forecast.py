@@ -25,7 +25,7 @@ class Forecast:
     `views` says how many rounds of a training of so many hold the record, on average: an attack
     reads one update for each. `speeds` are seconds a unit that were measured before. What was not
     measured is taken from its next of kin: the same attack over other rounds, at so much a view;
-    attacks that ran together share their time evenly.
+    attacks that ran together share their time evenly. The control has `control` tasks.
     """
 
     def __init__(
@@ -35,18 +35,20 @@ class Forecast:
         *,
         workers: int = 1,
         speeds: Mapping[Kind, float] | None = None,
+        control: int = 1,
     ) -> None:
         self.expected, self._views, self._workers = Counter(expected), dict(views), workers
         self._done: Counter[Kind] = Counter()
         self._timed: Counter[Kind] = Counter()
         self._seconds: defaultdict[Kind, float] = defaultdict(float)
-        self._told = self._control = False
+        self._told, self._control = False, control
         for kind, each in (speeds or {}).items():
             self._timed[kind], self._seconds[kind] = 1, each
 
     def kept(self, task: Job) -> None:
         """A task that an earlier process has done."""
         self._done[kind_of(task)] += amount_of(task)
+        self._control -= _is_control(task)
 
     def finished(self, task: Job, seconds: float) -> None:
         """A task that took so many seconds of one process."""
@@ -54,7 +56,7 @@ class Forecast:
         self._done[kind] += amount
         self._timed[kind] += amount
         self._seconds[kind] += seconds
-        self._control |= isinstance(task, AttackJob) and task.stream == _CONTROL
+        self._control -= _is_control(task)
 
     def left(self) -> float | None:
         """Seconds from here, if all workers are busy; None before anything was timed."""
@@ -67,7 +69,7 @@ class Forecast:
     def news(self) -> str:
         """Once the control is done, how long everything is going to take."""
         left = self.left()
-        if self._told or not self._control or left is None:
+        if self._told or self._control > 0 or left is None:
             return ""
         self._told = True
         games = sum(count for kind, count in self.expected.items() if kind.what == "games")
@@ -117,6 +119,10 @@ class Forecast:
         return f"{_words(task)}: {share}" if share else _words(task)
 
 
+def _is_control(task: Job) -> bool:
+    return isinstance(task, AttackJob) and task.stream == _CONTROL
+
+
 def _words(task: Job) -> str:
     where = _phrase(task.protection)
     if isinstance(task, TrainJob):
@@ -132,7 +138,7 @@ def _words(task: Job) -> str:
 
 
 def _doing(task: AttackJob) -> str:
-    if task.stream == _CONTROL:
+    if _is_control(task):
         return "attacking"
     if task.stream.startswith("gallery"):
         return "drawing"

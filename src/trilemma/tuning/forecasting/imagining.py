@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
@@ -55,8 +56,9 @@ def forecast_of(
     """How long a tuning by this plan takes, with seconds a unit that were measured before."""
     work, there = expected_work(plan, pictures=pictures), plan.setting
     share = there.clients / len(there.records) * there.unit_size / min(there.records)
-    views = {each.rounds: max(1.0, each.rounds * share) for each in work}
-    return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds)
+    views = {each.rounds: each.rounds * share for each in work}
+    control = len(plan.suite.attacks)
+    return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds, control=control)
 
 
 class _Head:
@@ -89,9 +91,11 @@ class _Head:
         return _timed(task) if isinstance(task, CostJob) else self._trained(task)
 
     def _played(self, task: AttackJob) -> dict[str, Any]:
+        ceiling = self.plan.setting.ceiling(replace(self.plan.claim, rounds=task.rounds))
+
         def right(attack: str) -> list[bool]:
             draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
-            rate = self._rate(attack, task.protection)
+            rate = min(self._rate(attack, task.protection), ceiling)
             return [bool(each < rate) for each in draw.random(task.count)]
 
         found = {name: right(name) for name in task.attacks}
