@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors import Crew, WorkerDied, local
+from trilemma.work.executors import Crew, WorkerDied
 from trilemma.work.journal import Run
 from trilemma.work.replay import Ask, settle
 
@@ -152,12 +152,6 @@ def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
     trace = str(error.value.__cause__)
     assert "chunk 1 of 'numbers' failed in a worker process" in trace
     assert "Traceback (most recent call last)" in trace
-
-
-def test_a_bug_of_ours_shows_its_traceback() -> None:
-    failure = local._Failure("", "Traceback of ours")
-    with pytest.raises(RuntimeError, match=r"chunk 3 of 'numbers'(.|\n)*Traceback of ours"):
-        local._payload(failure, Number(3))
 
 
 def test_who_waits_may_have_enough() -> None:

@@ -43,6 +43,7 @@ def pareto(
     run: Run | None = None,
     data_key: bytes | None = None,
     workers: int = 1,
+    ray: str | None = None,
     ticker: Ticker | None = None,
     report: Callable[[Front], object] | None = None,
     **settings: Any,
@@ -86,7 +87,7 @@ def pareto(
             seed=asked.seed,
             owner=owner,
         ) as trials,
-        plan.crew(workers) as crew,
+        plan.crew(workers, ray) as crew,
     ):
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
         start = done({"none": meter.unprotected})["none"]
