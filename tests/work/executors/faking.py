@@ -31,6 +31,7 @@ class _Ref:
 class FakeRay:
     """`places` workers can start; `trouble` by name of a call is raised as often as it holds."""
 
+    cloudpickle = pickle
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
     def __init__(self, *, places: int = 99, trouble: Mapping[str, list[Exception]] | None = None):

@@ -65,8 +65,9 @@ class Cluster(Generic[Kind]):
         self.spent = 0.0
 
     def __enter__(self) -> Self:
-        needed = pickled(self._make_work)
         ray = self._ray = _imported()
+        # Ray's way to pickle sends what a program's main module or a notebook defines, too.
+        needed = pickled(self._make_work, ray.cloudpickle.dumps)
         with ExitStack() as undo:
             # Ray tells of dead workers on stdout, where a command's result goes.
             undo.enter_context(redirect_stdout(sys.stderr))

@@ -85,10 +85,13 @@ class Hands:
         return answer, time.monotonic() - start
 
 
-def pickled(make_work: Callable[[], Callable[[Kind], bytes]]) -> bytes:
+def pickled(
+    make_work: Callable[[], Callable[[Kind], bytes]],
+    dumps: Callable[[object], bytes] = pickle.dumps,
+) -> bytes:
     """What goes to a worker, once."""
     try:
-        return pickle.dumps(make_work)
+        return dumps(make_work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InvalidInput(
             f"the scenario cannot be sent to worker processes ({error}); name it as "
