@@ -23,5 +23,5 @@ def executor(
 ) -> Executor[Kind]:
     """Workers on this machine, or on the Ray cluster at an address; tasks run on the `device`."""
     if ray is None:
-        return Crew(make_work, workers=workers)
+        return Crew(make_work, workers=workers, device=device)
     return Cluster(make_work, address=ray, workers=workers, device=device)

@@ -8,6 +8,7 @@ the standard library would leave it waiting for ever.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -31,16 +32,24 @@ class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
     A process starts when there is a task that no idle one can take. With one worker the tasks run
-    here, one at a time, when their payload is asked for.
+    here, one at a time, when their payload is asked for. Where the `device` is "cuda" and the
+    machine has several, each process sees one of them, the one that fewest others have.
     """
 
-    def __init__(self, make_work: Callable[[], Callable[[Kind], bytes]], *, workers: int) -> None:
+    def __init__(
+        self,
+        make_work: Callable[[], Callable[[Kind], bytes]],
+        *,
+        workers: int,
+        device: str = "cpu",
+    ) -> None:
         if workers < 1:
             raise InvalidInput(f"workers must be at least 1, got {workers}.")
-        self._make_work, self._workers = make_work, workers
+        self._make_work, self._workers, self._device = make_work, workers, device
         self._waiting: deque[Try[Kind]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}
         self._processes: dict[Connection, BaseProcess] = {}
+        self._gpus: dict[Connection, str | None] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
         self.spent = 0.0
@@ -92,6 +101,7 @@ class Crew(Generic[Kind]):
     def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
         """Let go of a worker that died; its task comes first, for a new one."""
         process = self._processes.pop(pipe)
+        del self._gpus[pipe]
         pipe.close()
         process.join()
         self._waiting.appendleft(tried.again(f"exit code {process.exitcode}"))
@@ -111,7 +121,9 @@ class Crew(Generic[Kind]):
         self._pickled = self._pickled or pickled(self._make_work)
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        started = context.Process(target=_worker, args=(theirs, self._pickled), daemon=True)
+        taken = list(self._gpus.values())
+        gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
+        started = context.Process(target=_worker, args=(theirs, self._pickled, gpu), daemon=True)
         try:
             with _deaf_to_ctrl_c():
                 started.start()
@@ -121,8 +133,17 @@ class Crew(Generic[Kind]):
                 f"({error.strerror}); use fewer workers."
             ) from error
         theirs.close()
-        self._processes[ours] = started
+        self._processes[ours], self._gpus[ours] = started, gpu
         return ours
+
+
+def _gpus() -> list[str]:
+    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
+    import torch  # heavy: importing this file must stay cheap
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = named.split(",") if named else map(str, range(torch.cuda.device_count()))
+    return list(every)[: torch.cuda.device_count()]
 
 
 @contextmanager
@@ -142,7 +163,9 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _worker(pipe: Connection, needed: bytes) -> None:
+def _worker(pipe: Connection, needed: bytes, gpu: str | None) -> None:
+    if gpu is not None:  # read when CUDA is first used, which no import does
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     hands = Hands(needed)
     while True:
         try:
