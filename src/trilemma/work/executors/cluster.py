@@ -158,7 +158,8 @@ def _connect(ray: Any, address: str) -> None:
             warnings.simplefilter("ignore", FutureWarning)  # Ray's, about its own plans
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        reason = said.splitlines()[0].rstrip(".")
         raise InvalidInput(
             f"no Ray cluster can be joined at {address!r} ({reason}); give the address that "
             f"`ray start` printed, such as 10.0.0.1:6379, or auto on a machine of the cluster."
