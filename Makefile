@@ -1,7 +1,9 @@
 # Every target does its own set-up in .venv; once that is done it starts at once.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := .venv/.ready
+TOOLS := .venv/.tools
 
 # One thread a process: the tests run in two processes, and torch's threads would fight over cores.
 export OMP_NUM_THREADS = 1
@@ -14,21 +16,27 @@ demo: $(READY)
 	$(BIN)/trilemma tune --workers 2 --out runs/demo --restarts 1 --seeds 3 --strengths 2 \
 		--families randomization,randomization+secret-sharing
 
-test: $(READY)
+test: $(TOOLS)
 	$(BIN)/pytest -n 2 -q
 
-test-all: $(READY)
+test-all: $(TOOLS)
 	$(BIN)/pytest -n 2 -q -m "slow or not slow"
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: $(TOOLS)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
+# What users need; the demo installs no more.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,postgresql,ray]'
+	$(PIP) -e .
+	touch $@
+
+# What tests, checks and benchmarks need on top.
+$(TOOLS): $(READY)
+	$(PIP) -e '.[dev,postgresql,ray]'
 	touch $@

@@ -61,6 +61,7 @@ def estimate(
             criterion,
             run=run,
             workers=running.workers,
+            ray=running.ray,
             show_progress=True,
         )
         found = constants_of(control, prepared.guess, models=models)
@@ -75,6 +76,7 @@ def estimate(
                 criterion,
                 run=run,
                 workers=running.workers,
+                ray=running.ray,
                 show_progress=True,
             )
             reading = literal_constants(as_printed)

@@ -88,6 +88,7 @@ def pareto(
             run=run,
             data_key=run.key("data"),
             workers=running.workers,
+            ray=running.ray,
             ticker=ticker,
             report=save,
         )

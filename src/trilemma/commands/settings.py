@@ -58,6 +58,9 @@ class Running(BaseModel):
     """How a command that measures runs; it decides no number."""
 
     workers: int = Field(default=1, description="Processes to spread the work over.")
+    ray: str | None = Field(
+        default=None, description="Address of a Ray cluster for the workers, or auto."
+    )
     out: Path | None = Field(
         default=None, description="Run folder; the same command resumes there."
     )

@@ -11,6 +11,7 @@ import typer
 from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
+    Running,
     SettingsArgument,
     command_line,
     read_settings,
@@ -44,7 +45,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
                 (folder / name).unlink(missing_ok=True)
         again = command_line("tune", federated, request)
         verdict = replace(
-            _tuned(federated, request, run, running.workers),
+            _tuned(federated, request, run, running),
             source={"scenario": federated.scenario, **federated.options()},
             reproduce=again,
         )
@@ -57,7 +58,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
         raise typer.Exit(1)
 
 
-def _tuned(federated: Federated, request: Request, run: Run, workers: int) -> Verdict:
+def _tuned(federated: Federated, request: Request, run: Run, running: Running) -> Verdict:
     from trilemma.work.progress import Ticker
 
     with Ticker("tune") as ticker:
@@ -67,5 +68,10 @@ def _tuned(federated: Federated, request: Request, run: Run, workers: int) -> Ve
 
         source = partial(load_scenario, federated.scenario, **federated.options())
         return find(
-            source, request, run=run, data_key=run.key("data"), workers=workers, ticker=ticker
+            *(source, request),
+            run=run,
+            data_key=run.key("data"),
+            workers=running.workers,
+            ray=running.ray,
+            ticker=ticker,
         )

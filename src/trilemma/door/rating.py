@@ -22,7 +22,7 @@ from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import Kind
-from trilemma.work.executors import Crew
+from trilemma.work.executors import executor
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def rate(
     seed: int,
     run: Run | None = None,
     workers: int = 1,
+    ray: str | None = None,
     ticker: Ticker | None = None,
 ) -> Ratings:
     """Let every attack of a rung play the same games of one round."""
@@ -106,7 +107,8 @@ def rate(
         kinds = [Kind("games", (name,), 1, "plain") for name in suite.attacks]
         games = dict.fromkeys(kinds, units * len(specs))
         ticker.expect(Forecast(games, {1: 1.0}, workers=workers))
-    with Crew(Bench(source, None, restarts, _STEPS, seed), workers=workers) as crew:
+    bench = Bench(source, None, restarts, _STEPS, seed)
+    with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         asked = {name: partial(_played, name, specs, units) for name in suite.attacks}
         found = settle(asked, crew, run=run, ticker=ticker, known={})
     rated = tuple(_rated(name, found[name], units) for name in suite.attacks)

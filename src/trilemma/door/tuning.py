@@ -26,6 +26,7 @@ def tune(
     *,
     out: Path | str | None = None,
     workers: int = 1,
+    ray: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Verdict:
@@ -34,17 +35,24 @@ def tune(
     `scenario` may be a Scenario, a function that makes one, or its name ("digits",
     "my_module:make_scenario"). Settings are those of a Request, by keyword or as one. With a
     folder `out`, the run is kept there with its verdict.json and its report.html, and the same
-    call goes on where an interrupted one was. Progress goes to stderr, or below a notebook's
+    call goes on where an interrupted one was. The `workers` are processes of this machine, or of
+    the Ray cluster at the address `ray`. Progress goes to stderr, or below a notebook's
     cell, unless `quiet`.
     """
     source, asked = source_of(scenario), Request.of(request, settings)
     with Ticker("tune", quiet=quiet) as ticker:
         ticker.say("looking at the federation")
         if out is None:
-            return find(source, asked, workers=workers, ticker=ticker)
+            return find(source, asked, workers=workers, ray=ray, ticker=ticker)
         with Run.open(out, {"command": "tune", **asked.decides()}) as run:
-            key = run.key("data")
-            verdict = find(source, asked, run=run, data_key=key, workers=workers, ticker=ticker)
+            verdict = find(
+                *(source, asked),
+                run=run,
+                data_key=run.key("data"),
+                workers=workers,
+                ray=ray,
+                ticker=ticker,
+            )
             verdict.save(run.folder / "verdict.json")
             write_report(verdict, run.folder)
     return verdict

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ class RoundInfo:
     `threshold` is the fewest clients whose sum may be released. `mask_seed` is public, new in
     every round, and chooses the coordinates that random compression sends: as it is where all
     clients send the same, through `of_client` where each sends its own.
+
+    Each of K clients asks of it, so that nothing it is asked again looks at all K.
     """
 
     run: str
@@ -77,18 +81,37 @@ class RoundInfo:
         enough = min(len(who), 2 * len(who) // 3 + 1) if threshold is None else threshold
         return cls(run, number, who, enough, mask_seed)
 
+    def __hash__(self) -> int:
+        return hash((self.run, self.number, len(self.participants), self.mask_seed))
+
     def of_client(self, client: int) -> RoundInfo:
         """The round with a mask seed of this client's own, as public as the round's."""
-        return replace(self, mask_seed=Seeded(self.mask_seed).integer("client", client))
+        own = copy.copy(self)  # what is checked already is not checked again
+        own.__dict__.update(
+            mask_seed=Seeded(self.mask_seed).integer("client", client), _digests={}
+        )
+        return own
 
     def digest(self, label: bytes = b"") -> bytes:
         """16 bytes that tell messages of this round (and of this protection) from all others."""
-        text = repr((self.run, self.number, self.participants, self.threshold, self.mask_seed))
-        return hashlib.sha256(b"trilemma round" + text.encode() + b"\0" + label).digest()[:16]
+        if label not in self._digests:
+            text = repr((self.run, self.number, self.participants, self.threshold, self.mask_seed))
+            whole = b"trilemma round" + text.encode() + b"\0" + label
+            self._digests[label] = hashlib.sha256(whole).digest()[:16]
+        return self._digests[label]
+
+    @cached_property
+    def seats(self) -> Mapping[int, int]:
+        """The place of each participant among them, from 0."""
+        return {client: seat for seat, client in enumerate(self.participants)}
+
+    @cached_property
+    def _digests(self) -> dict[bytes, bytes]:
+        return {}
 
     def require_participant(self, client: int) -> None:
         """Raises unless the client takes part."""
-        if client not in self.participants:
+        if client not in self.seats:
             raise InvalidInput(
                 f"client {client} takes no part in round {self.number}; its participants are "
                 f"{self.participants}."

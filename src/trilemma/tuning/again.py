@@ -22,7 +22,7 @@ from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import kind_of
-from trilemma.work.executors import Crew
+from trilemma.work.executors import executor
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def attack_again(
     rungs: Sequence[Rung] = RUNGS,
     run: Run | None = None,
     workers: int = 1,
+    ray: str | None = None,
     ticker: Ticker | None = None,
 ) -> tuple[Attacked, ...]:
     """Fresh games under the verdict's protection, by every attack of every rung asked for.
@@ -139,6 +140,6 @@ def attack_again(
         tasks = [AttackJob("", spec, (name,), asked.adversary, over, 0, 1) for name in wanted]
         games = dict.fromkeys(map(kind_of, tasks), units)
         ticker.expect(Forecast(games, {over: 1.0}, workers=workers))
-    with Crew(bench, workers=workers) as crew:
+    with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         found = settle(wanted, crew, run=run, ticker=ticker, known={})
     return tuple(found[name] for name in wanted)

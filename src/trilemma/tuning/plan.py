@@ -24,12 +24,13 @@ from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
-from trilemma.work.executors import Crew, one_thread
+from trilemma.work.executors import executor, one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from trilemma.estimation.scenario import Source
+    from trilemma.work.executors import Executor
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask
 
@@ -145,9 +146,9 @@ class Plan:
         rung = self.suite.rung
         return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed, rung)
 
-    def crew(self, workers: int) -> Crew[Job]:
+    def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
         """Workers that can do every task of this plan."""
-        return Crew(self.bench, workers=workers)
+        return executor(self.bench, workers=workers, ray=ray, device=self.scenario.device)
 
     @property
     def single(self) -> bool:

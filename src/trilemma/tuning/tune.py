@@ -28,19 +28,21 @@ def tune(
     run: Run | None = None,
     data_key: bytes | None = None,
     workers: int = 1,
+    ray: str | None = None,
     ticker: Ticker | None = None,
     **settings: Any,
 ) -> Verdict:
     """The protection of least weighted loss whose leakage is shown to be within the budget.
 
     `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
-    measured again; without it everything stays in memory. Where the scenario shows records,
-    gallery.json in the run's folder shows some beside what the attacks make of them.
+    measured again; without it everything stays in memory. `workers` are processes, or actors of
+    the Ray cluster at the address `ray`. Where the scenario shows records, gallery.json in the
+    run's folder shows some beside what the attacks make of them.
     """
     plan = Plan.of(source, Request.of(request, settings), run=run, data_key=data_key)
     if ticker is not None:
         ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
-    with plan.crew(workers) as crew:
+    with plan.crew(workers, ray) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
         verdict = judged(plan, done)
         if run is not None:

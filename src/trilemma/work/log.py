@@ -13,7 +13,7 @@ from typing import Final
 
 from trilemma.errors import printable
 
-__all__ = ["LOG", "RunLog"]
+__all__ = ["LOG", "RunLog", "versions"]
 
 LOG: Final = "run.log"
 
@@ -40,14 +40,18 @@ class RunLog:
     def opened(self, command: str, chunks: int, *, fresh: bool) -> None:
         """The first line of every process that works in the folder."""
         how = f"resumed with {chunks} chunks" if chunks else "started"
-        versions = f"trilemma {_version('trilemma')} with torch {_version('torch')}"
-        self.write(f"{versions}: {command} {'started over' if fresh else how}")
+        self.write(f"{versions()}: {command} {'started over' if fresh else how}")
 
     def lines(self) -> list[str]:
         """All that was written, the oldest first."""
         if not self._path.exists():
             return []
         return self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def versions() -> str:
+    """What made the numbers of a run."""
+    return f"trilemma {_version('trilemma')} with torch {_version('torch')}"
 
 
 def _version(package: str) -> str:

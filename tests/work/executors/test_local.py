@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors import Crew, WorkerDied, local
+from trilemma.work.executors import Crew, WorkerDied
 from trilemma.work.journal import Run
 from trilemma.work.replay import Ask, settle
 
@@ -76,6 +76,14 @@ def make_die(folder: Path, times: int) -> Callable[[Number], bytes]:
     return partial(_die, folder, times)
 
 
+def _seen(task: Number) -> bytes:
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "all").encode()
+
+
+def make_seen() -> Callable[[Number], bytes]:
+    return _seen
+
+
 def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, bytes]]:
     with Crew[Number](make, workers=workers) as crew:
         for number in numbers:
@@ -88,6 +96,28 @@ def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, by
 def test_every_task_once_whatever_the_workers(workers: int) -> None:
     assert done(make_square, [3, 1, 2], workers) == [(1, b"1"), (2, b"4"), (3, b"9")]
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(("visible", "gpus"), [(None, {b"0", b"1"}), ("5,3,9", {b"5", b"3"})])
+def test_several_gpus_are_shared_evenly(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, gpus: set[bytes]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with Crew[Number](make_seen, workers=4, device="cuda") as crew:
+        for number in range(4):
+            crew.submit(Number(number))
+        found = [crew.next()[1] for _ in range(4)]
+    assert {gpu: found.count(gpu) for gpu in gpus} == dict.fromkeys(gpus, 2)
+
+
+def test_other_devices_see_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with Crew[Number](make_seen, workers=2, device="cuda:1") as crew:
+        crew.submit(Number(0))
+        assert crew.next()[1] == b"all"
 
 
 def test_no_tasks_no_processes() -> None:
@@ -152,12 +182,6 @@ def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
     trace = str(error.value.__cause__)
     assert "chunk 1 of 'numbers' failed in a worker process" in trace
     assert "Traceback (most recent call last)" in trace
-
-
-def test_a_bug_of_ours_shows_its_traceback() -> None:
-    failure = local._Failure("", "Traceback of ours")
-    with pytest.raises(RuntimeError, match=r"chunk 3 of 'numbers'(.|\n)*Traceback of ours"):
-        local._payload(failure, Number(3))
 
 
 def test_who_waits_may_have_enough() -> None:

@@ -116,6 +116,7 @@ def attack(
             prepared.guess.criterion,
             run=run,
             workers=running.workers,
+            ray=running.ray,
             show_progress=True,
         )
         rows = [("none (control)", control)]
@@ -134,7 +135,7 @@ def attack(
                     "failed": int(outcomes.failed[:, 0].sum()),
                 }
         works = not constants_of(control, prepared.guess).attack_failed
-        better = [] if works else _better(prepared, attack, running.workers)
+        better = [] if works else _better(prepared, attack, running)
         document |= {"attack_failed": not works, "units": len(control.client)}
         prepared.write("attack.json", document)
         picture = prepared.folder / "recoveries.png"
@@ -156,7 +157,7 @@ def attack(
     print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
 
 
-def _better(prepared: Prepared, attack: str, workers: int) -> list[str]:
+def _better(prepared: Prepared, attack: str, running: Running) -> list[str]:
     """Other attacks that pick right more often than a blind guess from unprotected updates."""
     from trilemma.door.rating import rate
     from trilemma.work.progress import Ticker
@@ -169,7 +170,8 @@ def _better(prepared: Prepared, attack: str, workers: int) -> list[str]:
             units=_FEW,
             restarts=1,
             seed=prepared.measurement.seed,
-            workers=workers,
+            workers=running.workers,
+            ray=running.ray,
             ticker=ticker,
         )
     able = [each for each in found.rated if each.works(found.claim.kappa)]

@@ -65,6 +65,7 @@ def attack_verdict(
                 restarts=restarts,
                 run=run,
                 workers=running.workers,
+                ray=running.ray,
                 ticker=ticker,
             )
     if running.as_json:

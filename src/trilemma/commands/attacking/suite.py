@@ -66,6 +66,7 @@ def attack_suite(
                 seed=seed,
                 run=run,
                 workers=running.workers,
+                ray=running.ray,
                 ticker=ticker,
             )
             from trilemma.work.files import write_json

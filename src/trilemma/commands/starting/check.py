@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trilemma.commands.settings import Federated, read_settings, with_flags
+from trilemma.commands.settings import Federated, Running, read_settings, with_flags
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 
-@with_flags(Federated, Request, leave_out=("scenario", "workers", "out", "fresh", "as_json"))
+@with_flags(Federated, Request, leave_out=("scenario", *Running.model_fields))
 def check(
     scenario: Annotated[
         str | None,

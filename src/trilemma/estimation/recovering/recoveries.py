@@ -20,7 +20,7 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.work.executors import Crew
+from trilemma.work.executors import executor
 from trilemma.work.progress import Progress
 from trilemma.work.replay import Ask, settle
 
@@ -97,6 +97,7 @@ def measure(
     *,
     run: Run | None = None,
     workers: int = 1,
+    ray: str | None = None,
     show_progress: bool = False,
 ) -> tuple[Outcomes | None, Outcomes]:
     """Outcomes under the protection (None without one), and of the unprotected control.
@@ -111,7 +112,8 @@ def measure(
     if measurement.protected:
         stages["protected"] = True
     found: dict[str, Outcomes] = {}
-    with Crew[_Chunk](_Job(source, measurement, criterion), workers=workers) as crew:
+    job = _Job(source, measurement, criterion)
+    with executor(job, workers=workers, ray=ray, device=scenario.device) as crew:
         for name, protected in stages.items():
             stage = f"literal {name}" if measurement.literal else name
             what = f"attack on {stage} updates"

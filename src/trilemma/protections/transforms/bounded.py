@@ -75,7 +75,7 @@ class BoundedMask(Tunable):
                 "federation should use the SecretSharing transport."
             )
         values = update.values
-        seat = round.participants.index(client)
+        seat = round.seats[client]
         unit = _masks(values.numel(), len(round.participants), seat, entropy.child(self.name))
         masked = values + (self.bound * unit).to(values.device, values.dtype)
         if update.known is not None:

@@ -43,6 +43,7 @@ def pareto(
     run: Run | None = None,
     data_key: bytes | None = None,
     workers: int = 1,
+    ray: str | None = None,
     ticker: Ticker | None = None,
     report: Callable[[Front], object] | None = None,
     **settings: Any,
@@ -77,6 +78,7 @@ def pareto(
     meter = Meter(plan, units, asked.seeds)
     owner = run.key("study").hex()[:16] if run is not None and shared else None
     with (
+        plan.crew(workers, ray) as crew,
         Study(
             storage,
             _study_name(plan, units, sampler),
@@ -86,7 +88,6 @@ def pareto(
             seed=asked.seed,
             owner=owner,
         ) as trials,
-        plan.crew(workers) as crew,
     ):
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
         start = done({"none": meter.unprotected})["none"]

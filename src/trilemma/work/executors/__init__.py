@@ -4,6 +4,8 @@ Whatever the executor, a task's payload is the same, so that a run may change it
 """
 
 from trilemma.work.executors.base import Executor, Job, WorkerDied
-from trilemma.work.executors.local import Crew, one_thread
+from trilemma.work.executors.choosing import executor
+from trilemma.work.executors.hands import one_thread
+from trilemma.work.executors.local import Crew
 
-__all__ = ["Crew", "Executor", "Job", "WorkerDied", "one_thread"]
+__all__ = ["Crew", "Executor", "Job", "WorkerDied", "executor", "one_thread"]

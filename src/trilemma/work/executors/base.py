@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from trilemma.errors import TrilemmaError
 
@@ -29,10 +29,15 @@ class Executor(Protocol[Kind]):
 
     A worker that dies is replaced and its task done again, twice; the third death of a worker on
     the same task is `WorkerDied`. An error of the task itself is raised by `next`. `spent` are the
-    seconds that the task which `next` gave last has taken.
+    seconds that the task which `next` gave last has taken. To be used in a `with` block, at whose
+    end no worker is left.
     """
 
     spent: float
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""

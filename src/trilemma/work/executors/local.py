@@ -9,51 +9,47 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-from trilemma.errors import InvalidInput, TrilemmaError, users_fault
+from trilemma.errors import InvalidInput
 from trilemma.work.executors.base import Job, WorkerDied
+from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
 
-__all__ = ["Crew", "one_thread"]
+__all__ = ["Crew"]
 
-_TRIES: Final = 3
 Kind = TypeVar("Kind", bound=Job)
-
-
-@dataclass(frozen=True)
-class _Try(Generic[Kind]):
-    """A task, and how many workers have died on it."""
-
-    task: Kind
-    deaths: int = 0
 
 
 class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
     A process starts when there is a task that no idle one can take. With one worker the tasks run
-    here, one at a time, when their payload is asked for.
+    here, one at a time, when their payload is asked for. Where the `device` is "cuda" and the
+    machine has several, each process sees one of them, the one that fewest others have.
     """
 
-    def __init__(self, make_work: Callable[[], Callable[[Kind], bytes]], *, workers: int) -> None:
+    def __init__(
+        self,
+        make_work: Callable[[], Callable[[Kind], bytes]],
+        *,
+        workers: int,
+        device: str = "cpu",
+    ) -> None:
         if workers < 1:
             raise InvalidInput(f"workers must be at least 1, got {workers}.")
-        self._make_work, self._workers = make_work, workers
-        self._waiting: deque[_Try[Kind]] = deque()
-        self._pending: dict[Connection, _Try[Kind]] = {}
+        self._make_work, self._workers, self._device = make_work, workers, device
+        self._waiting: deque[Try[Kind]] = deque()
+        self._pending: dict[Connection, Try[Kind]] = {}
         self._processes: dict[Connection, BaseProcess] = {}
+        self._gpus: dict[Connection, str | None] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
         self.spent = 0.0
@@ -69,7 +65,7 @@ class Crew(Generic[Kind]):
 
     def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""
-        self._waiting.append(_Try(task))
+        self._waiting.append(Try(task))
         if self._workers > 1:
             self._hand_out()
 
@@ -100,20 +96,15 @@ class Crew(Generic[Kind]):
                 self._hand_out()
                 continue
             self._hand_out()
-            return tried.task, _payload(answer, tried.task)
+            return tried.task, payload_of(answer, tried.task)
 
-    def _bury(self, pipe: Connection, tried: _Try[Kind]) -> None:
+    def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
         """Let go of a worker that died; its task comes first, for a new one."""
         process = self._processes.pop(pipe)
+        del self._gpus[pipe]
         pipe.close()
         process.join()
-        if tried.deaths + 1 == _TRIES:
-            raise WorkerDied(
-                f"{_TRIES} worker processes died on {_name(tried.task)}, the last with exit code "
-                f"{process.exitcode}, perhaps for lack of memory; what was finished is kept: run "
-                f"the same command again, with fewer workers if it happens again."
-            )
-        self._waiting.appendleft(_Try(tried.task, tried.deaths + 1))
+        self._waiting.appendleft(tried.again(f"exit code {process.exitcode}"))
 
     def _hand_out(self) -> None:
         while self._waiting:
@@ -127,17 +118,12 @@ class Crew(Generic[Kind]):
                 pipe.send(tried.task)
 
     def _start(self) -> Connection:
-        if not self._pickled:
-            try:
-                self._pickled = pickle.dumps(self._make_work)
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise InvalidInput(
-                    f"the scenario cannot be sent to worker processes ({error}); name it as "
-                    f"'module:function', or use one worker."
-                ) from error
+        self._pickled = self._pickled or pickled(self._make_work)
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        started = context.Process(target=_worker, args=(theirs, self._pickled), daemon=True)
+        taken = list(self._gpus.values())
+        gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
+        started = context.Process(target=_worker, args=(theirs, self._pickled, gpu), daemon=True)
         try:
             with _deaf_to_ctrl_c():
                 started.start()
@@ -147,46 +133,17 @@ class Crew(Generic[Kind]):
                 f"({error.strerror}); use fewer workers."
             ) from error
         theirs.close()
-        self._processes[ours] = started
+        self._processes[ours], self._gpus[ours] = started, gpu
         return ours
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread: several under load run far slower, and sums change their order."""
+def _gpus() -> list[str]:
+    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
     import torch  # heavy: importing this file must stay cheap
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@dataclass(frozen=True)
-class _Failure:
-    """An error in a worker, as text: not every exception survives pickling.
-
-    `message` is a sentence for who can mend it; empty where it is a bug of ours.
-    """
-
-    message: str
-    trace: str
-
-
-def _payload(answer: bytes | _Failure, task: Job) -> bytes:
-    if isinstance(answer, _Failure):
-        bug = RuntimeError(f"{_name(task)} failed in a worker process:\n{answer.trace}")
-        if answer.message:
-            raise InvalidInput(answer.message) from bug
-        raise bug
-    return answer
-
-
-def _name(task: Job) -> str:
-    stage, chunk = task.key()
-    return f"chunk {chunk} of {stage!r}"
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = named.split(",") if named else map(str, range(torch.cuda.device_count()))
+    return list(every)[: torch.cuda.device_count()]
 
 
 @contextmanager
@@ -206,26 +163,17 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _worker(pipe: Connection, pickled: bytes) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported ...
-    if "torch" in sys.modules:  # ... which the program's main module may have done already
-        sys.modules["torch"].set_num_threads(1)
-    work: Callable[[Any], bytes] | None = None
+def _worker(pipe: Connection, needed: bytes, gpu: str | None) -> None:
+    if gpu is not None:  # read when CUDA is first used, which no import does
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    hands = Hands(needed)
     while True:
         try:
             task = pipe.recv()
         except (EOFError, OSError):
             return
-        start = time.monotonic()
+        done = hands.do(task)
         try:
-            work = work or pickle.loads(pickled)()
-            start = time.monotonic()
-            answer: bytes | _Failure = work(task)
-        except TrilemmaError as error:
-            answer = _Failure(str(error), trace=traceback.format_exc())
-        except Exception as error:
-            answer = _Failure(users_fault(error), trace=traceback.format_exc())
-        try:
-            pipe.send((answer, time.monotonic() - start))
+            pipe.send(done)
         except OSError:
             return

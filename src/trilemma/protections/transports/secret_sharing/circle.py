@@ -63,7 +63,7 @@ class Circle:
     def check_seat(self, client: int, peer: int, shares: bytes) -> None:
         """Raises unless a peer sent two shares, in all pairs those of the client's seat."""
         found = [Share.from_bytes(half).index for half in _halves(shares)]
-        seat = found[0] if self.graph else self.round.participants.index(client) + 1
+        seat = found[0] if self.graph else self.round.seats[client] + 1
         if found != [seat, seat]:
             raise ProtocolViolation(f"client {peer} sent a share for another client; leave.")
 

@@ -1,0 +1,139 @@
+"""What a worker does with its tasks, wherever it runs, and what is told of those it died on."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, Self, TypeVar
+
+from trilemma.errors import InvalidInput, TrilemmaError, users_fault
+from trilemma.work.executors.base import Job, WorkerDied
+from trilemma.work.log import versions
+
+__all__ = ["Failure", "Hands", "Try", "name_of", "one_thread", "payload_of", "pickled"]
+
+_TRIES: Final = 3
+Kind = TypeVar("Kind", bound=Job)
+
+
+@dataclass(frozen=True)
+class Try(Generic[Kind]):
+    """A task, and how many workers have died on it."""
+
+    task: Kind
+    deaths: int = 0
+
+    def again(self, last: str) -> Self:
+        """The same after one more death, of which `last` tells; the third is too many."""
+        if self.deaths + 1 == _TRIES:
+            raise WorkerDied(
+                f"{_TRIES} worker processes died on {name_of(self.task)}, the last with {last}, "
+                f"perhaps for lack of memory; what was finished is kept: run the same command "
+                f"again, with fewer workers if it happens again."
+            )
+        return type(self)(self.task, self.deaths + 1)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error in a worker, as text: not every exception survives pickling.
+
+    `message` is a sentence for who can mend it; empty where it is a bug of ours.
+    """
+
+    message: str
+    trace: str
+
+
+class Hands:
+    """A worker's side: what it needs is unpickled and made once, for its first task.
+
+    Torch has one thread from here on. Paths start at `folder`, where this machine has it.
+    """
+
+    def __init__(self, needed: bytes, folder: str = ".") -> None:
+        if Path(folder).is_dir():
+            os.chdir(folder)
+        os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported ...
+        if "torch" in sys.modules:  # ... which the program's main module may have done already
+            sys.modules["torch"].set_num_threads(1)
+        self._needed = needed
+        self._work: Callable[[Any], bytes] | None = None
+
+    def versions(self) -> str:
+        """What is installed here, as numbers may depend on it."""
+        return versions()
+
+    def do(self, task: Any) -> tuple[bytes | Failure, float]:
+        """The task's payload, or why there is none, and the seconds that it took."""
+        start = time.monotonic()
+        try:
+            self._work = self._work or _unpickled(self._needed)()
+            start = time.monotonic()
+            answer: bytes | Failure = self._work(task)
+        except TrilemmaError as error:
+            answer = Failure(str(error), trace=traceback.format_exc())
+        except Exception as error:
+            answer = Failure(users_fault(error), trace=traceback.format_exc())
+        return answer, time.monotonic() - start
+
+
+def pickled(
+    make_work: Callable[[], Callable[[Kind], bytes]],
+    dumps: Callable[[object], bytes] = pickle.dumps,
+) -> bytes:
+    """What goes to a worker, once."""
+    try:
+        return dumps(make_work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidInput(
+            f"the scenario cannot be sent to worker processes ({error}); name it as "
+            f"'module:function', or use one worker."
+        ) from error
+
+
+def _unpickled(needed: bytes) -> Callable[[], Callable[[Any], bytes]]:
+    try:
+        made: Callable[[], Callable[[Any], bytes]] = pickle.loads(needed)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(
+            f"a worker does not find the scenario's code ({error}); put it into a module that "
+            f"can be imported wherever workers run, and name it as 'module:function'."
+        ) from error
+    return made
+
+
+def payload_of(answer: bytes | Failure, task: Job) -> bytes:
+    """The payload of a task; a failure is raised."""
+    if isinstance(answer, Failure):
+        bug = RuntimeError(f"{name_of(task)} failed in a worker process:\n{answer.trace}")
+        if answer.message:
+            raise InvalidInput(answer.message) from bug
+        raise bug
+    return answer
+
+
+def name_of(task: Job) -> str:
+    """A task in words."""
+    stage, chunk = task.key()
+    return f"chunk {chunk} of {stage!r}"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread: several under load run far slower, and sums change their order."""
+    import torch  # heavy: importing this file must stay cheap
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
