@@ -39,7 +39,7 @@ def test_everything_where_something_was_chosen() -> None:
     assert found["ladder"][0].tested
     assert next(each.family for each in found["curves"]) == "none"
     assert len(found["beside"]) == 1
-    assert len(found["rounds"]) == 10
+    assert len(found["rounds"]) == 20
     assert len(found["beliefs"]) == 2
 
 
