@@ -63,7 +63,8 @@ class Timed(FedAvg):
 @server.main()
 def main(grid, context):
     if {empty}:
-        nodes = list(grid.get_node_ids())
+        while len(nodes := list(grid.get_node_ids())) < {clients}:
+            time.sleep(0.1)
         for _ in range({rounds}):
             list(grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes]))
             told()
