@@ -61,7 +61,7 @@ class Seen:
     client: NDArray[np.int64]
     correct: dict[str, NDArray[np.bool_]]
     failed: int
-    after: dict[str, tuple[int, ...]]
+    after: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def counted(seen: Sequence[Seen]) -> Counts:
@@ -75,7 +75,7 @@ def counted(seen: Sequence[Seen]) -> Counts:
         int(k): (int((client == k).sum()), int(correct[strongest][client == k].sum()))
         for k in np.unique(client)
     }
-    after = {name: total([each.after[name] for each in seen]) for name in names}
+    after = {name: total([each.after[name] for each in seen]) for name in seen[0].after}
     return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen), after)
 
 
