@@ -11,23 +11,23 @@ import copy
 import importlib.util
 import io
 import math
-import os
 import platform
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
+
+from benchmarks.pages.simulated import round_seconds
 
 from trilemma.entropy import Seeded, System
 from trilemma.federation import cohorts
@@ -172,68 +172,6 @@ def pfl(task: Work) -> float:
     return per_round(rounds)
 
 
-FLOWER = """
-import sys, time
-sys.path.insert(0, {benchmarks!r})
-import torch
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-from flwr.serverapp.strategy import FedAvg
-from flwr.simulation import run_simulation
-import federation
-
-torch.set_num_threads(1)
-client, server = ClientApp(), ServerApp()
-records = federation.records_of(0)
-
-@client.train()
-def fit(message, context):
-    model = federation.network(64)
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    model = federation.trained(model, records)
-    content = {{"arrays": ArrayRecord(model.state_dict()),
-               "metrics": MetricRecord({{"num-examples": federation.RECORDS}})}}
-    return Message(RecordDict(content), reply_to=message)
-
-class Timed(FedAvg):
-    def aggregate_train(self, number, replies):
-        print("round", time.perf_counter(), flush=True)
-        return super().aggregate_train(number, replies)
-
-@server.main()
-def main(grid, context):
-    strategy = Timed(fraction_evaluate=0.0, min_available_nodes={clients})
-    arrays = ArrayRecord(federation.network(64).state_dict())
-    strategy.start(grid, arrays, num_rounds={rounds})
-
-run_simulation(server, client, {clients})
-"""
-
-
-def flower() -> float:
-    """Wall seconds of a round of Flower's Ray simulation, once it has started."""
-    names = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED")
-    with tempfile.TemporaryDirectory() as home:
-        script = Path(home) / "app.py"
-        script.write_text(
-            FLOWER.format(
-                benchmarks=str(Path(__file__).parent), clients=CLIENTS, rounds=2 + ROUNDS
-            )
-        )
-        settings = {**os.environ, **dict.fromkeys(names, "0"), "FLWR_HOME": home}
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            env=settings,
-            check=True,
-        )
-    ends = [float(line.split()[1]) for line in done.stdout.splitlines() if line[:6] == "round "]
-    return statistics.median(b - a for a, b in pairwise(ends[1:]))
-
-
 def seconds_a_round() -> list[str]:
     task = work(64)
     base = plain(task)
@@ -245,7 +183,11 @@ def seconds_a_round() -> list[str]:
     skipped = []
     rivals: list[tuple[str, str, Callable[[], float]]] = [
         ("pfl", "pfl", partial(pfl, task)),
-        ("Flower's Ray simulation (wall clock)", "ray", flower),
+        (
+            "Flower's Ray simulation (wall clock)",
+            "ray",
+            partial(round_seconds, clients=CLIENTS, rounds=ROUNDS),
+        ),
     ]
     for name, module, measure in rivals:
         if importlib.util.find_spec(module) is None:

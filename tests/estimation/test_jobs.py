@@ -34,7 +34,7 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
         {
             "stream": "t", "protection": "secret-sharing", "attacks": ("analytic", "dlg"),
             "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "equal_weights": True,
-            "blind": True, "pictures": 2, "checkpoints": (1, 8), "recipe": RECIPE,
+            "blind": True, "pictures": 2, "recipe": RECIPE,
             "participation": "secret",
         },
     ),

@@ -14,6 +14,7 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.observations import Adversary
@@ -90,11 +91,10 @@ class Simulated(Bench):
             "correct": {name: right(name) for name in task.attacks},
             "failed": dict.fromkeys(task.attacks, 0),
         }
-        if task.checkpoints:
-            found["after"] = {
-                name: {str(t): right(name, t / task.rounds) for t in task.checkpoints}
-                for name in task.attacks
-            }
+        found["after"] = {
+            name: {str(t): right(name, t / task.rounds) for t in checkpoints(task.rounds)}
+            for name in task.attacks
+        }
         if task.pictures and scenario.show_records:
             grey = [[n % 256] * scenario.input_spec.size for n in numbers[: task.pictures]]
             shown = {"made": grey, "picked": grey, "correct": [True] * len(grey)}

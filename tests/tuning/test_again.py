@@ -13,6 +13,7 @@ from tests.tuning.simulating import simulate
 
 from trilemma.attacks.base import RUNGS
 from trilemma.errors import InvalidInput
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.again import Attacked, attack_again
@@ -42,6 +43,8 @@ def test_every_attack_of_every_rung_attacks_once(
     assert list(found) == sorted(found, key=lambda name: RUNGS.index(found[name].rung))
     assert {each.rung for each in found.values()} == set(RUNGS)
     assert all(each.units == 40 for each in found.values())
+    assert all(len(each.after) == len(checkpoints(small().rounds)) for each in found.values())
+    assert all(each.after[-1] == each.recovered for each in found.values()), "after all rounds"
     assert {name for name, each in found.items() if not each.claimed} == {"exact-posterior"}
 
 

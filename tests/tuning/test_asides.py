@@ -10,6 +10,8 @@ from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
+from trilemma.attacks.base import RUNGS
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.tuning.asides import measure_asides
 from trilemma.tuning.choosing.choice import Choice
 from trilemma.tuning.families.counts import Counts
@@ -39,7 +41,7 @@ def test_everything_where_something_was_chosen() -> None:
     assert found["ladder"][0].tested
     assert next(each.family for each in found["curves"]) == "none"
     assert len(found["beside"]) == 1
-    assert len(found["rounds"]) == 12
+    assert len(found["rounds"]) == len(RUNGS) * len(checkpoints(small().rounds))
     assert len(found["beliefs"]) == 2
 
 

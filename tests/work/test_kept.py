@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,28 @@ def test_a_file_that_others_can_read_or_nobody_can_write_is_told(
     away = KeptFile(tmp_path / "none" / "kept", "test 1", "notebook", "")
     with pytest.raises(InvalidInput, match=r"notebook .* cannot be read or written \(No such"):
         read(away)
+
+
+def test_of_documents_one_behind_the_other_the_last_whole_one_counts(file: KeptFile) -> None:
+    sizes = []
+    for value in range(200):
+        with file.held():
+            file.add({"a": value, "more": "x" * 1000})
+        assert read(file) == value
+        sizes.append(file.path.stat().st_size)
+    assert max(sizes) < 70_000, "it is written anew when it is long"
+    assert sum(b < a for a, b in pairwise(sizes)) == 3
+    whole = file.path.read_bytes()
+    document = whole[-(sizes[0]) :]
+    for length in (1, sizes[0] // 2, sizes[0] - 1):
+        file.path.write_bytes(whole + document[:length])  # a crash while it was written
+        assert read(file) == 199
+        with file.held():
+            file.add({"a": -1})
+        assert read(file) == -1
+    file.path.write_bytes(whole.replace(b'"a": 199', b'"a": 198'))
+    with pytest.raises(InvalidInput, match="is damaged"):
+        read(file)
 
 
 def test_a_write_that_fails_leaves_the_old_one(

@@ -58,7 +58,8 @@ class Knowledge:
 class View:
     """All that an attacker has of one unit: the public task and weights [m], and what it read.
 
-    `round` is its number in the training.
+    `round` is its number in the training, and `training` the number of that, where views of one
+    training hold the same sought record.
     """
 
     task: Task
@@ -68,6 +69,7 @@ class View:
     input_spec: InputSpec
     knowledge: Knowledge = Knowledge()
     round: int = 0
+    training: int | None = None
 
     def __post_init__(self) -> None:
         size = self.task.layout.size
@@ -90,7 +92,8 @@ class Reconstructions:
 
     inputs [N, S, *shape], clamped to the range; labels [N, S] class indices (or regression
     targets [N, S, ...]; None where an attack does not tell); loss [N], the matching loss of the
-    chosen restart; failed [N], true where every restart diverged. Records come in no order.
+    chosen restart; failed [N], true where every restart diverged. Records come in no order; one
+    more than S where rounds were matched together: the record that they share.
 
     An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
     candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent

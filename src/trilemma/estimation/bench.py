@@ -16,6 +16,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
 from trilemma.estimation.playing.picks import Picks, play
@@ -110,7 +111,7 @@ class Bench:
                 *(observer, games, views, attack),
                 restarts=self.starts(attack),
                 seed=start,
-                checkpoints=task.checkpoints,
+                checkpoints=checkpoints(task.rounds),
             )
             for name, attack in attacks.items()
         }
@@ -119,12 +120,11 @@ class Bench:
             "rounds": [len(each) for each in views],
             "correct": {name: each.correct.tolist() for name, each in found.items()},
             "failed": {name: int(each.failed.sum()) for name, each in found.items()},
-        }
-        if task.checkpoints:
-            counts["after"] = {
+            "after": {
                 name: {str(t): right.tolist() for t, right in each.after.items()}
                 for name, each in found.items()
-            }
+            },
+        }
         if task.pictures and arena.scenario.show_records:
             counts["pictures"] = _pictures(arena, games[: task.pictures], found)
         return counts

@@ -44,8 +44,8 @@ class AttackJob:
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
     1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
     who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
-    games are kept besides, if the scenario shows records; after `checkpoints` rounds the attacks
-    pick besides.
+    games are kept besides, if the scenario shows records. Of a training the attacks pick after
+    fewer rounds besides.
     """
 
     stream: str
@@ -58,7 +58,6 @@ class AttackJob:
     equal_weights: bool = False
     blind: bool = False
     pictures: int = 0
-    checkpoints: tuple[int, ...] = ()
     recipe: Recipe | None = None
     participation: Participation = "known"
 
@@ -68,7 +67,6 @@ class AttackJob:
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
         shown = f", {self.pictures} shown" if self.pictures else ""
-        shown += f", after {self.checkpoints}" if self.checkpoints else ""
         shown += ", participation secret" * (self.participation == "secret")
         shown += _described(self.recipe)
         names = "/".join(self.attacks)

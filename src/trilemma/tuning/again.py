@@ -20,6 +20,7 @@ from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.tuning.families.counts import total, won_after
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import kind_of
 from trilemma.work.executors import executor
@@ -46,7 +47,7 @@ class Attacked:
 
     `claimed` says that the verdict's claim covers its rung. `p_value` is the probability of so
     many right picks or more if the rate were the p_max of the claim: small where the verdict is
-    contradicted.
+    contradicted. `after` are the right picks after each of a training's `checkpoints`.
     """
 
     rung: Rung
@@ -56,6 +57,7 @@ class Attacked:
     recovered: int
     success: Estimate
     p_value: float
+    after: tuple[int, ...] = ()
 
 
 def attack_again(
@@ -117,8 +119,8 @@ def attack_again(
             )
             for first in range(0, units, _CHUNK)
         ]
-        parts = [read_attack(payload)["correct"][attack] for payload in ask(tasks)]
-        won = sum(sum(part) for part in parts)
+        parts = [read_attack(payload) for payload in ask(tasks)]
+        won = sum(sum(part["correct"][attack]) for part in parts)
         return Attacked(
             rung=rung,
             attack=attack,
@@ -127,6 +129,7 @@ def attack_again(
             recovered=won,
             success=success_rate(won, units, asked.confidence),
             p_value=float(binom.sf(won - 1, units, verdict.largest_success_rate)),
+            after=total([won_after(part, attack) for part in parts]),
         )
 
     wanted = {

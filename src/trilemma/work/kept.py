@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from trilemma.errors import InvalidInput
 
 __all__ = ["KeptFile", "replace_file"]
 
 T = TypeVar("T")
+
+_END: Final = "\n}\n"  # of a document, and nowhere inside one
+_LONGEST: Final = 1 << 16  # bytes, from which on a file is written anew
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class KeptFile:
 
     It is written as a whole before anything leaves the node, can be read by its owner alone, and
     carries a checksum: a damaged one is refused, since an empty one would forget. Processes that
-    share it take turns.
+    share it take turns. Of several documents in the file the last whole one counts.
     """
 
     path: Path
@@ -62,7 +65,8 @@ class KeptFile:
                 f"the {self.name} {self.path} is open to other users; run chmod 600 on it."
             )
         try:
-            document = json.loads(text)
+            whole = text.rpartition(_END)[0]
+            document = json.loads(whole.rpartition(_END)[2] + _END)
             if document["kind"] != self.kind or document["checksum"] != _sum(document["data"]):
                 raise self._damaged()
             return make(document["data"])
@@ -71,8 +75,28 @@ class KeptFile:
 
     def write(self, data: Any) -> None:
         """The whole file anew; durable when this returns."""
+        replace_file(self.path, self._document(data))
+
+    def add(self, data: Any) -> None:
+        """The same in a third of the time: behind what is there, which has to be whole.
+
+        What a crash leaves of a document's beginning counts as never written.
+        """
+        try:
+            with self.path.open("rb+") as file:
+                old = file.read()
+                if old.endswith(_END.encode()) and len(old) < _LONGEST:
+                    file.write(self._document(data))
+                    file.flush()
+                    os.fsync(file.fileno())
+                    return
+        except FileNotFoundError:
+            pass
+        self.write(data)
+
+    def _document(self, data: Any) -> bytes:
         document = {"kind": self.kind, "data": data, "checksum": _sum(data)}
-        replace_file(self.path, (json.dumps(document, indent=1) + "\n").encode())
+        return (json.dumps(document, indent=1) + "\n").encode()
 
     def _damaged(self) -> InvalidInput:
         return InvalidInput(

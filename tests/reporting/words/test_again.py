@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scipy.stats import binom
 from tests.reporting import examples
@@ -14,7 +16,8 @@ from trilemma.tuning.again import Attacked
 
 def attacked(rung: Rung, attack: str, hits: int, *, claimed: bool = True) -> Attacked:
     chance = float(binom.sf(hits - 1, 200, examples.P_MAX))
-    return Attacked(rung, attack, claimed, 200, hits, success_rate(hits, 200), chance)
+    after = tuple(round(hits * share) for share in (0.1, 0.2, 0.3, 0.5, 0.8, 1))
+    return Attacked(rung, attack, claimed, 200, hits, success_rate(hits, 200), chance, after)
 
 
 CALM = attacked("candidates", "gaussian-posterior", 52)
@@ -41,8 +44,17 @@ def test_the_level_is_shared_by_the_attacks_of_the_claim() -> None:
 
 
 def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    show_again(examples.verdict(), [CALM, BEYOND])
+    verdict = examples.verdict()
+    show_again(replace(verdict, claim=replace(verdict.claim, rounds=150)), [CALM, BEYOND])
     text = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "the candidates gaussian-posterior 52 of 200" in " ".join(text.split())
     assert "does not" in text
+    rates = text.split("Rate after so many rounds")[1].split("\n")
+    assert [line.split() for line in rates[1:4]] == [
+        ["attack", "1", "3", "7", "20", "55", "150"],
+        ["gaussian-posterior", "0.03", "0.05", "0.08", "0.13", "0.21", "0.26"],
+        ["exact-posterior", "0.06", "0.12", "0.18", "0.30", "0.48", "0.60"],
+    ]
+    show_again(replace(verdict, claim=replace(verdict.claim, rounds=1)), [CALM])
+    assert "Rate after" not in capsys.readouterr().out

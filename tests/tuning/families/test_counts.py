@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from trilemma.tuning.families.counts import Counts, Seen, counted
+from trilemma.tuning.families.counts import Counts, Seen, counted, won_after
 
 
 def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> Seen:
     wins = {name: np.array(each) for name, each in correct.items()}
-    return Seen(np.array(client), wins, failed)
+    after: dict[str, tuple[int, ...]] = {name: (0, int(each.sum())) for name, each in wins.items()}
+    return Seen(np.array(client), wins, failed, after)
 
 
 def test_several_requests_are_counted_together() -> None:
@@ -23,6 +24,13 @@ def test_several_requests_are_counted_together() -> None:
     assert found.by_attack == {"a": 3, "b": 1}
     assert (found.strongest, found.successes) == ("a", 3)
     assert found.by_client == {0: (2, 2), 1: (3, 1)}, "of the strongest attack"
+    assert found.after == {"a": (0, 3), "b": (0, 1)}
+
+
+def test_games_won_after_few_rounds_are_counted_by_rounds() -> None:
+    task = {"after": {"a": {"1": [False, True], "8": [True, True]}, "b": {}}}
+    assert won_after(task, "a") == (1, 2)
+    assert won_after(task, "b") == ()
 
 
 def test_of_equals_the_first_decides() -> None:

@@ -57,7 +57,9 @@ def answering(rate: Rate, seed: int = 0) -> Ask:
             assert isinstance(task, AttackJob)
             numbers = range(task.first, task.first + task.count)
             correct = {name: [won(task, name, n) for n in numbers] for name in task.attacks}
-            found = {"client": [n % 10 for n in numbers], "correct": correct, "failed": {}}
+            after = {name: {"1": each} for name, each in correct.items()}
+            clients = [n % 10 for n in numbers]
+            found = {"client": clients, "correct": correct, "failed": {}, "after": after}
             made.append(json.dumps(found).encode())
         return made
 

@@ -81,12 +81,12 @@ class Claim:
 
 
 def checkpoints(rounds: int) -> tuple[int, ...]:
-    """Numbers of rounds after which an attacker picks, evenly spread on a log scale.
+    """Numbers of rounds after which an attacker of a training picks, evenly spread on a log scale.
 
-    >>> checkpoints(150)
-    (1, 3, 7, 20, 55, 150)
+    >>> checkpoints(150), checkpoints(1)
+    ((1, 3, 7, 20, 55, 150), ())
     """
     if rounds == 1:
-        return (1,)
+        return ()
     steps = np.unique(np.geomspace(1, rounds, 6).round().astype(int))
     return tuple(int(step) for step in steps)

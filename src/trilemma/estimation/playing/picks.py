@@ -7,7 +7,7 @@ exactly 1/N of all games.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -106,6 +106,7 @@ class _Game:
     found: Reconstructions | None
     attack: str
     seed: int
+    _picks: dict[int, _Pick] = field(default_factory=dict)  # by the number of views used
 
     @property
     def broken(self) -> bool:
@@ -119,14 +120,19 @@ class _Game:
 
     def pick(self, rounds: int | None) -> _Pick:
         """The pick after so many rounds (None: all)."""
-        arena = self.observer.arena
-        candidates = arena.pool.inputs[torch.from_numpy(self.game.line_up)]
-        draw = Seeded(self.seed).torch_generator("pick", self.attack, self.game.number)
         seen = [
             row
             for row, view in zip(self.rows, self.views, strict=True)
             if rounds is None or view.round < rounds
         ]
+        if len(seen) not in self._picks:
+            self._picks[len(seen)] = self._pick(seen)
+        return self._picks[len(seen)]
+
+    def _pick(self, seen: list[int]) -> _Pick:
+        arena = self.observer.arena
+        candidates = arena.pool.inputs[torch.from_numpy(self.game.line_up)]
+        draw = Seeded(self.seed).torch_generator("pick", self.attack, self.game.number)
         scores, picture = torch.zeros(len(candidates)), _nothing(candidates[0])
         if self.found is not None and seen and not self.broken:
             scores, picture = _scores(self.found, seen, candidates, arena.scenario.measure)

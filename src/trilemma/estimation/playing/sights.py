@@ -256,6 +256,7 @@ class Observer:
             scenario.input_spec,
             knowledge,
             round,
+            game.number,
         )
 
     def _knowledge(self, game: Game, batches: Batches, order: NDArray[np.int64]) -> Knowledge:

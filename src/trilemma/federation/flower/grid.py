@@ -43,7 +43,7 @@ __all__ = ["ProtectedGrid"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _FAILED: Final = 2  # Flower's code for what raised
-_SHORTEST_WAIT: Final = 0.01
+_SHORTEST_WAIT: Final = 0.002
 _LONGEST_WAIT: Final = 3.0
 _NEED_SINGLE_UPDATES: Final = (
     "Bulyan",
@@ -208,7 +208,7 @@ class ProtectedGrid(Grid):
     def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """Flower's `send_and_receive`, which looks for replies each 0.1 s, or 3 s in a deployment.
 
-        A round has several exchanges, some of them short, so this looks again after a tenth of
+        A round has several exchanges, some of them short, so this looks again after a part of
         the time that it has waited.
         """
         waiting = {each for each in self._grid.push_messages(messages) if each}
@@ -219,7 +219,7 @@ class ProtectedGrid(Grid):
             replies += found
             waiting -= {each.metadata.reply_to_message_id for each in found}
             if waiting:
-                time.sleep(min(_SHORTEST_WAIT + (time.monotonic() - start) / 10, _LONGEST_WAIT))
+                time.sleep(min(_SHORTEST_WAIT + (time.monotonic() - start) / 25, _LONGEST_WAIT))
         return replies
 
     def _read(self, replies: Iterable[Message]) -> dict[int, list[Stage] | str]:

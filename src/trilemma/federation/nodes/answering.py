@@ -53,12 +53,15 @@ def answer(
             f"a message to {kind} holds {len(stages)} sums and asks for nothing; it is cut short."
         )
     first, *others = due
-    replies = [_step(node, first, work)]
-    for stage in others:  # the next round's keys or shares; without them it starts afresh
-        try:
-            replies.append(_step(node, stage, _no_work))
-        except TrilemmaError as error:
-            _LOG.warning("node %d leaves round %d: %s", node.number, stage.number, error)
+    try:
+        replies = [_step(node, first, work)]
+        for stage in others:  # the next round's keys or shares; without them it starts afresh
+            try:
+                replies.append(_step(node, stage, _no_work))
+            except TrilemmaError as error:
+                _LOG.warning("node %d leaves round %d: %s", node.number, stage.number, error)
+    finally:
+        node.write(due)
     return replies
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 import torch
 
-from trilemma.errors import NotConfigured, ProtocolViolation
+from trilemma.errors import NotConfigured, ProtocolViolation, TrilemmaError
 from trilemma.federation.nodes.files.diary import Diary
 from trilemma.federation.nodes.files.identities import NodeIdentity
 from trilemma.federation.nodes.files.ledger import Ledger
@@ -123,13 +123,13 @@ class Node:
     def remember(
         self, stage: Stage, sessions: dict[str, ProtectedClient], *, answered: bool
     ) -> None:
-        """Writes the sessions down, and that the round was answered; forgets those before it."""
+        """Keeps the sessions, and that the round was answered; forgets those before it."""
         memory = self._memory
         for lane in sessions:
             memory.pop(self._key(stage, lane), None)  # for good, if the diary refuses
         shares = {lane: each.promised for lane, each in sessions.items() if each.promised}
-        if shares and (diary := self._diary()) is not None:
-            diary.promise(stage, shares)
+        if shares and self._diary is not None:
+            self._diary.promise(stage, shares)
         for lane, session in sessions.items():
             memory[self._key(stage, lane)] = session.export()
         if not answered:
@@ -140,12 +140,26 @@ class Node:
                 del memory[key]
 
     def spend(self, stage: Stage) -> None:
-        """Writes a round into diary and ledger, which must be before its update leaves."""
-        if (diary := self._diary()) is not None:
-            diary.answer(stage)
+        """Notes a round for the diary, and writes it into the ledger."""
+        if self._diary is not None:
+            self._diary.answer(stage)
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book
             ledger.spend(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
+
+    def write(self, stages: Iterable[Stage]) -> None:
+        """What was noted goes to the disk, which must be before the reply to these stages leaves.
+
+        Where it cannot, their sessions are over.
+        """
+        if self._diary is None:
+            return
+        try:
+            self._diary.write()
+        except TrilemmaError:
+            for key in {self._key(stage, lane) for stage in stages for lane in stage.blobs}:
+                self._memory.pop(key, None)
+            raise
 
     def _begin(self, stage: Stage) -> None:
         if any(stage.blobs.values()):
@@ -161,8 +175,8 @@ class Node:
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book  # before keys are made, so that others can do without this node
             ledger.check(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
-        if (diary := self._diary()) is not None:
-            diary.begin(stage)
+        if self._diary is not None:
+            self._diary.begin(stage)
         for key in self._keys(stage):
             if int(key.split()[1]) >= stage.number:
                 del self._memory[key]  # the server has given that session up
@@ -219,6 +233,7 @@ class Node:
             )
         return NodeIdentity.load(key, peers)
 
+    @cached_property
     def _diary(self) -> Diary | None:
         """The diary beside the identity's key, where the transport uses that."""
         path = self._path("identity")

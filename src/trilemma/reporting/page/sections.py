@@ -24,7 +24,7 @@ from trilemma.reporting.words.answer import (
     metric_name,
     not_needed,
 )
-from trilemma.reporting.words.certificate import proved
+from trilemma.reporting.words.certificate import not_proved, proved
 from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
 from trilemma.reporting.words.numbers import hundred, interval, metric, slower
 from trilemma.reporting.words.protections import family, phrase
@@ -86,6 +86,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "knows": KNOWS,
         "price": next_rung(verdict),
         "rounds": rounds_series(verdict.rounds),
+        "not_proved": not_proved(verdict),
         "certificates": proved(verdict.candidates),
         "boards": _boards(verdict, gallery),
         "explorer": verdict_explorer(verdict) if verdict.curves else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.reporting.words.ladder import RUNGS
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.terminal import Printer
@@ -58,4 +59,10 @@ def show_again(verdict: Verdict, found: Sequence[Attacked]) -> None:
         for each in found
     ]
     out.table(("knows", "attack", "right picks", "rate", "the claim"), rows)
+    if steps := checkpoints(verdict.claim.rounds):
+        out.title("Rate after so many rounds")
+        rates = [
+            (each.attack, *(f"{won / each.units:.2f}" for won in each.after)) for each in found
+        ]
+        out.table(("attack", *map(str, steps)), rates, gap=2)
     out.note(summary(verdict, found))

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trilemma.protections.protection import Protection
 from trilemma.reporting.words.numbers import count, hundred, number, percent
+from trilemma.tuning.certificate.conditions import unproved
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.tuning.results.certificate import Certificate
+    from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["Proved", "clipped", "conditions", "line_ups", "proved", "readings"]
+__all__ = ["Proved", "clipped", "conditions", "line_ups", "not_proved", "proved", "readings"]
 
 _ENDLESS: Final = 10**6  # a line-up that stands for all longer ones
 
@@ -35,6 +38,15 @@ def proved(candidates: Sequence[Candidate]) -> tuple[Proved, ...]:
             said = (line_ups(proof), readings(proof))
             found.setdefault(said, Proved(*said, {})).conditions[each.name] = conditions(proof)
     return tuple(found.values())
+
+
+def not_proved(verdict: Verdict) -> str:
+    """Why nothing is proved of the leakage against rounds that was measured; "" where it is."""
+    if any(each.certified for each in verdict.rounds):
+        return ""
+    reasons = unproved(verdict.deployment.local_training, verdict.protection or Protection())
+    why = " and ".join(reasons) or "the model, the loss or the transport's range allows none"
+    return f"No proof stands above these curves: {why}. For one, tune with --knows anyone."
 
 
 def clipped(proof: Certificate) -> str:

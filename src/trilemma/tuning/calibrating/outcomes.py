@@ -59,7 +59,7 @@ class Tested:
 
     Inside a calibration `strength` is log₁₀ of it over the warm start, as everywhere in this
     room; in a verdict it is the family's own value, None without protection. `level` is that of
-    the test.
+    the test. `after` are the games of a training won after each of its `checkpoints`.
     """
 
     __test__ = False  # a name that pytest would collect
@@ -71,9 +71,11 @@ class Tested:
     passed: bool | None = None
     stage: str = ""
     level: float | None = None
+    after: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _check(self.recovered, self.units)
+        for won in (self.recovered, *self.after):
+            _check(won, self.units)
 
 
 def _check(won: int, games: int) -> None:

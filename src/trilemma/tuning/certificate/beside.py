@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from trilemma.bounds.certificate import leakage_bound
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.estimation.leakage import Estimate, client_leakage
@@ -19,6 +18,7 @@ from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.tuning.certificate.above import proved_points
 from trilemma.tuning.results.verdict import Beside, RoundsPoint
 
 if TYPE_CHECKING:
@@ -63,14 +63,9 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Callable[[Ask], tuple[Rounds
         proof = chosen.certificate
         if proof is None or plan.claim.rounds == 1:
             return ()
-        points = []
-        for step in checkpoints(plan.claim.rounds):
-            for who in ("secret", "known") if proof.participation == "secret" else ("known",):
-                bound = leakage_bound(
-                    proof.training(step, who), plan.claim.candidates, remainder=proof.remainder
-                )
-                most = Estimate(bound, 0.0, bound)
-                points.append(RoundsPoint("anyone", who, step, most, certified=True))
+        both: tuple[Participation, ...] = ("secret", "known")
+        told = both if proof.participation == "secret" else both[1:]
+        points = proved_points(plan, proof.training, told, proof.remainder)
         for who in _playable(chosen):
             parts = [read_attack(each)["after"] for each in ask(games_beside(plan, chosen, who))]
             for step in checkpoints(plan.claim.rounds):
@@ -108,7 +103,6 @@ def games_beside(
             *("certified", shown.describe(), (plan.suite.lead,), Adversary.SERVER, rounds),
             first=first,
             count=_CHUNK,
-            checkpoints=checkpoints(rounds) if rounds > 1 else (),
             recipe=recipe_of(chosen),
             participation=participation,
         )

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.protections.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
+    from trilemma.learning import LocalTraining
+    from trilemma.protections.protection import Protection
 
-__all__ = ["KEPT", "check_scenario"]
+__all__ = ["KEPT", "check_scenario", "unproved"]
 
 _NO_MEMORY: Final = (
     "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
@@ -48,6 +51,26 @@ def check_scenario(scenario: Scenario, *, by_record: bool) -> None:
             "the loss of a batch is not the mean of its records' losses, so that clipping single "
             "records does not bound what one of them changes; use a loss that is such a mean."
         )
+
+
+def unproved(local_training: LocalTraining, protection: Protection) -> tuple[str, ...]:
+    """Why nothing is proved of clients that train in their own way under a protection; () else.
+
+    >>> from trilemma.learning import LocalTraining
+    >>> from trilemma.protections.specs import parse_protection
+    >>> own = LocalTraining(batch=4, sampling="poisson")
+    >>> unproved(own, parse_protection("randomization:variance=0.1"))
+    ('no record is clipped',)
+    """
+    noise = protection.transforms
+    alone = len(noise) == 1 and isinstance(noise[0], Randomization) and noise[0].clip is None
+    found = {
+        "a client takes several steps a round": local_training.algorithm == "fedavg",
+        "no record is clipped": local_training.record_clip is None,
+        "batches have a fixed size": local_training.sampling == "fixed",
+        "Gaussian noise is not all that protects": not alone,
+    }
+    return tuple(reason for reason, holds in found.items() if holds)
 
 
 def _remembers(scenario: Scenario) -> str | None:

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
 
-__all__ = ["Proof"]
+__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof"]
 
-_FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
+FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
-_ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
-_NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
+ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
+NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Proof:
         remainder = 0.0
         if transport != "plain":
             rounding = {"messages": clients, "coordinates": parameters, "rounds": rounds}
-            remainder = _FAILURE + grid_remainder(1.0, _FINEST, **rounding)
+            remainder = FAILURE + grid_remainder(1.0, _FINEST, **rounding)
         level, training, local_training = _trained(
             own,
             sizes,
@@ -155,10 +155,10 @@ class Proof:
         cohort = Cohort.equal(
             clients=self.survivors,
             denominator=1 if self.clips_updates else self.local_training.batch,
-            record_clip=clip * (1 + _ARITHMETIC),
+            record_clip=clip * (1 + ARITHMETIC),
             threshold=self.survivors,
         )
-        grid = self._noise_over_influence() * _NOISE_GRID * math.sqrt(self.parameters)
+        grid = self._noise_over_influence() * NOISE_GRID * math.sqrt(self.parameters)
         if grid >= 0.5:
             raise InvalidInput(
                 f"a model of {self.parameters} parameters needs noise on a finer grid than the "
@@ -190,18 +190,18 @@ class Proof:
         return Randomization(self.variance(clip), clip if self.clips_updates else None)
 
     def _reach(self, clip: float, noise: Randomization) -> float:
-        """The largest coordinate of any message, but for probability `_FAILURE` in all."""
+        """The largest coordinate of any message, but for probability `FAILURE` in all."""
         batch = self.local_training.batch
         clipped = {"records": 1, "q": 1.0, "denominator": 1.0}
         drawn = {"records": max(self.records), "q": batch / max(self.records)}
         parts = clipped if self.clips_updates else {**drawn, "denominator": float(batch)}
         return range_for(
             **parts,  # type: ignore[arg-type]
-            record_clip=clip * (1 + _ARITHMETIC),
+            record_clip=clip * (1 + ARITHMETIC),
             deviation=noise.scale,
             coordinates=self.parameters,
             rounds=self.training.rounds,
-            failure=_FAILURE / self.clients,
+            failure=FAILURE / self.clients,
         )
 
     def recipe(self, clip: float, server_lr: float, judge: Judge) -> Recipe:

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from trilemma.attacks import get
+from trilemma.attacks.base import RUNGS
 from trilemma.estimation.jobs import AttackJob, BeliefJob, read_attack
 from trilemma.estimation.playing.claims import checkpoints
+from trilemma.estimation.playing.suite import leading
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.tuning.certificate.above import bounds_above
 from trilemma.tuning.certificate.beside import proved_rounds
+from trilemma.tuning.families.counts import total, won_after
 from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 
 if TYPE_CHECKING:
@@ -48,39 +53,70 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
 def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
     """Leakage after 1 .. R rounds of the same trainings; participation known, and secret too.
 
-    Secret is what nobody is told under Poisson sampling; it is inferred under Gaussian noise.
+    Who has a belief plays games of its own; who reconstructs is shown in the games of its test,
+    or in a few where there is none. Secret is what nobody is told under Poisson sampling; it is
+    inferred under Gaussian noise. Above them stands what is proved, if anything is.
     """
-    known: list[tuple[Rung, Participation]] = [(rung, "known") for rung in _BELIEVERS]
 
     def measure(ask: Ask) -> tuple[RoundsPoint, ...]:
         if plan.claim.rounds == 1 or not _visible(plan, chosen):
             return ()
-        made = []
+        tested = _tested(chosen)
+        curves: list[tuple[Rung, Participation, tuple[int, ...], int]] = []
+        for rung in RUNGS:
+            if rung not in _BELIEVERS and rung in tested:
+                curves.append((rung, "known", *tested[rung]))
+            elif (own := leading(plan.scenario, rung)) is not None:
+                games = _GAMES if rung in _BELIEVERS else _CHUNK
+                won = _played(plan, chosen, own.lead, games, "known", ask)
+                curves.append((rung, "known", won, games))
+        for rung, participation in _secret(plan, chosen):
+            won = _played(plan, chosen, _BELIEVERS[rung], _GAMES, participation, ask)
+            curves.append((rung, participation, won, _GAMES))
         steps = checkpoints(plan.claim.rounds)
-        for rung, participation in (*known, *_secret(plan, chosen)):
-            attack = _BELIEVERS[rung]
-            tasks = [
-                AttackJob(
-                    stream="rounds",
-                    protection=chosen.protection or "none",
-                    attacks=(attack,),
-                    adversary=plan.request.adversary,
-                    rounds=plan.claim.rounds,
-                    first=first,
-                    count=_CHUNK,
-                    checkpoints=steps,
-                    participation=participation,
-                )
-                for first in range(0, _GAMES, _CHUNK)
-            ]
-            parts = [read_attack(payload)["after"][attack] for payload in ask(tasks)]
-            for step in steps:
-                won = sum(sum(part[str(step)]) for part in parts)
-                point = RoundsPoint(rung, participation, step, plan.leakage(won, _GAMES))
-                made.append(point)
-        return tuple(made)
+        points = [
+            RoundsPoint(rung, participation, step, plan.leakage(won, games))
+            for rung, participation, after, games in curves
+            for step, won in zip(steps, after, strict=True)
+        ]
+        return (*points, *bounds_above(plan, chosen))
 
     return measure
+
+
+def _tested(chosen: Candidate) -> dict[Rung, tuple[tuple[int, ...], int]]:
+    """By rung games won after each of the checkpoints, and all games, of the strongest attack.
+
+    They are those of the attacks' own tests over a whole training, at what was chosen.
+    """
+    own = [each for each in chosen.tests if each.strength == chosen.strength and each.after]
+    rising = sorted(own, key=lambda each: each.recovered / each.units)
+    return {get(each.attack).rung: (each.after, each.units) for each in rising}
+
+
+def _played(
+    plan: Plan,
+    chosen: Candidate,
+    attack: str,
+    games: int,
+    participation: Participation,
+    ask: Ask,
+) -> tuple[int, ...]:
+    """Games won after each of the checkpoints."""
+    tasks = [
+        AttackJob(
+            stream="rounds",
+            protection=chosen.protection or "none",
+            attacks=(attack,),
+            adversary=plan.request.adversary,
+            rounds=plan.claim.rounds,
+            first=first,
+            count=_CHUNK,
+            participation=participation,
+        )
+        for first in range(0, games, _CHUNK)
+    ]
+    return total([won_after(read_attack(payload), attack) for payload in ask(tasks)])
 
 
 def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,17 +13,21 @@ from trilemma.tuning.calibrating.outcomes import Calibration, Tested
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counts", "Measured", "Seen", "counted"]
+__all__ = ["Counts", "Measured", "Seen", "counted", "total", "won_after"]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Games played and won, by attack, and by client (games, wins) for the strongest attack."""
+    """Games played and won, by attack, and by client (games, wins) for the strongest attack.
+
+    `after` are those won after each of a training's `checkpoints`, by attack.
+    """
 
     units: int
     by_attack: dict[str, int]
     by_client: dict[int, tuple[int, int]]
     failed: int
+    after: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def strongest(self) -> str:
@@ -52,11 +56,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of the games of one request."""
+    """What became of the games of one request; `after` as in `Counts`."""
 
     client: NDArray[np.int64]
     correct: dict[str, NDArray[np.bool_]]
     failed: int
+    after: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def counted(seen: Sequence[Seen]) -> Counts:
@@ -70,4 +75,19 @@ def counted(seen: Sequence[Seen]) -> Counts:
         int(k): (int((client == k).sum()), int(correct[strongest][client == k].sum()))
         for k in np.unique(client)
     }
-    return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen))
+    after = {name: total([each.after[name] for each in seen]) for name in seen[0].after}
+    return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen), after)
+
+
+def won_after(found: dict[str, Any], attack: str) -> tuple[int, ...]:
+    """Games of a task won after each of a training's checkpoints, from few rounds to all."""
+    return tuple(map(sum, found["after"][attack].values()))
+
+
+def total(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The sum of each column.
+
+    >>> total([(1, 2), (0, 3)])
+    (1, 5)
+    """
+    return tuple(map(sum, zip(*rows, strict=True)))

@@ -34,7 +34,7 @@ from trilemma.tuning.calibrating.outcomes import (
     Control,
     Tested,
 )
-from trilemma.tuning.families.counts import Counts, Measured, Seen, counted
+from trilemma.tuning.families.counts import Counts, Measured, Seen, counted, total, won_after
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,7 +149,7 @@ class Gauge:
             own = (point.strength, point.stage)
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
             at = family.strength(found.strength)
-            tests.append(replace(point, attack=lead, strength=at))
+            tests.append(replace(point, attack=lead, strength=at, after=counts.after[lead]))
             others = [name for name in self.suite.attacks if name != lead]
             shown = family.attacked(found.strength, self.adversary)
             tested = self._tested(
@@ -222,10 +222,11 @@ class Gauge:
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
             pieces = _pieces(test.looks[: look + 1])
-            for name, won in self._wins(stream, shown, pieces, pending, rounds).items():
-                decision = test.decide(look, won)
-                if decision is not None:
-                    tests[name] = Tested(name, strength, units, won, decision == "pass")
+            found = self._wins(stream, shown, pieces, pending, rounds)
+            for name, (won, *after) in found.items():
+                if (decision := test.decide(look, won)) is not None:
+                    passed = decision == "pass"
+                    tests[name] = Tested(name, strength, units, won, passed, after=tuple(after))
             if len(tests) == len(attacks) or not all(each.passed for each in tests.values()):
                 break
         return [tests[name] for name in attacks if name in tests]
@@ -237,8 +238,11 @@ class Gauge:
         pieces: Sequence[tuple[int, int]],
         attacks: Sequence[str],
         rounds: int,
-    ) -> dict[str, int]:
-        """Games of these pieces (first, count) that each attack wins, asked for at once."""
+    ) -> dict[str, tuple[int, ...]]:
+        """Games of these pieces (first, count) that each attack wins, and after fewer rounds too.
+
+        All are asked for at once.
+        """
         tasks = [
             AttackJob(
                 *(stream, shown.describe(), (name,), self.adversary, rounds),
@@ -248,11 +252,12 @@ class Gauge:
             for name in attacks
             for first, count in pieces
         ]
-        won = dict.fromkeys(attacks, 0)
+        won: dict[str, list[tuple[int, ...]]] = {name: [] for name in attacks}
         for task, payload in zip(tasks, self.ask(tasks), strict=True):
             (name,) = task.attacks
-            won[name] += sum(read_attack(payload)["correct"][name])
-        return won
+            found = read_attack(payload)
+            won[name].append((sum(found["correct"][name]), *won_after(found, name)))
+        return {name: total(rows) for name, rows in won.items()}
 
     def _units(
         self,
@@ -302,6 +307,7 @@ class Gauge:
                 for name in attacks
             },
             sum(sum(part["failed"].values()) for part in parts),
+            {name: total([won_after(part, name) for part in parts]) for name in attacks},
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
+from trilemma.estimation.playing.claims import checkpoints
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
@@ -108,7 +109,8 @@ class _Head:
             "correct": found,
             "failed": dict.fromkeys(task.attacks, 0),
             "after": {
-                name: {str(t): each for t in task.checkpoints} for name, each in found.items()
+                name: {str(t): each for t in checkpoints(task.rounds)}
+                for name, each in found.items()
             },
             "pictures": {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)},
         }

@@ -19,6 +19,7 @@ from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
 from trilemma.protections.transports.secret_sharing.lists import write_list
 from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, unpack, write_message
+from trilemma.work.kept import KeptFile
 
 NODES = (3, 40, 55, 77)
 SHARING = Terms.of("secret-sharing:max_weight=100", weighting="equal")
@@ -53,11 +54,48 @@ def test_one_kind_of_share_is_promised_of_a_peer(diary: Diary) -> None:
     diary.answer(STAGE)
     diary.promise(STAGE, {"update": {0: "seed", 1: "key"}})
     diary.promise(STAGE, {"update": {0: "seed", 1: "key"}, "metrics": {0: "seed", 1: "seed"}})
+    diary.write()
     for other in ({0: "seed", 1: "seed"}, {0: "key", 1: "key"}, {0: "seed"}):
         with pytest.raises(ProtocolViolation, match="reveals one kind for a peer"):
             Diary(diary.path).promise(STAGE, {"update": other})
     diary.answer(replace(STAGE, number=6))
     diary.promise(replace(STAGE, number=6), {"update": {0: "key"}})
+
+
+def test_what_is_noted_counts_at_once_and_is_on_disk_when_written(diary: Diary) -> None:
+    rival = Diary(diary.path)
+    diary.answer(STAGE)
+    diary.begin(replace(STAGE, number=6))
+    rival.answer(STAGE)
+    assert not diary.path.exists()
+    diary.write()
+    with pytest.raises(ProtocolViolation, match="was answered"):
+        rival.write()
+    with pytest.raises(ProtocolViolation, match="restarted in round 6"):
+        Diary(diary.path).begin(replace(STAGE, number=6))
+
+
+def test_a_message_is_written_once_before_its_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = Federation(SHARING, pin(tmp_path, NODES))
+    round, later = until("masked", federation), until("advertise", federation, number=2)
+    written, add = list[object](), KeptFile.add
+    monkeypatch.setattr(KeptFile, "add", lambda file, data: written.append(add(file, data)))
+    messages = {node: (round.message(node), later.message(node)) for node in NODES}
+    for node in NODES[1:]:
+        assert len(federation.answers(node, [each for each in messages[node] if each])) == 2
+    assert len(written) == 3
+
+    def full(file: KeptFile, data: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(KeptFile, "add", full)
+    with pytest.raises(InvalidInput, match=r"diary .* cannot be read or written \(No space"):
+        federation.answers(3, [each for each in messages[3] if each])
+    monkeypatch.setattr(KeptFile, "add", add)
+    with pytest.raises(ProtocolViolation, match="knows nothing of that session"):
+        federation.answers(3, [each for each in messages[3] if each])
 
 
 def test_a_damaged_diary_lets_nothing_leave(diary: Diary) -> None:
@@ -164,7 +202,7 @@ def test_no_seed_and_no_key_reaches_the_disk(tmp_path: Path) -> None:
         path = Path(config[node]["trilemma-identity"] + ".rounds")
         text = path.read_bytes()
         assert not any(each.hex().encode() in text or each in text for each in secrets)
-        (entry,) = json.loads(text)["data"].values()
+        (entry,) = json.loads(text.split(b"\n}\n")[-2] + b"}")["data"].values()
         assert entry["answered"] == 1
         assert entry["shares"] == {"update": {str(seat): "seed" for seat in range(4)}}
 
