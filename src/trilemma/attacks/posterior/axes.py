@@ -40,10 +40,10 @@ class Axes:
 
         Where only some coordinates are `known` [m], those are read as they are.
         """
-        whole, sizes = bool((known == 1).all()), layout.sizes
-        split = zip(rows.split(sizes, 1), layout.shapes, strict=True)
+        whole, sizes = bool((known == 1).all()), list(layout.sizes)
+        split = zip(torch.split(rows, sizes, 1), layout.shapes, strict=True)
         parts = [_Part.of(*each) if whole else _Part((1, each[0].shape[1])) for each in split]
-        seen = cls(tuple(parts)).read(rows.split(sizes, 1))
+        seen = cls(tuple(parts)).read(torch.split(rows, sizes, 1))
         energy = torch.where(known > 0, seen.square().sum(0), -1.0)
         chosen = energy.topk(min(_READ, int((known > 0).sum()))).indices.sort().values
         starts = torch.tensor((0, *sizes)).cumsum(0).tolist()

@@ -169,7 +169,7 @@ def _gradients(
     parts = [named[name].flatten(2) for name in task.layout.names]
     if training.record_clip is not None:
         whole = clip_records(torch.cat(parts, 2), training.record_clip)
-        parts = list(whole.split(task.layout.sizes, 2))
+        parts = list(torch.split(whole, list(task.layout.sizes), 2))
     return torch.cat(parts, 2) if axes is None else axes.read([each[0] for each in parts])[None]
 
 

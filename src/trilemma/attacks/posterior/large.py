@@ -45,7 +45,7 @@ class Read:
         training: LocalTraining,
     ) -> Read:
         """Contributions along a path, and of an update [1, m] what is `known` [1, m] of it."""
-        sizes = task.layout.sizes
+        sizes = list(task.layout.sizes)
         first = contributions(task, path, people.rows(0, _LOOKED), training)[0]
         axes = Axes.of(task.layout, first - first.mean(0), known[0])
 
@@ -55,8 +55,8 @@ class Read:
                 for a, b in blocks(batch.count - start, _MADE // task.layout.size)
             ]
 
-        seen = axes.read(torch.where(known > 0, update, 0.0).split(sizes, 1))
-        shown = axes.read(first.split(sizes, 1))
+        seen = axes.read(torch.split(torch.where(known > 0, update, 0.0), sizes, 1))
+        shown = axes.read(torch.split(first, sizes, 1))
         return cls(
             seen[None],
             torch.cat([shown[None], *read(people, len(first))], 1),
