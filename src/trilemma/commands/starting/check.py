@@ -74,7 +74,7 @@ def _show(found: Examined, spec: str) -> None:
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
-    out.title("How long it takes on this machine (measured on a few games of each attack)")
+    out.title("How long it takes on this machine (an estimate, from a few timed games)")
     more = "over " if found.at_least else "about "
     for name, seconds in (("tune", found.seconds), ("tune --quick", found.quick_seconds)):
         out.note(
