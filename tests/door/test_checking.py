@@ -16,6 +16,7 @@ from trilemma.door.timing import Timed
 from trilemma.errors import InvalidInput
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.request import Request
+from trilemma.work.executors import Crew
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
         return Timed(dict.fromkeys(kinds, 0.5), frozenset())
 
     monkeypatch.setattr(checking, "timed", timed)
-    monkeypatch.setattr(checking.Crew, "submit", lambda *_: None)  # starts no process
+    monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process
 
 
 def alone() -> Scenario:
@@ -65,3 +66,9 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
 def test_what_cannot_be_tuned_is_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="needs the rung"):
         checking.examine(small, Request(attacks="exact-posterior"), lambda _: None)
+
+
+def test_a_model_that_is_too_slow_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_SLOW_S", 0.0)
+    with pytest.raises(InvalidInput, match=r"takes .* s here.*about .*device='cuda'"):
+        checking.examine(small, Request(), lambda _: None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import torch
 
 from trilemma.attacks import ATTACKS, get
 from trilemma.attacks.base import RUNGS
@@ -13,11 +16,14 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import Job
 from trilemma.estimation.playing.suite import why_not
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import client_update
 from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
+from trilemma.work.clock import spoken
 from trilemma.work.executors import Crew
 
 if TYPE_CHECKING:
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Suited", "examine"]
 
+_SLOW_S: Final = 0.5  # for one update
+_UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
 _OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
 
 
@@ -64,9 +72,11 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
     bench = Bench(source, request.line_up, 1, request.steps, request.seed)
     with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
         crew.submit(FIRST)  # reads the data meanwhile
-        plan = Plan.of(source, request)
+        scenario = source if isinstance(source, Scenario) else source()
+        _require_speed(scenario)
+        plan = Plan.of(scenario, request)
         asked = request.model_dump(include={"budget", "knows", "adversary"}) | {"preset": "quick"}
-        quick = Plan.of(plan.scenario, Request(**asked))
+        quick = Plan.of(scenario, Request(**asked))
         found = timed(crew, plan, _kinds(plan), tell)
     seconds = [
         forecast_of(each, speeds=_with_starts(found, each)).left() or 0.0 for each in (plan, quick)
@@ -79,14 +89,34 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
     )
 
 
+def _require_speed(scenario: Scenario) -> None:
+    """Refuse a model of which even the plan takes minutes: one update is timed, then a second."""
+    records, training = scenario.records[0], scenario.local_training
+    rows = torch.arange(training.unit_size) % len(records)
+    weights = scenario.task.layout.flatten(dict(scenario.model.named_parameters())).detach()
+    batch = (records.inputs[rows].to(weights.device), records.labels[rows].to(weights.device))
+    for _ in range(2):
+        start = time.monotonic()
+        client_update(scenario.task, weights, *batch, training)
+        seconds = time.monotonic() - start
+        if seconds < _SLOW_S:
+            return
+    raise InvalidInput(
+        f"one update of this model, of {scenario.task.layout.size:,} parameters, takes "
+        f"{seconds:.2g} s here, so that a quick tuning, which computes some {_UPDATES:,}, would "
+        f"take about {spoken(_UPDATES * seconds)}; give the Scenario a GPU (device='cuda'), or "
+        f"measure a smaller model of the same kind."
+    )
+
+
 def _kinds(plan: Plan) -> list[Kind]:
-    """What is timed: what leads on all that it will read, every attack on a single message."""
+    """What is timed: every attack on a single message, what leads on all that it will read."""
     work = expected_work(plan)
     single = [Kind("games", (name,), 1, "plain") for name in plan.suite.attacks]
     led = [each for each in work if each.what == "games" and each.attacks == (plan.suite.lead,)]
     most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
     timings = [each for each in work if each.what == "timings"]
-    return list(dict.fromkeys((*most, *single, *timings)))
+    return list(dict.fromkeys((*single, *most, *timings)))
 
 
 def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:

@@ -142,6 +142,5 @@ def _entries(column: Column, values: np.ndarray) -> np.ndarray:
             f"{', '.join(column.levels)}; make the table of all levels."
         )
     codes = np.array([places[each] for each in texts])
-    if column.kind == "category":
-        return np.eye(column.size)[codes]
-    return codes.reshape(-1, 1).astype(float)
+    one_hot = column.kind == "category"
+    return np.eye(column.size)[codes] if one_hot else codes.reshape(-1, 1).astype(float)

@@ -66,7 +66,7 @@ def _show(found: Examined, spec: str) -> None:
     )
     rows = []
     for each in found.attacks:
-        taken = "–" if each.seconds is None else f"{number(each.seconds)} s"
+        taken = "not timed" if each.seconds is None else f"{number(each.seconds)} s"
         rows.append((each.name, RUNGS[each.rung], f"over {taken}" if each.stopped else taken))
     out.table(("attack", "knows", "a game against one round"), rows, gap=2)
     names = ", ".join(each.name for each in plan.families)
