@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.tuning.simulating import simulate
 from typer.main import get_command
 
@@ -23,9 +24,12 @@ def test_its_python_runs(
     """The attacks are simulated: what is shown is how to ask."""
     simulate(monkeypatch)
     names: dict[str, Any] = {"__name__": "__main__"}
-    scenario, question = PYTHON
+    scenario, several, question = PYTHON
     exec(compile(scenario, "first-hour.md", "exec"), names)
     assert len(names["make_scenario"]().records) == 4
+    exec(compile(several, "first-hour.md", "exec"), names)
+    sides = names["OneInput"](torch.nn.Bilinear(64, 3, 2))
+    assert sides(torch.zeros(5, 67)).shape == (5, 2)
     exec(compile(question, "first-hour.md", "exec"), names)
     assert capsys.readouterr().out.startswith("Verdict(use noise of variance ")
 

@@ -16,6 +16,7 @@ from trilemma.door.timing import Timed
 from trilemma.errors import InvalidInput
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.request import Request
+from trilemma.work.executors import Crew
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,7 @@ def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
         return Timed(dict.fromkeys(kinds, 0.5), frozenset())
 
     monkeypatch.setattr(checking, "timed", timed)
+    monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process
 
 
 def alone() -> Scenario:
@@ -40,7 +42,8 @@ def test_a_federation_that_lacks_nothing() -> None:
     found = checking.examine(lambda: small(show_records=True), Request(), told.append)
     assert told == ["timing"]
     assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "map"]
-    assert {each.seconds for each in found.attacks} == {0.5}
+    assert {each.seconds for each in found.attacks if each.rung == "candidates"} == {0.5}
+    assert {each.seconds for each in found.attacks if each.rung == "public"} == {1.5}, "3 starts"
     assert found.left_out == ()
     assert not found.at_least
     assert found.seconds > found.quick_seconds > 0
@@ -63,3 +66,9 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
 def test_what_cannot_be_tuned_is_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="needs the rung"):
         checking.examine(small, Request(attacks="exact-posterior"), lambda _: None)
+
+
+def test_a_model_that_is_too_slow_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_SLOW_S", 0.0)
+    with pytest.raises(InvalidInput, match=r"takes .* s here.*about .*device='cuda'"):
+        checking.examine(small, Request(), lambda _: None)

@@ -49,3 +49,14 @@ def test_dropout_is_off_and_named() -> None:
 def test_half_precision_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"float16 parameters.*model\.float\(\)"):
         fitted(nn.Linear(2, 2).half())
+
+
+def test_attention_and_recurrent_layers_drop_nothing_either() -> None:
+    block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    made, (remark,) = fitted(
+        nn.ModuleDict({"block": block, "reads": nn.LSTM(4, 4, 2, dropout=0.3)})
+    )
+    assert "'block.self_attn'" in remark
+    for name in ("block.self_attn", "reads"):
+        assert vars(made.get_submodule(name))["dropout"] == 0.0
+    assert block.self_attn.dropout == 0.1, "the user's own is as it was"

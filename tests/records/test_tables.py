@@ -45,6 +45,7 @@ def test_an_embedded_category_is_its_number_and_a_real_target_is_standardised() 
     assert next(each.kind for each in table.columns if each.name == "sex") == "code"
     assert records.inputs[:, 1].tolist() == [0.0, 1.0, 1.0, 0.0]
     assert table.classes is None
+    assert records.labels.view(torch.uint8).shape == (4, 4), "laid out as any tensor"
     assert records.labels.shape == (4, 1)
     torch.testing.assert_close(records.labels.mean(), torch.tensor(0.0))
 

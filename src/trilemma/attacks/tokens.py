@@ -59,12 +59,14 @@ class Tokens:
         )
         if table.padding_idx is not None:
             presence[:, table.padding_idx] = 1.0  # is never trained, and tells nothing
+        failed = ~torch.isfinite(rows).flatten(1).all(1)
+        presence[failed] = 0.5
         loss = torch.zeros(len(units), device=rows.device)
         return Reconstructions(
             _likeliest(presence, view),
             None,
             loss,
-            ~torch.isfinite(presence).all(1),
+            failed,
             tokens=presence,
         )
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import torch
+
 from trilemma.attacks import ATTACKS, get
 from trilemma.attacks.base import RUNGS
-from trilemma.door.timing import Timed, timed
+from trilemma.door.timing import FIRST, Timed, timed
 from trilemma.errors import InvalidInput
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import Job
 from trilemma.estimation.playing.suite import why_not
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import client_update
 from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
+from trilemma.work.clock import spoken
+from trilemma.work.executors import Crew, one_thread
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
@@ -23,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Suited", "examine"]
 
+_SLOW_S: Final = 0.15  # for one update
+_TRIES: Final = 4  # the first is slow, others may be held up
+_UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
 _OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
 
 
@@ -52,24 +64,52 @@ class Examined:
 
     @property
     def at_least(self) -> bool:
-        """Whether some attack took longer than it was waited for."""
-        return any(each.stopped for each in self.attacks)
+        """Whether some attack took longer than it was waited for, or was not waited for."""
+        return any(each.stopped or each.seconds is None for each in self.attacks)
 
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
     """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
-    plan = Plan.of(source, request)
-    asked = request.model_dump(include={"budget", "knows", "adversary"}) | {"preset": "quick"}
-    quick = Plan.of(plan.source, Request(**asked))
-    found = timed(plan, plan.bench, _kinds(plan), tell)
-    fewer = {kind: _with_starts(kind, each, plan, quick) for kind, each in found.seconds.items()}
-    speeds = ((plan, found.seconds), (quick, fewer))
-    seconds = [forecast_of(each, speeds=known).left() or 0.0 for each, known in speeds]
+    bench = Bench(source, request.line_up, 1, request.steps, request.seed)
+    with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
+        crew.submit(FIRST)  # reads the data meanwhile
+        scenario = source if isinstance(source, Scenario) else source()
+        _require_speed(scenario)
+        plan = Plan.of(scenario, request)
+        asked = request.model_dump(include={"budget", "knows", "adversary"}) | {"preset": "quick"}
+        quick = Plan.of(scenario, Request(**asked))
+        found = timed(crew, plan, _kinds(plan), tell)
+    seconds = [
+        forecast_of(each, speeds=_with_starts(found, each)).left() or 0.0 for each in (plan, quick)
+    ]
     return Examined(
         plan,
-        tuple(_suited(name, found) for name in plan.suite.attacks),
+        tuple(_suited(name, found, plan) for name in plan.suite.attacks),
         tuple(_left_out(plan)),
         *seconds,
+    )
+
+
+def _require_speed(scenario: Scenario) -> None:
+    """Refuse a model of which even the plan takes minutes, by the quickest of a few updates."""
+    records, training = scenario.records[0], scenario.local_training
+    rows = torch.arange(training.unit_size) % len(records)
+    weights = scenario.task.layout.flatten(dict(scenario.model.named_parameters())).detach()
+    batch = (records.inputs[rows].to(weights.device), records.labels[rows].to(weights.device))
+    taken = []
+    with one_thread():  # as tuning does it
+        for _ in range(_TRIES):
+            start = time.monotonic()
+            client_update(scenario.task, weights, *batch, training)
+            taken.append(time.monotonic() - start)
+            if taken[-1] < _SLOW_S:
+                return
+    seconds = min(taken)
+    raise InvalidInput(
+        f"one update of this model, of {scenario.task.layout.size:,} parameters, takes "
+        f"{seconds:.2g} s here, so that a quick tuning, which computes some {_UPDATES:,}, would "
+        f"take about {spoken(_UPDATES * seconds)}; give the Scenario a GPU (device='cuda'), or "
+        f"measure a smaller model of the same kind."
     )
 
 
@@ -78,20 +118,29 @@ def _kinds(plan: Plan) -> list[Kind]:
     work = expected_work(plan)
     single = [Kind("games", (name,), 1, "plain") for name in plan.suite.attacks]
     led = [each for each in work if each.what == "games" and each.attacks == (plan.suite.lead,)]
+    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
     timings = [each for each in work if each.what == "timings"]
-    return list(dict.fromkeys((*single, *(k for k in led if k.carrier != "paillier"), *timings)))
+    return list(dict.fromkeys((*single, *most, *timings)))
 
 
-def _with_starts(kind: Kind, seconds: float, plan: Plan, other: Plan) -> float:
-    """Seconds with the starts of another plan: attacks that search take them one by one."""
-    if not any(get(name).rung in ("nothing", "public") for name in kind.attacks):
-        return seconds
-    return seconds * other.request.restarts / plan.request.restarts
+def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
+    """Seconds with all the starts of a plan: attacks that search take them one by one."""
+
+    def starts(name: str) -> float:
+        attack = get(name)
+        own = getattr(attack, "starts", 1)
+        return max(own, plan.request.restarts) / own if attack.rung in RUNGS[:2] else 1.0
+
+    return {
+        kind: seconds * max((starts(name) for name in kind.attacks), default=1.0)
+        for kind, seconds in found.seconds.items()
+    }
 
 
-def _suited(name: str, found: Timed) -> Suited:
+def _suited(name: str, found: Timed, plan: Plan) -> Suited:
     kind = Kind("games", (name,), 1, "plain")
-    return Suited(name, get(name).rung, found.seconds.get(kind), kind in found.stopped)
+    seconds = _with_starts(found, plan).get(kind)
+    return Suited(name, get(name).rung, seconds, kind in found.stopped)
 
 
 def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:

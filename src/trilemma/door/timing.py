@@ -2,80 +2,91 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.estimation.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.forecasting.kinds import Kind, kind_of
-from trilemma.work.executors import Crew
 
 if TYPE_CHECKING:
-    from trilemma.estimation.bench import Bench
     from trilemma.tuning.plan import Plan
+    from trilemma.work.executors import Crew
 
-__all__ = ["Timed", "timed"]
+__all__ = ["FIRST", "Timed", "timed"]
 
-_PATIENCE_S: Final = 20.0  # for one game; a slower attack is stopped, and its limit counted
 _START_S: Final = 120.0  # for a fresh process that reads the data
-_BRIEF_S: Final = 1.0  # games that take less are timed again, as many as a task has
-_BEARABLE_S: Final = 6.0  # games that take more are timed once
+_ENOUGH_S: Final = 4.0  # for all that is timed; what is left then is told from its next of kin
+_PATIENCE_S: Final = 3.0  # for one game; a slower attack is stopped, and its limit counted
+_BRIEF_S: Final = 0.3  # games that take less are timed again, as many as a task has
+_BEARABLE_S: Final = 1.5  # games that take more are timed once
 _FEW, _MANY = 4, 16
 _ROUNDS: Final = 2  # of a training that is timed
+_SOME_ROUNDS: Final = 10  # of a training that is attacked
+FIRST: Final = TrainJob("none", 0, _ROUNDS)
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds a unit; what was `stopped` takes longer than these say."""
+    """Seconds a unit, with one start of each attack; what was `stopped` takes longer."""
 
     seconds: dict[Kind, float]
     stopped: frozenset[Kind]
 
 
-def timed(plan: Plan, bench: Bench, kinds: Iterable[Kind], tell: Callable[[str], None]) -> Timed:
-    """Time a unit of each of these kinds of work, in a process of its own."""
-    seconds: dict[Kind, float] = {}
-    stopped = set()
-    waiting = [TrainJob("none", 0, _ROUNDS), *(_task(plan, kind, 1) for kind in kinds)]
-    patience = _START_S
-    while waiting:
-        with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
-            while waiting:
-                task = waiting.pop(0)
-                kind = kind_of(task)
-                tell(_said(kind))
-                try:
-                    seconds[kind] = _seconds(crew, task, patience)
-                    if kind.what == "games":
-                        seconds[kind] = _batched(crew, plan, kind, seconds[kind])
-                except TimeoutError:
-                    seconds[kind] = patience
-                    stopped.add(kind)
-                    patience = _START_S
-                    break
-                patience = _PATIENCE_S
-    return Timed(seconds, frozenset(stopped))
+def timed(
+    crew: Crew[Job], plan: Plan, kinds: Iterable[Kind], tell: Callable[[str], None]
+) -> Timed:
+    """Time a unit of each of these kinds of work, while there is time and until one is too slow.
 
-
-def _batched(crew: Crew[Job], plan: Plan, kind: Kind, one: float) -> float:
-    """Seconds of a game where a task has many, which are played together.
-
-    Many are timed where one is brief; else a few, from which a line is drawn to many.
+    The crew, in a process of its own, has a training to do already (`FIRST`).
     """
+    seconds: dict[Kind, float] = {}
+    tell(_said(kind_of(FIRST)))
+    crew.next(within=_START_S)
+    seconds[kind_of(FIRST)] = crew.spent
+    end = time.monotonic() + _ENOUGH_S
+    for kind in kinds:
+        if time.monotonic() > end:
+            break
+        tell(_said(kind))
+        try:
+            seconds[kind] = _measured(crew, plan, kind)
+        except TimeoutError:
+            seconds[kind] = _PATIENCE_S
+            return Timed(seconds, frozenset([kind]))
+    return Timed(seconds, frozenset())
+
+
+def _measured(crew: Crew[Job], plan: Plan, kind: Kind) -> float:
+    """Seconds of a unit where a task has many, which are done together.
+
+    Many games of one round are timed where one is brief; else a few, from which a line is drawn.
+    Of a training that is attacked some rounds are timed, after others of the same shapes.
+    """
+    if kind.what != "games":
+        return _seconds(crew, _task(plan, kind, 1))
+    if kind.rounds > 1:
+        some = replace(kind, rounds=min(kind.rounds, _SOME_ROUNDS))
+        _seconds(crew, _task(plan, some, _FEW))
+        again = _seconds(crew, _task(plan, some, _FEW))
+        return again / _FEW * kind.rounds / some.rounds
+    one = _seconds(crew, _task(plan, kind, 1))
     if one > _BEARABLE_S:
         return one
     if one < _BRIEF_S:
-        return _seconds(crew, _task(plan, kind, _MANY), _MANY * _PATIENCE_S) / _MANY
-    few = _seconds(crew, _task(plan, kind, _FEW), _FEW * _PATIENCE_S)
+        return _seconds(crew, _task(plan, kind, _MANY)) / _MANY
+    few = _seconds(crew, _task(plan, kind, _FEW))
     slope = max(0.0, few - one) / (_FEW - 1)
     return (one + slope * (_MANY - 1)) / _MANY
 
 
-def _seconds(crew: Crew[Job], task: Job, patience: float) -> float:
+def _seconds(crew: Crew[Job], task: Job) -> float:
     crew.submit(task)
-    crew.next(within=patience)
+    crew.next(within=_PATIENCE_S)
     return crew.spent
 
 

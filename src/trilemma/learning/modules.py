@@ -48,8 +48,11 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
             f"constants: deploy it so, or call train() and measure again."
         )
     off = [name for name, each in made.named_modules() if _drops(each)]
-    for _, module in made.named_modules():
-        if _drops(module):
+    for name in off:
+        module = made.get_submodule(name)
+        if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+            module.dropout = 0.0
+        else:
             module.eval()
     if off:
         remarks.append(
@@ -65,7 +68,9 @@ def normalises_batches(model: nn.Module) -> bool:
 
 
 def _drops(module: nn.Module) -> bool:
-    return isinstance(module, _DropoutNd) and module.training and module.p > 0
+    """Whether it drops entries; attention and recurrent layers do so by a number of their own."""
+    own = isinstance(module, nn.MultiheadAttention | nn.RNNBase) and module.dropout > 0
+    return module.training and (own or (isinstance(module, _DropoutNd) and module.p > 0))
 
 
 def _named(names: list[str]) -> str:

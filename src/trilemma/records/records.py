@@ -38,6 +38,8 @@ class Records:
             return dataset
         if is_pair(dataset):
             return cls._checked(*pair_of(dataset, whose), whose)
+        if isinstance(dataset, tuple) and len(dataset) == 2 and _are_arrays(*dataset):
+            _refuse_several(dataset[0], whose)
         try:
             size = len(dataset)
             pairs = [dataset[index] for index in range(size)]
@@ -85,10 +87,18 @@ class Records:
         return Records(self.inputs.to(device), self.labels.to(device))
 
 
+def _are_arrays(parts: Any, labels: Any) -> bool:
+    """Whether several arrays are given, each with as many rows as there are labels."""
+    if not isinstance(parts, tuple | list | dict) or not hasattr(labels, "shape"):
+        return False
+    values = parts.values() if isinstance(parts, dict) else parts
+    return all(getattr(each, "shape", ())[:1] == labels.shape[:1] != () for each in values)
+
+
 def _refuse_several(parts: Any, whose: str) -> None:
     """One record with several inputs; a list of numbers is one."""
     values = parts.values() if isinstance(parts, dict) else parts
-    if isinstance(parts, dict) or any(isinstance(each, torch.Tensor) for each in values):
+    if isinstance(parts, dict) or any(hasattr(each, "shape") for each in values):
         raise InvalidInput(
             f"a record of {whose} has {len(parts)} inputs, but records are attacked as one tensor "
             f"each; concatenate them, flattened, and split them again in the model's forward()."

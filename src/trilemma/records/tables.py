@@ -132,7 +132,7 @@ def _entries(column: Column, values: np.ndarray) -> np.ndarray:
     if not column.counted:
         if values.dtype.kind not in "biuf":
             raise InvalidInput(f"column {column.name!r} must hold numbers, got {values.dtype}.")
-        return ((values.astype(np.float64) - column.shift) / column.unit)[:, None]
+        return ((values.astype(np.float64) - column.shift) / column.unit).reshape(-1, 1)
     places = {level: place for place, level in enumerate(column.levels)}
     texts = [str(each) for each in values]
     strange = sorted(set(texts) - set(places))
@@ -142,6 +142,5 @@ def _entries(column: Column, values: np.ndarray) -> np.ndarray:
             f"{', '.join(column.levels)}; make the table of all levels."
         )
     codes = np.array([places[each] for each in texts])
-    return (
-        np.eye(column.size)[codes] if column.kind == "category" else codes[:, None].astype(float)
-    )
+    one_hot = column.kind == "category"
+    return np.eye(column.size)[codes] if one_hot else codes.reshape(-1, 1).astype(float)

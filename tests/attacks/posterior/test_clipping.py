@@ -15,6 +15,7 @@ def numbers(*shape: int, seed: int) -> torch.Tensor:
 PEOPLE = numbers(P, M, seed=0) / 3 + 0.2
 GUESSES = numbers(N, M, seed=1) * torch.tensor([[0.1], [0.5], [3.0]])
 MEAN = PEOPLE.mean(0)
+WHOLE = torch.ones(1).double()
 
 
 def table(known: torch.Tensor) -> Table:
@@ -34,7 +35,7 @@ def factors(batches: torch.Tensor) -> torch.Tensor:
 
 
 def test_factors_are_those_of_batches_of_the_population() -> None:
-    found = clip_factors(table(torch.ones(M).double()), CLIP, size=SIZE, parameters=M, seed=0)
+    found = clip_factors(table(torch.ones(M).double()), CLIP, size=SIZE, whole=WHOLE, seed=0)
     draw = torch.Generator().manual_seed(9)
     drawn = PEOPLE[torch.randint(0, P, (20_000, SIZE), generator=draw)]
     others = factors(drawn)
@@ -52,13 +53,13 @@ def test_factors_are_those_of_batches_of_the_population() -> None:
 
 def test_a_mask_tells_the_norm_of_the_whole() -> None:
     known = (torch.arange(M) % 2 == 0).double()
-    whole = clip_factors(table(torch.ones(M).double()), CLIP, size=SIZE, parameters=M, seed=0)
-    half = clip_factors(table(known), CLIP, size=SIZE, parameters=M, seed=0)
+    whole = clip_factors(table(torch.ones(M).double()), CLIP, size=SIZE, whole=WHOLE, seed=0)
+    half = clip_factors(table(known), CLIP, size=SIZE, whole=2 * WHOLE, seed=0)
     assert abs(float(whole.others[0] - half.others[0])) < 0.1
 
 
 def test_without_a_clip_nothing_is_cut() -> None:
-    found = clip_factors(table(torch.ones(M).double()), None, size=SIZE, parameters=M, seed=0)
+    found = clip_factors(table(torch.ones(M).double()), None, size=SIZE, whole=WHOLE, seed=0)
     assert found.jitter is None
     assert bool((found.own == 1).all())
     assert bool((found.others == 1).all())

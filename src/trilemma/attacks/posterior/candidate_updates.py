@@ -17,10 +17,18 @@ from trilemma.attacks.posterior.units import blocks
 from trilemma.learning import clip_records
 
 if TYPE_CHECKING:
+    from trilemma.attacks.posterior.axes import Axes
     from trilemma.attacks.posterior.units import Batch
     from trilemma.learning import LocalTraining, Task
 
-__all__ = ["Path", "average_path", "contributions", "observed_path"]
+__all__ = [
+    "Path",
+    "average_path",
+    "contributions",
+    "in_company",
+    "likely_deviation",
+    "observed_path",
+]
 
 Path = tuple[list[torch.Tensor], torch.Tensor]
 """Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
@@ -66,11 +74,27 @@ def observed_path(
     return bent, training.lr * torch.stack(gradients).sum(0)
 
 
+def likely_deviation(
+    gap: torch.Tensor, weights: torch.Tensor, models: torch.Tensor, noise: torch.Tensor
+) -> torch.Tensor:
+    """How far the first client's update is likely to be from the average one's, [U, m].
+
+    `gap` [U, m] is what was observed of clients of these weights [U, K], or [U, K, m], beyond the
+    average. It is believed the less, the more its noise, of energy [U], would change the models
+    [U, m] that it is added to.
+    """
+    tiny = torch.finfo(gap.dtype).tiny
+    lead = weights[:, 0] / weights.square().sum(1).clamp(min=tiny)
+    energy = models.square().sum(1)
+    kept = energy / (energy + noise).clamp(min=tiny)
+    return lead.reshape(len(gap), -1) * kept[:, None] * gap
+
+
 def _mean_gradient(
     task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
 ) -> torch.Tensor:
     """The mean gradient [U, m] of the records, or of batches that hold one of them each."""
-    together = _in_company(task, average)
+    together = in_company(task, average)
     if training.record_clip is None and not together:
         with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
             slope = vmap(grad(task.mean_loss), (0, *_places(average)))
@@ -93,19 +117,22 @@ def contributions(
     records: Batch,
     training: LocalTraining,
     beside: tuple[Batch, torch.Tensor] | None = None,
+    axes: Axes | None = None,
 ) -> torch.Tensor:
     """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
+
+    With axes, what they read of one unit's records, [1, n, k].
 
     Where batches are normalised an update is no sum over records. Images are normalised each by
     itself, which tells as much; what cannot be has the best approximation by a sum (Hájek's
     projection), c_j = ū + S (E[u | record j] - ū), the expectation being over the records `beside`
     j in its batch, drawn from a population; given are that and the mean ū [U, m].
     """
-    together = beside is not None and _in_company(task, records)
+    together = beside is not None and in_company(task, records)
 
     def gradients(weights: torch.Tensor) -> torch.Tensor:
         if beside is None or not together:
-            return _gradients(task, weights, records, training)
+            return _gradients(task, weights, records, training, axes)
         return _together(task, weights, records, training, beside[0])
 
     total = gradients(path[0])
@@ -120,7 +147,11 @@ def contributions(
 
 
 def _gradients(
-    task: Task, weights: torch.Tensor, records: Batch, training: LocalTraining
+    task: Task,
+    weights: torch.Tensor,
+    records: Batch,
+    training: LocalTraining,
+    axes: Axes | None = None,
 ) -> torch.Tensor:
     """Each record's gradient [U, n, m] at weights [U, m], as long as the training leaves it."""
 
@@ -135,8 +166,11 @@ def _gradients(
     tensors = vmap(task.layout.unflatten)(weights)
     with sdpa_kernel(SDPBackend.MATH):
         named = each(tensors, records.inputs, records.labels)
-    flat = torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
-    return flat if training.record_clip is None else clip_records(flat, training.record_clip)
+    parts = [named[name].flatten(2) for name in task.layout.names]
+    if training.record_clip is not None:
+        whole = clip_records(torch.cat(parts, 2), training.record_clip)
+        parts = list(torch.split(whole, list(task.layout.sizes), 2))
+    return torch.cat(parts, 2) if axes is None else axes.read([each[0] for each in parts])[None]
 
 
 def _together(
@@ -176,7 +210,7 @@ def _together(
     return torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
 
 
-def _in_company(task: Task, records: Batch) -> bool:
+def in_company(task: Task, records: Batch) -> bool:
     """Whether a record alone has no statistics by which it could be normalised."""
     first = records.inputs[:1] if records.shared else records.inputs[0, :1]
     return task.normalises_batches and not task.runs_on(first)

@@ -31,12 +31,12 @@ class ClipFactors:
 
 
 def clip_factors(
-    table: Table, clip: float | None, *, size: int, parameters: int, seed: int
+    table: Table, clip: float | None, *, size: int, whole: torch.Tensor, seed: int
 ) -> ClipFactors:
     """The factors of batches of `size` records drawn from the table's rows.
 
-    The table's anchor 1 is the rows' mean. Norms are those of all `parameters`, as the known
-    coordinates tell them.
+    The table's anchor 1 is the rows' mean. A squared norm is `whole` [B] times what the table
+    tells of it, all parameters per known one.
     """
     own = torch.ones_like(table.candidate)
     if clip is None:
@@ -50,7 +50,7 @@ def clip_factors(
     one = torch.zeros_like(rest)
     one.scatter_(1, drawn[:, :1].to(one.device), 1.0)
     mean = table.anchor[:, 1, 1][:, None]
-    whole = (parameters / table.known.clamp(min=1))[:, None]
+    whole = whole[:, None]
 
     def squares(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """‖Σ rows‖² and its product with the mean, [B, T]."""

@@ -10,10 +10,13 @@ import torch
 from torch.nn.functional import one_hot
 
 from trilemma.attacks.base import Reconstructions, Rung, View
+from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     average_path,
     contributions,
+    in_company,
+    likely_deviation,
     observed_path,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
@@ -23,9 +26,25 @@ from trilemma.attacks.posterior.inner_products import (
     Table,
     held_out_remainder,
     tabulate,
+    variance,
 )
-from trilemma.attacks.posterior.rest_law import Message, by_classes, few_counts, overall
-from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
+from trilemma.attacks.posterior.large import Read
+from trilemma.attacks.posterior.rest_law import (
+    Message,
+    by_classes,
+    few_counts,
+    is_rounded,
+    least,
+    overall,
+)
+from trilemma.attacks.posterior.units import (
+    Batch,
+    beliefs,
+    blocks,
+    flat_weights,
+    stacked,
+    units_of,
+)
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,9 +54,8 @@ __all__ = ["GaussianPosterior"]
 
 
 _TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
-_NONE: Final = 1e-12  # of an update's square
-_ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _FEWEST: Final = 4  # records on which a law can be fitted
+_OWN: Final = 0.3  # of the variance of a large model's coordinates, as if they were independent
 
 
 @dataclass(frozen=True)
@@ -109,20 +127,25 @@ class _Block:
         view, known = self.units.view, self.units.known[self.block]
         weights = self.units.client_weights[self.block]
         task, training = view.task, view.local_training
-        averaged, gap, table = self._written() if self.layers is None else self._factored()
+        flat = flat_weights(weights, known)
+        if flat is not None and self.layers is not None:
+            table = self._factored()
+        elif flat is not None and self._is_large():
+            table = self._read(flat)
+        else:
+            averaged, gap, table = self._written()
         factors = clip_factors(
             table,
             view.observation.clip,
             size=training.unit_size,
-            parameters=task.layout.size,
+            whole=task.layout.size / known.sum(1).clamp(min=1),
             seed=self.seed,
         )
-        flat = _flat(weights, known)
         if flat is None:
             table, message = self._own_places(averaged, gap, table, factors)
         else:
             message = self._message(table, flat, factors)
-        if weights.dtype == torch.float32 and _is_rounded(table, message):
+        if weights.dtype == torch.float32 and is_rounded(table, message):
             return self._doubled().scores()
         if flat is None or not self._by_classes(flat):
             return overall(table, message).double()
@@ -133,18 +156,41 @@ class _Block:
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
         """The average client's path, the gap [B, m] to it, and the table of updates around it."""
-        known, training = self.units.known[self.block], self.units.view.local_training
-        task, total = self.units.view.task, self._total()
-        averaged = average_path(task, self.units.weights[self.block], self.people, training)
-        gap = self.units.update[self.block] - known * total * averaged[1]
-        averaged = observed_path(task, averaged, self._deviation(gap), self.people, training)
+        known, averaged = self.units.known[self.block], self._path()
         mean = known * averaged[1]
-        gap = self.units.update[self.block] - total * mean
+        gap = self.units.update[self.block] - self._total() * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
         return averaged, gap, table
 
-    def _factored(self) -> tuple[Path, torch.Tensor, Table]:
-        """The same for updates that are single gradients, all coordinates known, by factors."""
+    def _path(self) -> Path:
+        """The average client's path, bent to where the observation says that it ended."""
+        task, training = self.units.view.task, self.units.view.local_training
+        averaged = average_path(task, self.units.weights[self.block], self.people, training)
+        known, weights = self.units.known[self.block], self.units.client_weights[self.block]
+        gap = self.units.update[self.block] - known * self._total() * averaged[1]
+        noise = self._noise() * known.sum(1)
+        deviation = likely_deviation(gap, weights, averaged[0][0], noise)
+        return observed_path(task, averaged, deviation, self.people, training)
+
+    def _read(self, weights: torch.Tensor) -> Table:
+        """The table of what is read of a large unit, whose clients have weights [1, K]."""
+        view, path = self.units.view, [self.units.weights[self.block]]
+        if view.local_training.algorithm == "fedavg":
+            path = self._path()[0]
+        read = Read.of(
+            *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
+            *(self.people, self.line_ups, view.local_training),
+        )
+        shares = weights / view.local_training.unit_size
+        own = self._own() * (self._counts() * shares.square()).sum(1)
+        return read.table(weights.sum(1), own if self._own() else None, self._noise())
+
+    def _own(self) -> float:
+        """The share of the rest's variance that is taken as each read coordinate's own."""
+        return _OWN if self._is_large() and self.units.view.observation.clip is None else 0.0
+
+    def _factored(self) -> Table:
+        """The table of updates that are single gradients, all coordinates known, by factors."""
         view, models = self.units.view, self.units.weights[self.block]
         assert self.layers is not None
         people, candidates = (
@@ -155,7 +201,7 @@ class _Block:
         gap = self.units.update[self.block] - self._total() * mean
         known = self.units.known[self.block].sum(1)
         anchors = torch.stack([gap, mean], 1)
-        return ([models], mean), gap, factored_table(people, candidates, mean, anchors, known)
+        return factored_table(people, candidates, mean, anchors, known)
 
     def _total(self) -> torch.Tensor:
         """The sum of the clients' weights, [B, 1] or [B, m]."""
@@ -171,6 +217,11 @@ class _Block:
             return False
         equal = bool((weights == weights[:, :1]).all())
         return equal and few_counts(view.records - 1, view.task.classes)
+
+    def _is_large(self) -> bool:
+        """Whether some coordinates of the updates tell as much as all, for less."""
+        task, alone = self.units.view.task, len(self.units.weights[self.block]) == 1
+        return alone and are_many(task.layout.size) and not in_company(task, self.people)
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""
@@ -188,12 +239,10 @@ class _Block:
 
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
-        view = self.units.view
-        path, mean = averaged
+        view, (path, mean) = self.units.view, averaged
 
         def rows(start: int, stop: int) -> torch.Tensor:
-            some = batch.rows(start, stop)
-            beside = self.people, mean
+            some, beside = batch.rows(start, stop), (self.people, mean)
             made = contributions(view.task, path, some, view.local_training, beside)
             return made.sub_(mean[:, None]).mul_(scale[:, None])
 
@@ -211,19 +260,6 @@ class _Block:
             anchors,
             self.units.known[self.block].sum(1),
         )
-
-    def _deviation(self, gap: torch.Tensor) -> torch.Tensor:
-        """How far the first client's update is likely to be from the average one's, [B, m].
-
-        `gap` is what was observed beyond the average. It is believed the less, the more its noise
-        would change the model that it is added to.
-        """
-        weights = self.units.client_weights[self.block]
-        lead = weights[:, 0] / weights.square().sum(1).clamp(min=torch.finfo(gap.dtype).tiny)
-        energy = self.units.weights[self.block].square().sum(1)
-        noise = self._noise() * self.units.known[self.block].sum(1)
-        kept = energy / (energy + noise).clamp(min=torch.finfo(gap.dtype).tiny)
-        return lead.reshape(len(gap), -1) * kept[:, None] * gap
 
     def _noise(self) -> torch.Tensor:
         return self.units.noise[self.block].square()
@@ -250,15 +286,19 @@ class _Block:
         squares = self._counts() * shares.square()
         spread = squares[:, 0] * factors.own.square().mean(1)
         spread = spread + squares[:, 1:].sum(1) * factors.others.square()
-        remainder = self._noise() + spread * held_out_remainder(table, self._noise() / spread)
+        if own_share := self._own():
+            remainder = torch.ones_like(spread)
+        else:
+            outside = held_out_remainder(table, self._noise() / spread)
+            remainder = torch.maximum(self._noise() + spread * outside, least(table))
         cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
         if self._poisson():
             cut = cut - shares[:, :1] * factors.own
         return Message(
             torch.stack([torch.ones_like(cut), cut], 1),
             shares[:, :1] * factors.own,
-            spread,
-            torch.maximum(remainder, _least(table)),
+            (1 - own_share) * spread,
+            remainder,
             factors.jitter,
             torch.cat([torch.zeros_like(own), own], 1),
             shares[:, 0],
@@ -282,10 +322,14 @@ class _Block:
         lead = torch.linalg.eigh(rows @ rows.transpose(1, 2)).eigenvectors[..., -1:]
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
-        diagonal = (spread - along.square()).clamp(min=0) * self._variance(averaged)
+        diagonal = (spread - along.square()).clamp(min=0) * variance(
+            self._rows(self.people, averaged, torch.ones_like(mean)),
+            self.people.count,
+            mean.numel(),
+        )
         outside = held_out_remainder(table, torch.zeros_like(table.known))[:, None]
         diagonal = diagonal + self._noise()[:, None] + along.square() * outside
-        unit = known / torch.maximum(diagonal, _least(table)[:, None]).sqrt()
+        unit = known / torch.maximum(diagonal, least(table)[:, None]).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)
         anchors = torch.stack([unit * gap, own * mean, others * mean], 1)
         scaled = self._table(averaged, (unit * along, own / size), anchors)
@@ -304,36 +348,3 @@ class _Block:
             drift.expand(len(one), -1) if self._poisson() else None,
         )
         return scaled, message
-
-    def _variance(self, averaged: Path) -> torch.Tensor:
-        """The population's variance of each coordinate [B, m]."""
-        mean = averaged[1]
-        make = self._rows(self.people, averaged, torch.ones_like(mean))
-        step = _TOGETHER // mean.numel()
-        parts = [
-            make(start, stop).square().sum(1) for start, stop in blocks(self.people.count, step)
-        ]
-        return torch.stack(parts).sum(0) / (self.people.count - 1)
-
-
-def _flat(weights: torch.Tensor, known: torch.Tensor) -> torch.Tensor | None:
-    """The clients' weights [B, K] where they are the same on all known coordinates, else None."""
-    if weights.ndim == 2:
-        return weights
-    read = known[:, None].bool()
-    high = torch.where(read, weights, -torch.inf).amax(2)
-    low = torch.where(read, weights, torch.inf).amin(2)
-    return high if bool((high == low).all()) else None
-
-
-def _is_rounded(table: Table, message: Message) -> bool:
-    """Whether the rounding of single precision may show in a score."""
-    shares = message.share * table.candidate.sqrt()
-    gaps = table.anchor[:, 0, 0].sqrt()[:, None]
-    largest = ((shares + gaps) * shares).amax(1) / message.remainder
-    return not bool((largest < _ROUNDED).all())
-
-
-def _least(table: Table) -> torch.Tensor:
-    """The remainder [B] that stands for none, where there is neither noise nor a rest."""
-    return _NONE * table.candidate.mean(1) + torch.finfo(table.candidate.dtype).tiny

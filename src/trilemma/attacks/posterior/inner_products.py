@@ -16,7 +16,7 @@ import torch
 
 from trilemma.attacks.posterior.units import blocks
 
-__all__ = ["Forms", "Rows", "Table", "class_table", "held_out_remainder", "tabulate"]
+__all__ = ["Forms", "Rows", "Table", "class_table", "held_out_remainder", "tabulate", "variance"]
 
 _GUESS: Final = 1e-3  # of the rows' mean variance in their span: a remainder to start from
 _STEPS: Final = 6
@@ -154,6 +154,12 @@ def tabulate(
     return Table(
         rows, row_anchor, row_candidate, anchors @ columns, anchor_candidate, candidate, known
     )
+
+
+def variance(make: Rows, people: int, size: int) -> torch.Tensor:
+    """Of each coordinate [B, m] of that many centred rows, `size` = B · m numbers each."""
+    ends = blocks(people, _HELD // size)
+    return torch.stack([make(*each).square().sum(1) for each in ends]).sum(0) / (people - 1)
 
 
 def class_table(table: Table, member: torch.Tensor) -> Table:

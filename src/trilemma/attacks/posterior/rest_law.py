@@ -16,10 +16,12 @@ from torch.nn.functional import one_hot
 
 from trilemma.attacks.posterior.inner_products import Forms, Table, class_table
 
-__all__ = ["Message", "by_classes", "few_counts", "overall"]
+__all__ = ["Message", "by_classes", "few_counts", "is_rounded", "least", "overall"]
 
 _COUNTS: Final = 12_000  # ways to spread a rest over the classes that are tried one by one
 _REFINED: Final = 4  # of them, those that get the covariances of their own classes
+_NONE: Final = 1e-12  # of an update's square
+_ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _SHRINK: Final = 3.0  # records' worth of trust in the covariance that all classes have in common
 
 
@@ -141,3 +143,16 @@ def _count_vectors(records: int, classes: int) -> torch.Tensor:
     """
     ways = list(itertools.combinations_with_replacement(range(classes), records))
     return one_hot(torch.tensor(ways).reshape(len(ways), records).long(), classes).sum(1)
+
+
+def is_rounded(table: Table, message: Message) -> bool:
+    """Whether the rounding of single precision may show in a score."""
+    shares = message.share * table.candidate.sqrt()
+    gaps = table.anchor[:, 0, 0].sqrt()[:, None]
+    largest = ((shares + gaps) * shares).amax(1) / message.remainder
+    return not bool((largest < _ROUNDED).all())
+
+
+def least(table: Table) -> torch.Tensor:
+    """The remainder [B] that stands for none, where there is neither noise nor a rest."""
+    return _NONE * table.candidate.mean(1) + torch.finfo(table.candidate.dtype).tiny

@@ -16,7 +16,7 @@ from trilemma.records.records import Records
 if TYPE_CHECKING:
     from trilemma.attacks.base import Rung
 
-__all__ = ["Batch", "beliefs", "blocks", "stacked", "units_of"]
+__all__ = ["Batch", "beliefs", "blocks", "flat_weights", "stacked", "units_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,16 @@ def blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
     size = max(1, size)
     for start in range(0, count, size):
         yield start, min(start + size, count)
+
+
+def flat_weights(weights: torch.Tensor, known: torch.Tensor) -> torch.Tensor | None:
+    """The clients' weights [B, K] where they are the same on all known coordinates, else None."""
+    if weights.ndim == 2:
+        return weights
+    read = known[:, None].bool()
+    high = torch.where(read, weights, -torch.inf).amax(2)
+    low = torch.where(read, weights, torch.inf).amin(2)
+    return high if bool((high == low).all()) else None
 
 
 def beliefs(scores: torch.Tensor, views: Sequence[View]) -> Reconstructions:

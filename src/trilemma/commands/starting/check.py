@@ -66,7 +66,7 @@ def _show(found: Examined, spec: str) -> None:
     )
     rows = []
     for each in found.attacks:
-        taken = "–" if each.seconds is None else f"{number(each.seconds)} s"
+        taken = "not timed" if each.seconds is None else f"{number(each.seconds)} s"
         rows.append((each.name, RUNGS[each.rung], f"over {taken}" if each.stopped else taken))
     out.table(("attack", "knows", "a game against one round"), rows, gap=2)
     names = ", ".join(each.name for each in plan.families)
@@ -74,7 +74,7 @@ def _show(found: Examined, spec: str) -> None:
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
-    out.title("How long it takes on this machine (measured on a few games of each attack)")
+    out.title("How long it takes on this machine (an estimate, from a few timed games)")
     more = "over " if found.at_least else "about "
     for name, seconds in (("tune", found.seconds), ("tune --quick", found.quick_seconds)):
         out.note(

@@ -1,0 +1,102 @@
+"""Large models: the few coordinates of an update, along turned axes, that tell records apart.
+
+An orthonormal turn leaves noise as it is, and each matrix of weights has axes along which
+gradients lie close together: the slopes behind a layer span no more than the classes do, the
+inputs before it few directions. So an attacker reads some thousand turned coordinates and misses
+next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+if TYPE_CHECKING:
+    from trilemma.updates import Layout
+
+__all__ = ["Axes", "are_many"]
+
+_READ: Final = 2**13  # coordinates that are read
+_TURNED: Final = 2**10  # the longest side that is turned: its axes take s³ operations
+
+
+def are_many(coordinates: int) -> bool:
+    """Whether so many coordinates are worth a choice."""
+    return coordinates > 2 * _READ
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """How to read k coordinates of one unit's updates [n, m], tensor by tensor."""
+
+    parts: tuple[_Part, ...]
+
+    @classmethod
+    def of(cls, layout: Layout, rows: torch.Tensor, known: torch.Tensor) -> Axes:
+        """Those along which centred rows [n, m] vary most.
+
+        Where only some coordinates are `known` [m], those are read as they are.
+        """
+        whole, sizes = bool((known == 1).all()), list(layout.sizes)
+        split = zip(torch.split(rows, sizes, 1), layout.shapes, strict=True)
+        parts = [_Part.of(*each) if whole else _Part((1, each[0].shape[1])) for each in split]
+        seen = cls(tuple(parts)).read(torch.split(rows, sizes, 1))
+        energy = torch.where(known > 0, seen.square().sum(0), -1.0)
+        chosen = energy.topk(min(_READ, int((known > 0).sum()))).indices.sort().values
+        starts = torch.tensor((0, *sizes)).cumsum(0).tolist()
+        inside = [
+            chosen[(chosen >= start) & (chosen < start + size)] - start
+            for start, size in zip(starts, sizes, strict=False)
+        ]
+        return cls(tuple(p.only(c) for p, c in zip(parts, inside, strict=True)))
+
+    def read(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The coordinates [n, k] of updates, given tensor by tensor as [n, size]."""
+        split = zip(self.parts, tensors, strict=True)
+        return torch.cat([part.read(each) for part, each in split], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One tensor as a matrix [d, e], turned by [e, r], or from the left by [d, r].
+
+    `chosen` are the places that are read in the turned matrix, flat; None: all.
+    """
+
+    shape: tuple[int, int]
+    turn: torch.Tensor | None = None
+    left: bool = False
+    chosen: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, rows: torch.Tensor, shape: tuple[int, ...]) -> _Part:
+        """The principal axes of rows [n, size] along the shorter side."""
+        first = shape[0] if shape else 1
+        sides = first, rows.shape[1] // first
+        if not 1 < min(sides) <= _TURNED:
+            return cls(sides)
+        left = sides[0] < sides[1]
+        matrices = rows.reshape(-1, *sides)
+        flat = (matrices.transpose(1, 2) if left else matrices).reshape(-1, min(sides))
+        squares = (flat.T @ flat).nan_to_num(0.0, 0.0, 0.0)  # a diverged unit fails, later
+        return cls(sides, torch.linalg.eigh(squares).eigenvectors, left)
+
+    def read(self, rows: torch.Tensor) -> torch.Tensor:
+        """What is read of rows [n, size]."""
+        if self.turn is not None:
+            matrices = rows.reshape(-1, *self.shape)
+            rows = (self.turn.T @ matrices if self.left else matrices @ self.turn).flatten(1)
+        return rows if self.chosen is None else rows.index_select(1, self.chosen)
+
+    def only(self, chosen: torch.Tensor) -> _Part:
+        """Reads the places chosen, and makes only the axes that they lie on."""
+        if self.turn is None:
+            return replace(self, chosen=chosen)
+        width = self.shape[1]
+        down, across = chosen // width, chosen % width
+        used, place = torch.unique(down if self.left else across, return_inverse=True)
+        chosen = place * width + across if self.left else down * len(used) + place
+        return replace(self, turn=self.turn[:, used].contiguous(), chosen=chosen)
