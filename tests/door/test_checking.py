@@ -43,7 +43,10 @@ def test_a_federation_that_lacks_nothing() -> None:
     assert told == ["timing"]
     assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "map"]
     assert {each.seconds for each in found.attacks if each.rung == "candidates"} == {0.5}
-    assert {each.seconds for each in found.attacks if each.rung == "public"} == {1.5}, "3 starts"
+    assert {each.seconds for each in found.attacks if each.rung == "nothing"} == {0.5}, "1 start"
+    lower = checking.examine(lambda: small(), Request(knows="nothing"), told.append)
+    assert {each.seconds for each in lower.attacks if each.name == "dlg"} == {1.5}, "3 starts"
+    told.pop()
     assert found.left_out == ()
     assert not found.at_least
     assert found.seconds > found.quick_seconds > 0

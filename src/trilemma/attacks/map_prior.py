@@ -39,14 +39,14 @@ class MAP:
     unknown: each view's records are then followed by that one.
 
     The fields are the effort: levels of s², relative to the mean square of the observed
-    coordinates, with the evaluations at each, for messages and for sums of clients; starts, of
+    coordinates, with the evaluations at each, for messages and for sums of clients; starts at most, of
     which more than one changes little; pairs of L-BFGS memory, and units evaluated at once;
     records of one training's rounds that are searched together, at most.
     """
 
     message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
     sum_levels: tuple[tuple[float, int], ...] = ((1e-3, 300), (1e-5, 600))
-    starts: int = 1
+    most_starts: int = 1
     history: int = 40
     slots: int = 64
     together: int = 64
@@ -67,7 +67,7 @@ class MAP:
         if view.task.classes is not None:
             labels = labels_by_evidence(units, public, seed)
         with torch.no_grad():
-            minima = self._search(units, prior, labels, min(restarts, self.starts), seed)
+            minima = self._search(units, prior, labels, min(restarts, self.most_starts), seed)
             found = self._reconstructions(units, prior, labels, minima)
             return self._followed(found, views, units, prior, labels, seed)
 

@@ -128,8 +128,9 @@ def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
 
     def starts(name: str) -> float:
         attack = get(name)
-        own = getattr(attack, "starts", 1)
-        return max(own, plan.request.restarts) / own if attack.rung in RUNGS[:2] else 1.0
+        asked = plan.bench.starts(attack) if attack.rung in RUNGS[:2] else 1
+        least, most = getattr(attack, "starts", 1), getattr(attack, "most_starts", asked)
+        return max(least, min(asked, most)) / least
 
     return {
         kind: seconds * max((starts(name) for name in kind.attacks), default=1.0)

@@ -89,7 +89,7 @@ def _estimate(plan: Plan, family: Family, rung: RungName, enough: Candidate | No
                 note=f"Nothing is added at the rung {plan.suite.rung!r}, and so nothing here.",
             )
         gauge = plan.gauge(ask, rung=rung)
-        whole = family.whole_training and rung in _WHOLE
+        whole = family.seen == "nothing" or (family.whole_training and rung in _WHOLE)
         rounds = gauge.rounds if whole else 1
         if family.seen == "nothing":
             x, counts = UNPROTECTED, None

@@ -144,8 +144,8 @@ def test_nothing_opens_to_a_random_liar() -> None:
 
 
 def test_nothing_opens_to_a_random_liar_in_graphs() -> None:
-    outcomes = play(60, seed=1, graphs=True)
-    assert min(outcomes["a sum"], outcomes["nothing"]) > 8, "lies and honest rounds both occur"
+    outcomes = play(60, seed=1, graphs=True)  # keys and neighbours are drawn afresh each time
+    assert min(outcomes["a sum"], outcomes["nothing"]) > 2, "lies and honest rounds both occur"
 
 
 def test_without_pins_random_lists_of_survivors_open_too_small_a_sum() -> None:
