@@ -39,9 +39,9 @@ class MAP:
     unknown: each view's records are then followed by that one.
 
     The fields are the effort: levels of s², relative to the mean square of the observed
-    coordinates, with the evaluations at each, for messages and for sums of clients; starts at most, of
-    which more than one changes little; pairs of L-BFGS memory, and units evaluated at once;
-    records of one training's rounds that are searched together, at most.
+    coordinates, with the evaluations at each, for messages and for sums of clients; starts at
+    most, of which more than one changes little; pairs of L-BFGS memory, and units evaluated at
+    once; records of one training's rounds that are searched together, at most.
     """
 
     message_levels: tuple[tuple[float, int], ...] = ((1e-2, 150), (1e-4, 150), (1e-5, 300))
