@@ -64,9 +64,12 @@ class Store:
 
     @classmethod
     def look(cls, path: Path) -> Self:
-        """The store in a file, to be read only."""
+        """The store in a file, to be read only; nothing is left beside it."""
+        # Where no log waits beside it nobody writes, and SQLite need not make one to read it.
+        still = not path.with_name(f"{path.name}-wal").exists()
+        how = "mode=ro&immutable=1" if still else "mode=ro"
         try:
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
         except sqlite3.Error as error:
             raise InvalidInput(
                 f"{path} cannot be read ({error}); check its permissions."
