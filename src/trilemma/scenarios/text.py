@@ -53,7 +53,8 @@ def text(
         name="text",
         words=words,
         show_records=True,
-        server_lr=0.5,
+        server_lr=0.2,
+        server_decay=True,
         rounds=100,
     )
 
