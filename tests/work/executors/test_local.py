@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -210,6 +212,32 @@ def test_what_cannot_be_pickled_is_refused_with_the_way_out() -> None:
         done(lambda: _square, [0, 1], 2)
     with pytest.raises(InvalidInput, match="at least 1, got 0"):
         done(make_square, [0], 0)
+
+
+PROGRAM = """
+from functools import partial
+from tests.work.executors.test_local import Number, make_trouble
+from trilemma.work.executors import Crew
+if __name__ == "__main__":
+    with Crew(partial(make_trouble, "x" * 2**20), workers=2) as crew:
+        crew.submit(Number(0))
+        crew.next()
+"""
+
+
+def test_a_program_that_workers_cannot_read_ends_with_a_sentence() -> None:
+    """Read from stdin it has no file for them; a scenario's bytes are more than a pipe holds."""
+    ended = subprocess.run(
+        [sys.executable, "-"],
+        input=PROGRAM,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "WorkerDied: 3 worker processes died" in ended.stderr
 
 
 def test_a_machine_that_starts_no_process_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ class Crew(Generic[Kind]):
         ours, theirs = context.Pipe()
         taken = list(self._gpus.values())
         gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
-        started = context.Process(target=_worker, args=(theirs, self._pickled, gpu), daemon=True)
+        started = context.Process(target=_worker, args=(theirs, gpu), daemon=True)
         try:
             with _deaf_to_ctrl_c():
                 started.start()
@@ -134,6 +134,9 @@ class Crew(Generic[Kind]):
             ) from error
         theirs.close()
         self._processes[ours], self._gpus[ours] = started, gpu
+        # Not among the arguments: one that dies before it read them all would be waited for.
+        with suppress(BrokenPipeError):
+            ours.send_bytes(self._pickled)
         return ours
 
 
@@ -163,17 +166,10 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _worker(pipe: Connection, needed: bytes, gpu: str | None) -> None:
+def _worker(pipe: Connection, gpu: str | None) -> None:
     if gpu is not None:  # read when CUDA is first used, which no import does
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    hands = Hands(needed)
-    while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        done = hands.do(task)
-        try:
-            pipe.send(done)
-        except OSError:
-            return
+    with suppress(EOFError, OSError):  # nobody is there any more
+        hands = Hands(pipe.recv_bytes())
+        while True:
+            pipe.send(hands.do(pipe.recv()))
