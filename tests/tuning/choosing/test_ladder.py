@@ -12,7 +12,7 @@ from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, asking
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.jobs import AttackJob, Job, TrainJob
+from trilemma.estimation.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.protections.protection import Protection
 from trilemma.tuning.choosing.ladder import ladder_procedures
 from trilemma.tuning.choosing.ladder import tested_rungs as as_tested
@@ -78,6 +78,21 @@ def test_who_knows_less_needs_no_game_where_nothing_was_needed(plan: Plan) -> No
     assert rungs["rest: randomization"].strength is not None, "who knows more is asked"
     streams = {each.stream for each in done if isinstance(each, AttackJob)}
     assert not any(each.startswith("randomization") and "rest" not in each for each in streams)
+
+
+def test_rounds_are_not_timed_again_for_more_noise(plan: Plan) -> None:
+    done: list[Job] = []
+    middle = {"dlg": 1e-4, "map": 1e-3, "exact-posterior": 1e-1}
+    tested = [replace(candidate(name, 0.1), strength=0.01) for name in NAMES[:2]]
+    rungs = estimated(plan, done, tested, middle=middle)
+    timed = {each.protection.split(":")[0] for each in done if isinstance(each, CostJob)}
+    assert timed >= {"compression", "secret-sharing"}, "keeps other places, or was not tested"
+    assert "randomization" not in timed
+    assert tested[0].costs is not None
+    assert rungs["rest: randomization"].metric is not None
+    for knows in ("nothing", "public", "rest"):
+        slower = tested[0].costs.efficiency_reduction.value
+        assert rungs[f"{knows}: randomization"].efficiency_reduction == slower
 
 
 def test_a_key_needs_no_game_on_any_rung(plan: Plan) -> None:

@@ -20,6 +20,7 @@ from trilemma.tuning.results.verdict import Rung
 if TYPE_CHECKING:
     from trilemma.attacks import Rung as RungName
     from trilemma.tuning.families.families import Family
+    from trilemma.tuning.families.pricing import Pricing
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Knows
     from trilemma.tuning.results.candidates import Candidate
@@ -68,24 +69,27 @@ def ladder_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, 
     wanted: dict[str, Procedure] = {}
     counted = plan.setting.ceiling(plan.claim) <= plan.p_max
     own = len(RUNGS) if counted else RUNGS.index(plan.suite.rung)
-    enough = {each.name: each for each in candidates if each.feasible and each.strength is None}
+    tested = {each.name: each for each in candidates}
     for rung in RUNGS:
         if rung == plan.suite.rung or leading(plan.scenario, rung) is None:
             continue
         for family in plan.families:
             if family.deployable:
-                shown = enough.get(family.name) if RUNGS.index(rung) < own else None
-                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung, shown)
+                found, below = tested.get(family.name), RUNGS.index(rung) < own
+                wanted[f"{rung}: {family.name}"] = _estimate(plan, family, rung, found, below)
     return wanted
 
 
-def _estimate(plan: Plan, family: Family, rung: RungName, enough: Candidate | None) -> Procedure:
-    """`enough`: the family as tested on a higher rung, where it needed no strength."""
+def _estimate(
+    plan: Plan, family: Family, rung: RungName, tested: Candidate | None, below: bool
+) -> Procedure:
+    """`tested` is the family on the plan's own rung, `below` which this one is."""
 
     def measure(ask: Ask) -> Rung:
-        if enough is not None and family.seen != "nothing":
+        enough = tested is not None and tested.feasible and tested.strength is None
+        if tested is not None and enough and below and family.seen != "nothing":
             return replace(
-                _rung(rung, enough, tested=False),
+                _rung(rung, tested, tested=False),
                 note=f"Nothing is added at the rung {plan.suite.rung!r}, and so nothing here.",
             )
         gauge = plan.gauge(ask, rung=rung)
@@ -106,13 +110,24 @@ def _estimate(plan: Plan, family: Family, rung: RungName, enough: Candidate | No
             note="" if counts else "The server reads nothing; this rests on the key.",
         )
         try:
-            costs, _ = plan.at_most(_SEEDS).price(ask, family.protection(x))
+            metric, slower = _price(plan.at_most(_SEEDS), ask, family, x, tested)
         except InvalidInput as error:
             return replace(found, note=f"Cannot be run: {error}")
-        return replace(
-            found,
-            metric=costs.protected_metric,
-            efficiency_reduction=costs.efficiency_reduction.value,
-        )
+        return replace(found, metric=metric, efficiency_reduction=slower)
 
     return measure
+
+
+def _price(
+    pricing: Pricing, ask: Ask, family: Family, x: float, tested: Candidate | None
+) -> tuple[float, float]:
+    """The metric at a strength, and by how much rounds are slower.
+
+    How much noise is added changes no bit and no second: where the family was tested, its rounds
+    were timed. How much is kept changes both.
+    """
+    protection, mechanism = family.protection(x), family.mechanism
+    if tested is None or tested.costs is None or (mechanism is not None and mechanism.thins):
+        costs, _ = pricing.price(ask, protection)
+        return costs.protected_metric, costs.efficiency_reduction.value
+    return pricing.metric(ask, protection), tested.costs.efficiency_reduction.value

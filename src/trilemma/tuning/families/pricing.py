@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
@@ -69,6 +70,12 @@ class Pricing:
             bounds=paper_bounds(protection, self.profile),
         )
         return found, self._objective(found)
+
+    def metric(self, ask: Ask, protection: Protection) -> float:
+        """The mean final metric of trainings under the protection, without what it costs."""
+        spec = protection.describe()
+        payloads = ask([TrainJob(spec, seed, self.rounds, None) for seed in self.seeds])
+        return fmean(read_training(payload).metric for payload in payloads)
 
     def _objective(self, costs: Costs) -> Estimate:
         """Of the estimates and of their ends: at most as certain as either of the two."""
