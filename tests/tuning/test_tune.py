@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tune import tune
 from trilemma.work.journal import Run
+from trilemma.work.progress import Ticker
 
 ATTACKS = ("gaussian-posterior", "analytic")
 NOISE = "randomization"
@@ -326,6 +328,24 @@ class _Idle:
 
     def starts(self, attack: Any) -> int:
         return 3 if attack.rung == "candidates" else 1
+
+
+@pytest.mark.parametrize(
+    ("summed", "found"),
+    [(0.02, "use "), (0.9, "nothing was shown to keep the budget")],
+)
+def test_the_answer_is_told_before_what_stands_beside_it(
+    monkeypatch: pytest.MonkeyPatch, summed: float, found: str
+) -> None:
+    simulate(monkeypatch, summed=summed)
+    sink = io.StringIO()
+    with Ticker("tune", stream=sink) as ticker:
+        asked = Request(attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
+        tune(small, asked, ticker=ticker)
+    lines = sink.getvalue().splitlines()
+    told = [n for n, line in enumerate(lines) if line.startswith(f"tune: the answer: {found}")]
+    assert len(told) == 1
+    assert told[0] < len(lines) - 1
 
 
 def test_bad_requests_are_refused_before_the_work() -> None:

@@ -237,6 +237,17 @@ class Ticker(_Line):
         self._saying = line
         self._show(f"{self._what}: {line}", _one_line, None)
 
+    def tell(self, line: str) -> None:
+        """Leave a line above what is shown."""
+        shown = printable(f"{self._what}: {line}")
+        with self._lock:
+            if self._live:
+                self._live.console.print(Text(shown))
+            elif self._cell is not None:
+                self._cell(shown)
+            elif not self._quiet:
+                print(shown, file=self._stream, flush=True)
+
     def kept(self, task: Job) -> None:
         """Count a task that an earlier process has done."""
         if task.key() not in self._counted:

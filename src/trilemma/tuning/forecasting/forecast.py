@@ -14,7 +14,7 @@ from trilemma.work.clock import spoken
 if TYPE_CHECKING:
     from trilemma.estimation.jobs import Job
 
-__all__ = ["Forecast"]
+__all__ = ["Forecast", "in_words"]
 
 _CONTROL: Final = "control"
 
@@ -124,7 +124,7 @@ def _is_control(task: Job) -> bool:
 
 
 def _words(task: Job) -> str:
-    where = _phrase(task.protection)
+    where = in_words(task.protection)
     if isinstance(task, TrainJob):
         return f"training under {where}"
     if isinstance(task, CostJob):
@@ -147,10 +147,10 @@ def _doing(task: AttackJob) -> str:
     return "testing" if ", attempt" in task.stream or task.stream == "beside" else "trying"
 
 
-def _phrase(spec: str) -> str:
+def in_words(spec: str) -> str:
     """A protection in words, with numbers of three digits.
 
-    >>> _phrase("randomization:variance=0.0191552+secret-sharing")
+    >>> in_words("randomization:variance=0.0191552+secret-sharing")
     'noise of variance 0.0192 inside secret sharing'
     """
     if spec == "none":
