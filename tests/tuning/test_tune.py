@@ -332,7 +332,7 @@ class _Idle:
 
 @pytest.mark.parametrize(
     ("summed", "found"),
-    [(0.02, "use "), (0.9, "nothing was shown to keep the budget")],
+    [(0.02, "use secret sharing;"), (0.9, "nothing was shown to keep the budget")],
 )
 def test_the_answer_is_told_before_what_stands_beside_it(
     monkeypatch: pytest.MonkeyPatch, summed: float, found: str
