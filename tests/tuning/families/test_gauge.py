@@ -144,7 +144,7 @@ def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
     bare = family("secret-sharing")
     assert gauge(lambda a, v: 0.01).measure(bare).calibration.strength is not None
     found = gauge(lambda a, v: 0.9 if a == breaks else 0.01).measure(bare)
-    alone = breaks == "gaussian-posterior"
+    alone = breaks == "lead"
     assert ({each.attack for each in found.tests} == {breaks}) == alone, "who leads goes first"
     assert found.calibration.strength is None
     assert breaks in found.calibration.reason
