@@ -48,7 +48,7 @@ def test_every_rung_has_words_of_its_own(knows: str) -> None:
 
 
 def test_limits_of_a_measurement_name_the_attackers() -> None:
-    found = limits(replace(candidate("a", 0.1), units=40), SUITE, Request(), TRAINING)
+    found = limits(candidate("a", 0.1), SUITE, Request(), TRAINING)
     assert not any(each.startswith("One round") for each in found)
     assert any("gaussian-posterior, analytic" in each for each in found)
     assert any("single records may leak more" in each for each in found)
@@ -57,7 +57,8 @@ def test_limits_of_a_measurement_name_the_attackers() -> None:
 
 
 def test_what_was_only_counted_says_that_a_record_in_use_may_be_read() -> None:
-    found = limits(candidate("a", 0.1), SUITE, Request(), TRAINING)
+    counted = replace(candidate("a", 0.1), basis="counted")
+    found = limits(counted, SUITE, Request(), TRAINING)
     assert found[0].startswith("Most records are never used")
 
 

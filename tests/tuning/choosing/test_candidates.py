@@ -80,7 +80,8 @@ def test_what_thins_is_for_one_round_only(name: str) -> None:
 def test_where_few_records_are_used_nothing_is_attacked(name: str) -> None:
     least = replace(gauge(8), ceiling=P_MAX - 0.01)
     found = measured_candidate(least, family(name), pricing(), KAPPA)
-    assert (found.feasible, found.strength, found.units) == (True, None, 0)
+    assert (found.basis, found.feasible, found.strength) == ("counted", True, None)
+    assert found.units == 0
     assert found.leakage is not None
     assert found.leakage.high == mean_leakage_bound(P_MAX - 0.01, KAPPA) < 0.3
     assert "counted and not attacked" in found.statement

@@ -37,7 +37,7 @@ KNOWS: Final[dict[Knows, str]] = {
 }
 _MARKS: Final[dict[Mark, str]] = {
     "tested": "tested",
-    "one round": "tested for one round only",
+    "one round": "estimated for one round only",
     "proved": "proved",
     "estimate": "estimate",
     "fails": "fails",
@@ -198,6 +198,8 @@ def _step(rung: Rung, verdict: Verdict) -> Step:
     )
     if rung.leakage is None and rung.metric is not None:
         return replace(made, mark="key", note="")
+    if rung.counted:
+        return replace(made, mark="proved")
     if rung.knows != verdict.request.knows:
         return _estimated(made, rung, verdict.request.budget)
     if rung.tested:

@@ -61,7 +61,7 @@ def limits(
         sentences.append(
             "One round: an adversary that combines the updates of several rounds learns more."
         )
-    if chosen is not None and chosen.basis == "measured" and not chosen.units:
+    if chosen is not None and chosen.basis == "counted":
         sentences.append(
             "Most records are never used in this training; one that is used may well be read: "
             "`--claim one-round` measures what keeps it from that."

@@ -78,15 +78,15 @@ def _unused(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Can
     """So few records are ever used that the budget is kept whatever is sent, by counting."""
     protection = family.protection(UNPROTECTED)
     most, leaks = gauge.ceiling, mean_leakage_bound(gauge.ceiling, kappa)
-    what = "Nothing is added" if family.mechanism is not None else "The bare sum of all clients"
     candidate = Candidate(
         name=family.name,
-        basis="measured",
+        basis="counted",
         feasible=True,
         deployable=family.deployable,
         statement=(
-            f"{what}: over {gauge.rounds} rounds so few records are used at all that nobody can "
-            f"pick the right one at a rate above {most:.3g}, which is counted and not attacked."
+            f"No noise is needed: over {gauge.rounds} rounds so few records are used at all that "
+            f"nobody can pick the right one at a rate above {most:.3g}, which is counted and not "
+            f"attacked."
         ),
         rounds=gauge.rounds,
         protection=protection.describe(),

@@ -57,6 +57,7 @@ def _rung(knows: Knows, found: Candidate, *, tested: bool) -> Rung:
             None if found.costs is None else found.costs.efficiency_reduction.value
         ),
         note=found.statement,
+        counted=found.basis == "counted",
     )
 
 

@@ -84,8 +84,8 @@ class Rung:
     """A family on one rung of the ladder: the strength it needs there, and what that costs.
 
     `tested` says that the strength passed the test of every attack; all others are estimates
-    with a pointwise interval, and prove nothing. `strength` is None where none was found, and
-    `note` says why. `rounds` 1: one round only.
+    with a pointwise interval, and prove nothing, unless they were `counted`. `strength` is None
+    where none was found, and `note` says why. `rounds` 1: one round only.
     """
 
     knows: Knows
@@ -97,6 +97,7 @@ class Rung:
     metric: float | None
     efficiency_reduction: float | None
     note: str = ""
+    counted: bool = False
 
 
 @dataclass(frozen=True)
