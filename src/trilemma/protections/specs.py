@@ -28,7 +28,7 @@ from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
-__all__ = ["MECHANISMS", "TUNABLE", "parse_protection", "tunable"]
+__all__ = ["MECHANISMS", "TUNABLE", "in_words", "parse_protection", "tunable"]
 
 _MAX_CHARACTERS: Final = 4000  # room for a share of each layer
 _WORDS: Final = {"true": True, "false": False, "none": None}
@@ -253,3 +253,16 @@ def _literal(text: str) -> float | bool | str | None:
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def in_words(spec: str) -> str:
+    """A protection in words, with numbers of three digits.
+
+    >>> in_words("randomization:variance=0.0191552+secret-sharing")
+    'noise of variance 0.0192 inside secret sharing'
+    """
+    if spec == "none":
+        return "unprotected updates"
+    *transforms, transport = parse_protection(spec).parts
+    changed = " and ".join(each.words(lambda value: f"{value:.3g}") for each in transforms)
+    return " inside ".join(filter(None, (changed, transport.words(lambda value: f"{value:.3g}"))))

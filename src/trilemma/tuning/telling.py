@@ -13,15 +13,20 @@ from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trilemma.tuning.choosing.choice import Choice, Done
     from trilemma.tuning.plan import Plan
 
 __all__ = ["judged", "verdict_on"]
 
 
-def judged(plan: Plan, done: Done) -> Verdict:
-    """Measure, choose, measure what stands beside."""
-    return verdict_on(plan, choose(plan, done), done)
+def judged(plan: Plan, done: Done, tell: Callable[[str], None] | None = None) -> Verdict:
+    """Measure, choose, measure what stands beside; `tell` hears the answer in between."""
+    choice = choose(plan, done)
+    if tell is not None:
+        tell(choice.answer)
+    return verdict_on(plan, choice, done)
 
 
 def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:

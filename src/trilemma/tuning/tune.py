@@ -5,18 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.choosing.pictures import keep_gallery
-from trilemma.tuning.forecasting.forecast import in_words
 from trilemma.tuning.forecasting.imagining import forecast_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.tuning.telling import verdict_on
+from trilemma.tuning.telling import judged
 from trilemma.work.replay import settle
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
-    from trilemma.tuning.choosing.choice import Choice
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
@@ -47,20 +44,7 @@ def tune(
         ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
     with plan.crew(workers, ray) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
-        choice = choose(plan, done)
-        if ticker is not None:
-            ticker.tell(_answer(choice))
-        verdict = verdict_on(plan, choice, done)
+        verdict = judged(plan, done, tell=None if ticker is None else ticker.tell)
         if run is not None:
             keep_gallery(plan, verdict.choice, run, done)
     return verdict
-
-
-def _answer(choice: Choice) -> str:
-    """What is known before all that stands beside it is measured."""
-    found = "nothing was shown to keep the budget"
-    if choice.chosen is not None:
-        needed = choice.chosen.protection not in (None, "none")
-        what = in_words(choice.chosen.protection or "none")
-        found = f"use {what}" if needed else f"{what} keep the budget"
-    return f"the answer: {found}; what stands beside it follows"

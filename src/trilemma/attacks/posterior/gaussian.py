@@ -20,6 +20,7 @@ from trilemma.attacks.posterior.candidate_updates import (
     observed_path,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
+from trilemma.attacks.posterior.exact_values import told_exactly
 from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import (
     Rows,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianPosterior"]
 
-
 _TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
 _FEWEST: Final = 4  # records on which a law can be fitted
 _OWN: Final = 0.3  # of the variance of a large model's coordinates, as if they were independent
@@ -64,14 +64,14 @@ class GaussianPosterior:
 
     log p = -½ (G - E_j)ᵀ Q⁻¹ (G - E_j) by Woodbury, E_j the expected observation with candidate j
     and Q the covariance of the rest, of low rank plus a remainder, and of the noise. The moments
-    are those of single records' updates at the unit's model; a small rest is summed over its
-    classes, each with moments of its own. The population is `knowledge.population`, the public
-    records where there is none; the sought record belongs to the first client.
+    are those of single records' updates at the unit's model, a small rest's summed over classes.
+    The population is `knowledge.population`, the public records where there is none; the sought
+    record belongs to the first client.
 
     Approximate where shares do not simply add up: several local steps are taken along the path
     that the observation shows, a clipped client's factor is that of batches of the population
-    with the candidate, unknown up to their variance, and coordinates that some clients did not
-    send are taken as independent beyond what all have in common.
+    with the candidate, and coordinates that some clients did not send are independent beyond
+    what all have in common. What single values tell exactly is added (`exact_values`).
     """
 
     name: ClassVar[str] = "gaussian-posterior"
@@ -105,7 +105,7 @@ class GaussianPosterior:
             ).scores()
             for start, stop in blocks(len(units), _TOGETHER // held)
         ]
-        return beliefs(torch.cat(scores), views)
+        return beliefs(torch.cat(scores) + told_exactly(units, line_ups), views)
 
 
 @dataclass(frozen=True, eq=False)

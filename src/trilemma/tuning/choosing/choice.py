@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trilemma.protections.specs import in_words
 from trilemma.tuning.choosing.procedures import procedures
 from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.results.candidates import Candidate
@@ -38,6 +39,16 @@ class Choice:
     def chosen(self) -> Candidate | None:
         """The best, None where nothing keeps the budget."""
         return next((each for each in self.candidates if each.rank == 1), None)
+
+    @property
+    def answer(self) -> str:
+        """What is known before all that stands beside it is measured."""
+        found = "nothing was shown to keep the budget"
+        if self.chosen is not None:
+            what = in_words(self.chosen.protection or "none")
+            needed = self.chosen.protection not in (None, "none")
+            found = f"use {what}" if needed else f"{what} keep the budget"
+        return f"the answer: {found}; what stands beside it follows"
 
 
 def choose(plan: Plan, done: Done) -> Choice:

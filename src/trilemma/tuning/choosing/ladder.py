@@ -20,7 +20,6 @@ from trilemma.tuning.results.verdict import Rung
 if TYPE_CHECKING:
     from trilemma.attacks import Rung as RungName
     from trilemma.tuning.families.families import Family
-    from trilemma.tuning.families.pricing import Pricing
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Knows
     from trilemma.tuning.results.candidates import Candidate
@@ -111,7 +110,7 @@ def _estimate(
             note="" if counts else "The server reads nothing; this rests on the key.",
         )
         try:
-            metric, slower = _price(plan.at_most(_SEEDS), ask, family, x, tested)
+            metric, slower = _price(plan, ask, family, x, tested)
         except InvalidInput as error:
             return replace(found, note=f"Cannot be run: {error}")
         return replace(found, metric=metric, efficiency_reduction=slower)
@@ -120,14 +119,15 @@ def _estimate(
 
 
 def _price(
-    pricing: Pricing, ask: Ask, family: Family, x: float, tested: Candidate | None
+    plan: Plan, ask: Ask, family: Family, x: float, tested: Candidate | None
 ) -> tuple[float, float]:
     """The metric at a strength, and by how much rounds are slower.
 
     How much noise is added changes no bit and no second: where the family was tested, its rounds
     were timed. How much is kept changes both.
     """
-    protection, mechanism = family.protection(x), family.mechanism
+    pricing, protection = plan.at_most(_SEEDS), family.protection(x)
+    mechanism = family.mechanism
     if tested is None or tested.costs is None or (mechanism is not None and mechanism.thins):
         costs, _ = pricing.price(ask, protection)
         return costs.protected_metric, costs.efficiency_reduction.value

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
-from trilemma.protections.specs import parse_protection
+from trilemma.protections.specs import in_words
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 from trilemma.work.clock import spoken
 
 if TYPE_CHECKING:
     from trilemma.estimation.jobs import Job
 
-__all__ = ["Forecast", "in_words"]
+__all__ = ["Forecast"]
 
 _CONTROL: Final = "control"
 
@@ -145,16 +145,3 @@ def _doing(task: AttackJob) -> str:
     if task.stream.startswith(("front", "rounds")):
         return "measuring"
     return "testing" if ", attempt" in task.stream or task.stream == "beside" else "trying"
-
-
-def in_words(spec: str) -> str:
-    """A protection in words, with numbers of three digits.
-
-    >>> in_words("randomization:variance=0.0191552+secret-sharing")
-    'noise of variance 0.0192 inside secret sharing'
-    """
-    if spec == "none":
-        return "unprotected updates"
-    *transforms, transport = parse_protection(spec).parts
-    changed = " and ".join(each.words(lambda value: f"{value:.3g}") for each in transforms)
-    return " inside ".join(filter(None, (changed, transport.words(lambda value: f"{value:.3g}"))))

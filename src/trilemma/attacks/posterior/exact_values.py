@@ -1,0 +1,54 @@
+"""What single values without noise say beyond any smooth law: zeros, and shares of one record.
+
+Inputs are often exactly zero (blank pixels, absent words), and so is then what they contribute to
+some coordinates. A zero that is read rules out whoever would have contributed; and where all
+others contribute nothing, the value read is one record's share to the last digit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from trilemma.attacks.posterior.candidate_updates import contributions
+
+if TYPE_CHECKING:
+    from trilemma.attacks.matching import Units
+    from trilemma.attacks.posterior.units import Batch
+
+__all__ = ["told_exactly"]
+
+_RULED_OUT: Final = 20.0  # log odds against a share where a zero was read: sums do not cancel
+_NAMED: Final = 8.0  # log odds for a share that is the value read, but for rounding
+_ROUNDING: Final = 1e-5  # relative
+
+
+def told_exactly(units: Units, line_ups: Batch) -> torch.Tensor:
+    """Log odds [U, N] of candidates by the values of single messages, of which some are known.
+
+    One 0 where nothing is told so: under noise, in sums, after clipping or several steps; and
+    where every coordinate is known, which leaves no doubt anyhow.
+    """
+    view, training = units.view, units.view.local_training
+    told = view.observation
+    nothing = units.update.new_zeros((), dtype=torch.float64)
+    single = training.algorithm == "fedsgd" and training.record_clip is None
+    if told.clients > 1 or told.clip is not None or not single or view.task.normalises_batches:
+        return nothing
+    if bool((units.noise > 0).any()) or bool((units.known > 0).all()):
+        return nothing
+    odds = []
+    for unit in range(len(units)):
+        some = line_ups.units(unit, unit + 1).to(units.weights)
+        own = contributions(view.task, [units.weights[unit : unit + 1]], some, training)[0]
+        places = units.known[unit].nonzero()[:, 0]
+        weight = units.client_weights[unit, 0]
+        scale = units.known[unit, places] * (weight if weight.ndim == 0 else weight[places])
+        shares = own[:, places] * scale / training.unit_size
+        seen = units.update[unit, places]
+        ruled_out = ((seen == 0) & (shares != 0)).sum(1)
+        near = (shares - seen).abs() <= _ROUNDING * seen.abs()
+        named = (near & (seen != 0)).sum(1)
+        odds.append(_NAMED * named - _RULED_OUT * ruled_out)
+    return torch.stack(odds).double()

@@ -1,0 +1,125 @@
+"""Values without noise: zeros rule candidates out, and a lone share names its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from trilemma.attacks import get
+from trilemma.attacks.base import View
+from trilemma.attacks.posterior.exact_values import told_exactly
+from trilemma.attacks.posterior.units import stacked, units_of
+from trilemma.estimation.playing.games import Arena, Game
+from trilemma.estimation.playing.picks import play
+from trilemma.estimation.playing.sights import Observer
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
+from trilemma.protections.specs import parse_protection
+
+GAMES = 24
+
+
+def sparse(batch: int = 4, **training: object) -> Scenario:
+    """Inputs of which most values are exactly zero."""
+    draw = torch.Generator().manual_seed(0)
+
+    def data(size: int) -> TensorDataset:
+        values = torch.rand(size, 20, generator=draw)
+        kept = torch.rand(size, 20, generator=draw) < 0.25
+        return TensorDataset(values * kept, torch.randint(0, 3, (size,), generator=draw))
+
+    local = LocalTraining(batch=batch, **training)  # type: ignore[arg-type]
+    return Scenario(nn.Linear(20, 3), cross_entropy, [data(90), data(90)], data(40), local)
+
+
+def seen(made: Scenario, spec: str) -> tuple[Observer, list[Game], list[list[View]]]:
+    arena = Arena.of(made, rounds=1, line_up=30)
+    observer = Observer(arena, parse_protection(spec), Adversary.SERVER, "candidates", 1, steps=2)
+    games = [arena.draw(number, 1) for number in range(GAMES)]
+    return observer, games, observer.views(games)
+
+
+def odds(views: list[list[View]]) -> torch.Tensor:
+    flat = [view for (view,) in views]
+    line_ups = stacked([view.knowledge.line_up for view in flat], "a line-up", "candidates")
+    return told_exactly(units_of(flat), line_ups)
+
+
+def by_hand(view: View) -> list[int]:
+    """Candidates that would have made a zero which was read something else, by autograd."""
+    model = nn.Linear(20, 3)
+    named = view.task.layout.unflatten(view.weights)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(named[name])
+    known, update = view.observation.known, view.observation.update
+    assert known is not None
+    assert view.knowledge.line_up is not None
+    out = []
+    for place in range(30):
+        record = view.knowledge.line_up[torch.tensor([place])]
+        loss = cross_entropy(model(record.inputs), record.labels)
+        own = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        if bool(((update == 0) & known & (own != 0)).any()):
+            out.append(place)
+    return out
+
+
+def test_a_zero_rules_out_whoever_would_have_contributed() -> None:
+    _, games, views = seen(sparse(), "compression:keep=0.1")
+    found = odds(views)
+    for game, (view,), row in zip(games, views, found, strict=True):
+        assert (row < -10).nonzero()[:, 0].tolist() == by_hand(view)
+        assert row[game.tagged] >= 0, "the record itself is never ruled out"
+    assert (found < -10).any()
+
+
+def test_a_share_to_the_last_digit_names_its_record() -> None:
+    _, games, views = seen(sparse(), "compression:keep=0.1")
+    found = odds(views)
+    named = [int(row.argmax()) for row in found if row.max() > 0]
+    truth = [game.tagged for game, row in zip(games, found, strict=True) if row.max() > 0]
+    assert len(named) > 4
+    assert named == truth
+
+
+def test_the_posterior_picks_more_with_what_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    attack, (observer, games, views) = (
+        get("gaussian-posterior"),
+        seen(sparse(), "compression:keep=0.08"),
+    )
+
+    def won() -> int:
+        return int(play(observer, games, views, attack, restarts=1, seed=0).correct.sum())
+
+    with_them = won()
+    monkeypatch.setattr(
+        "trilemma.attacks.posterior.gaussian.told_exactly", lambda *_: torch.zeros(())
+    )
+    assert with_them >= won() + 4
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "none",
+        "randomization:variance=1e-6+compression:keep=0.1",
+        "secret-sharing",
+    ],
+)
+def test_nothing_is_exact_under_noise_in_sums_and_where_all_is_known(spec: str) -> None:
+    assert odds(seen(sparse(), spec)[2]).ndim == 0
+
+
+def test_nothing_is_exact_after_several_steps_or_clipping() -> None:
+    several = sparse(algorithm="fedavg", steps=2)
+    assert odds(seen(several, "compression:keep=0.1")[2]).ndim == 0
+    clipped = seen(sparse(), "compression:keep=0.1")[2]
+    told = [[replace(v, observation=replace(v.observation, clip=1.0))] for (v,) in clipped]
+    assert odds(told).ndim == 0
