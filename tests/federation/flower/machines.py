@@ -22,6 +22,7 @@ def quiet(home: Path) -> dict[str, str]:
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_HOME": str(home / "flwr"),
         "OMP_NUM_THREADS": "1",
+        "RAY_ADDRESS": "local",  # not the cluster of another test that runs just now
     }
 
 
