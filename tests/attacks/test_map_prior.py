@@ -11,19 +11,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from trilemma.attacks import MAP, Knowledge, View, get
+from trilemma.attacks import Knowledge, View, get
 from trilemma.attacks.map_prior import _bound
 from trilemma.attacks.matching import Units
 from trilemma.attacks.priors import Prior
 from trilemma.errors import InvalidInput
-from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sights import Observer
 from trilemma.learning import LocalTraining, Task, client_update
-from trilemma.observations import Adversary, Noise, Observation
-from trilemma.protections.specs import parse_protection
+from trilemma.observations import Noise, Observation
 from trilemma.records.range import InputSpec
 from trilemma.records.records import Records
-from trilemma.scenarios import load_scenario
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
@@ -200,21 +196,6 @@ def test_regression_finds_inputs_and_targets_under_noise() -> None:
     assert (told - named)[good].abs().median() < 0.15
 
 
-def test_levels_fall_to_the_noise_and_no_further(problems: Maker) -> None:
-    attack = MAP(message_levels=((1e-2, 5), (1e-4, 6), (1e-5, 7)))
-    bare = problems(2, training=BATCH)
-    mean_square = torch.stack([v.observation.update.square().mean() for v in bare.views]).float()
-    stages = attack._stages(Units.of(bare.views, "single"))
-    assert [iterations for _, iterations in stages] == [5, 6, 7]
-    for (variance, _), level in zip(stages, (1e-2, 1e-4, 1e-5), strict=True):
-        assert torch.allclose(variance, level * mean_square, rtol=1e-5)
-    for noise, expected in ((1e-6, [5, 6]), (1e-2, [5])):
-        noisy = problems(2, training=BATCH, variance=noise)
-        stages = attack._stages(Units.of(noisy.views, "single"))
-        assert [iterations for _, iterations in stages] == expected
-        assert torch.allclose(stages[-1][0], torch.full((2,), noise), rtol=1e-5)
-
-
 def test_public_records_are_needed_and_shared(problems: Maker) -> None:
     bare, made = problems(2), problems(2, public=100)
     with pytest.raises(InvalidInput, match="learns from public records"):
@@ -224,25 +205,3 @@ def test_public_records_are_needed_and_shared(problems: Maker) -> None:
         get("map")([made.views[0], other], restarts=1, seed=0)
     with pytest.raises(InvalidInput, match="restarts must be at least 1"):
         get("map")(made.views, restarts=0, seed=0)
-
-
-def test_rounds_of_one_training_are_matched_together() -> None:
-    """The record that noisy rounds share comes nearer to the true one than any round's own."""
-    scenario = load_scenario("digits")
-    arena = Arena.of(scenario, rounds=150)
-    noise = parse_protection("randomization:variance=0.003")
-    observer = Observer(arena, noise, Adversary.SERVER, "public", 7)
-    games = [arena.draw(number, 7) for number in range(6)]
-    views = observer.views(games)
-    flat = [view for each in views for view in each]
-    found, alone = (MAP(together=most)(flat, restarts=1, seed=0) for most in (64, 0))
-    assert torch.equal(found.inputs[:, :-1], alone.inputs)
-    nearer, start = 0, 0
-    for game, own in zip(games, views, strict=True):
-        rows = list(range(start, start + len(own)))
-        start += len(own)
-        assert all(torch.equal(found.inputs[row, -1], found.inputs[rows[0], -1]) for row in rows)
-        truth = arena.pool.inputs[game.sought]
-        apart = (alone.inputs[rows].flatten(0, 1) - truth).square().flatten(1).mean(1).min()
-        nearer += bool((found.inputs[rows[0], -1] - truth).square().mean() < apart)
-    assert nearer >= 5

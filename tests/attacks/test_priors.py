@@ -118,3 +118,23 @@ def test_few_records_of_a_class_borrow_more() -> None:
     assert weights[0] == 1.0
     assert weights[3] == pytest.approx(0.5)
     assert weights[5] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("size", [5, 300])
+def test_guesses_are_pushed_by_the_variance_that_is_missing(size: int) -> None:
+    """Beside as much noise as records, half of what is seen is the likeliest record."""
+    prior = Prior.of(records(400, size, 3), view(size, 3))
+    draw = torch.Generator().manual_seed(5)
+    labels = torch.randint(0, 3, (2, 3000), generator=draw)
+    mean, by_class = prior.mean[labels], Sorted.of(labels, 3)
+
+    def drawn() -> torch.Tensor:
+        z = torch.randn(2, 3000, size, generator=draw).double()
+        return prior.records(z, by_class) - mean
+
+    own, noise = drawn(), drawn()
+    pushed = prior.pushed(mean + (own + noise) / 2, labels)
+    assert torch.allclose(pushed, mean + own + noise, atol=0.08)
+    assert torch.allclose(prior.pushed(mean + own, labels), mean + own, atol=0.08)
+    tiny = prior.pushed(mean + 0.01 * own, labels)
+    assert torch.allclose(tiny, mean + 0.03 * own, atol=1e-9), "three times at most"

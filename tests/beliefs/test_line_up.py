@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from trilemma.beliefs.line_up import mean_squared, nearness, pick
+from trilemma.beliefs.line_up import commonness, distances, mean_squared, pick
 from trilemma.errors import InvalidInput
 
 
@@ -20,18 +20,9 @@ def test_mean_squared_is_the_plain_double_loop() -> None:
             assert float(table[r, n]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_nearest_of_all_reconstructions_decides() -> None:
-    candidates = torch.tensor([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])
-    made = torch.tensor([[9.0, 9.0], [0.9, 1.0]])
-    scores, shown = nearness(made, candidates)
-    assert int(scores.argmax()) == 1
-    assert shown == 1
-
-
-def test_a_reconstruction_that_is_no_number_speaks_for_nobody() -> None:
-    candidates = torch.tensor([[0.0], [1.0]])
-    scores, _ = nearness(torch.tensor([[float("nan")]]), candidates)
-    assert torch.isinf(scores).all()
+def test_a_reconstruction_that_is_no_number_is_far_from_all() -> None:
+    table = distances(torch.tensor([[float("nan")]]), torch.tensor([[0.0], [1.0]]), mean_squared)
+    assert torch.isinf(table).all()
 
 
 def test_a_distance_of_ones_own_is_used_and_checked() -> None:
@@ -40,9 +31,18 @@ def test_a_distance_of_ones_own_is_used_and_checked() -> None:
     def first_entry(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return (a[:, None, 0] - b[None, :, 0]).abs()
 
-    assert int(nearness(made, candidates, first_entry)[0].argmax()) == 0
+    assert distances(made, candidates, first_entry).tolist() == [[0.0, 2.0]]
     with pytest.raises(InvalidInput, match=r"\[1, 2\], got \[2\]"):
-        nearness(made, candidates, lambda a, b: b[:, 0])
+        distances(made, candidates, lambda a, b: b[:, 0])
+
+
+def test_commonness_is_the_mean_distance_of_the_nearest_three() -> None:
+    draw = torch.Generator().manual_seed(2)
+    made, public = torch.rand(4, 6, generator=draw), torch.rand(40, 6, generator=draw)
+    for row, found in enumerate(commonness(made, public, mean_squared).tolist()):
+        expected = sorted(float((made[row] - each).double().square().mean()) for each in public)
+        assert found == pytest.approx(sum(expected[:3]) / 3, rel=1e-6)
+    assert float(commonness(public[:1], public[:1], mean_squared)) > 0, "divided by it may be"
 
 
 @pytest.mark.parametrize(

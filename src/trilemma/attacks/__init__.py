@@ -11,6 +11,7 @@ from trilemma.attacks.base import RUNGS, Attack, Knowledge, Reconstructions, Run
 from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
+from trilemma.attacks.linkage import Linkage
 from trilemma.attacks.map_prior import MAP
 from trilemma.attacks.posterior import ExactPosterior, GaussianPosterior
 from trilemma.attacks.tables import TabLeak
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianPosterior",
     "InvertingGradients",
     "Knowledge",
+    "Linkage",
     "Reconstructions",
     "Rung",
     "TabLeak",
@@ -45,6 +47,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "gaussian-posterior": GaussianPosterior,
     "idlg": IDLG,
     "inverting-gradients": InvertingGradients,
+    "linkage": Linkage,
     "map": MAP,
     "tableak": TabLeak,
     "tokens": Tokens,

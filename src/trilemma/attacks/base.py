@@ -24,6 +24,7 @@ __all__ = [
     "Rung",
     "View",
     "common_view",
+    "links",
     "public_records",
 ]
 
@@ -93,7 +94,8 @@ class Reconstructions:
     inputs [N, S, *shape], clamped to the range; labels [N, S] class indices (or regression
     targets [N, S, ...]; None where an attack does not tell); loss [N], the matching loss of the
     chosen restart; failed [N], true where every restart diverged. Records come in no order; one
-    more than S where rounds were matched together: the record that they share.
+    alone where only the record that messages share is sought. `guesses` [N, S, *shape] are held
+    against candidates instead, where they tell more of them apart.
 
     An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
     candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent
@@ -109,6 +111,7 @@ class Reconstructions:
     failed: torch.Tensor
     log_probability: torch.Tensor | None = None
     tokens: torch.Tensor | None = None
+    guesses: torch.Tensor | None = None
 
 
 @runtime_checkable
@@ -116,6 +119,7 @@ class Attack(Protocol):
     """An attack on a batch of independent units that share task, local training and shapes.
 
     `rung` is the least knowledge that it needs; what a view holds beyond that it does not read.
+    One that `links` views of a training has that as a class attribute.
     """
 
     @property
@@ -125,6 +129,11 @@ class Attack(Protocol):
     def rung(self) -> Rung: ...
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions: ...
+
+
+def links(attack: Attack) -> bool:
+    """Whether what it finds in a view depends on the other views of the same training."""
+    return bool(getattr(attack, "links", False))
 
 
 def common_view(views: Sequence[View]) -> View:

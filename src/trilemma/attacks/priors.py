@@ -16,6 +16,7 @@ __all__ = ["Prior", "Sorted", "shrinkage"]
 
 _FULL: Final = 256  # numbers of a record up to which its covariance is held whole
 _RANK: Final = 128  # directions that are kept of a larger one
+_FURTHEST: Final = 3.0  # times as far from its class as it was found, a record is at most
 _FLOOR: Final = 1e-3  # variance in every direction, in units of the range
 
 
@@ -121,6 +122,19 @@ class Prior:
     def pulled_back(self, gradient: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """L_cᵀ g: the gradient [..., d] in z of a function with gradient g [..., d] in records."""
         return self._times(gradient, self.factor, by_class)
+
+    def pushed(self, records: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Likeliest records [U, n, d] of classes [U, n], moved away from the means of those.
+
+        The mode lies nearer to its class than the record, by the share of the records' variance
+        that was explained: ‖x - m_c‖² over tr(L_c L_cᵀ), both summed over a unit's records.
+        """
+        away = records - self.mean[labels]
+        variance = self.factor.square().sum((1, 2))
+        if self.basis is not None:
+            variance = variance + self.rest**2 * (self.size - self.basis.shape[1])
+        further = variance[labels].sum(1) / away.square().sum((1, 2)).clamp(min=1e-12)
+        return self.mean[labels] + further.clamp(1, _FURTHEST)[:, None, None] * away
 
     def _times(self, rows: torch.Tensor, factor: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """Each row times its class's factor; a product a class, not one a row."""

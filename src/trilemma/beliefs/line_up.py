@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Distance",
+    "commonness",
     "distance_of",
+    "distances",
     "mean_squared",
-    "nearness",
     "other_tokens",
     "pick",
     "token_scores",
 ]
+
+_PUBLIC: Final = 512  # records at most, to which a reconstruction is compared
+_NEIGHBOURS: Final = 3
 
 Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Reconstructions [R, *shape] and candidates [N, *shape] -> their distances [R, N]."""
@@ -78,22 +82,26 @@ def distance_of(spec: InputSpec) -> Distance:
     return mean_squared if spec.vocabulary is None else other_tokens
 
 
-def nearness(
-    made: torch.Tensor, candidates: torch.Tensor, distance: Distance | None = None
-) -> tuple[torch.Tensor, int]:
-    """How near each candidate [N] lies to any reconstruction, and which is nearest to the best.
-
-    The nearness is the negative distance, -∞ where a distance is no number.
-    """
-    table = (distance or mean_squared)(made, candidates).double()
+def distances(made: torch.Tensor, candidates: torch.Tensor, distance: Distance) -> torch.Tensor:
+    """The distances [R, N] of reconstructions from candidates, ∞ where one is no number."""
+    table = distance(made, candidates).double()
     if tuple(table.shape) != (made.shape[0], candidates.shape[0]):
         raise InvalidInput(
             f"a distance must return [reconstructions, candidates] = "
             f"[{made.shape[0]}, {candidates.shape[0]}], got {list(table.shape)}."
         )
-    table = torch.where(torch.isnan(table), torch.inf, table)
-    scores = -table.amin(0)
-    return scores, int(table[:, int(scores.argmax())].argmin())
+    return torch.where(torch.isnan(table), torch.inf, table)
+
+
+def commonness(made: torch.Tensor, public: torch.Tensor, distance: Distance) -> torch.Tensor:
+    """How far [R] the records that are nearest to a reconstruction are on average.
+
+    A candidate near a reconstruction of which there are many in the world is no find.
+    """
+    step = -(-len(public) // _PUBLIC)
+    table = distances(made, public[::step], distance)
+    near = table.topk(min(_NEIGHBOURS, table.shape[1]), 1, largest=False).values.mean(1)
+    return near.clamp(min=torch.finfo(near.dtype).tiny)
 
 
 def pick(scores: torch.Tensor, draw: torch.Generator) -> int:

@@ -80,7 +80,7 @@ class Plan:
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
-            suite = suite_of(scenario, rung, request.attacks)
+            suite = suite_of(scenario, rung, request.attacks, rounds=rounds)
             profile = update_profile(scenario, seed=request.seed)
         chosen = families(
             *(setting, claim, p_max, request.adversary),
@@ -123,7 +123,7 @@ class Plan:
         level = (1 - self.request.confidence) / streams(tested)
         suite = self.suite
         if rung is not None:
-            suite = leading(self.scenario, rung) or suite
+            suite = leading(self.scenario, rung, self.claim.rounds) or suite
         ceiling = self.setting.ceiling(self.claim)
         return Gauge(
             *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level), ceiling

@@ -150,3 +150,63 @@ def test_the_blind_control_is_the_blind_rate(attack: str) -> None:
     found = play(clear, games, clear.views(games), get(attack), restarts=1, seed=0)
     seen_it = binomtest(int(found.correct.sum()), 100, kappa, alternative="greater")
     assert seen_it.pvalue < 1e-6, "with the record in it, the same attack sees it"
+
+
+def test_a_reconstruction_of_what_is_common_is_no_find() -> None:
+    """A guess near many candidates speaks less for one of them than a rare guess a bit off."""
+    seen = observer(scenario())
+    game = seen.arena.draw(0, 3)
+    pool = seen.arena.pool.inputs[torch.from_numpy(game.line_up)]
+    place = (game.tagged + 1) % len(pool)
+    crowd = pool.mean(0) + 0.3 * (pool[place] - pool.mean(0))
+    distance = (pool - crowd).square().mean(1)
+    far = pool[game.tagged] + 1.05 * distance.min().sqrt() * torch.eye(6)[0] * 6**0.5
+    found = play(
+        seen, [game], seen.views([game]), Told([torch.stack([crowd, far])]), restarts=1, seed=0
+    )
+    alone = play(seen, [game], seen.views([game]), Told([crowd[None]]), restarts=1, seed=0)
+    assert not bool(alone.correct)
+    assert bool(found.correct)
+
+
+@dataclass(frozen=True)
+class Linking:
+    """Finds the tagged record only where it is given at least three views of a training."""
+
+    truth: dict[int, torch.Tensor]
+    name: str = "linking"
+    rung: Rung = "nothing"
+    links: bool = True
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        names = [view.training for view in views]
+        made = [
+            self.truth[name or 0] + (0.0 if names.count(name) >= 3 else 50.0) for name in names
+        ]
+        count = len(views)
+        return Reconstructions(
+            torch.stack(made)[:, None], None, torch.zeros(count), torch.zeros(count).bool()
+        )
+
+
+def test_an_attack_that_links_rounds_sees_no_later_ones() -> None:
+    seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
+    games = [seen.arena.draw(number, 3) for number in range(12)]
+    views = seen.views(games)
+    truth = {
+        own[0].training or 0: seen.arena.pool.inputs[game.sought]
+        for game, own in zip(games, views, strict=True)
+        if own
+    }
+    found = play(seen, games, views, Linking(truth), restarts=1, seed=0, checkpoints=(30, 60))
+    enough = [sum(view.round < 30 for view in own) >= 3 for own in views]
+    late = [len(own) >= 3 and not early for own, early in zip(views, enough, strict=True)]
+    assert any(enough)
+    assert any(late)
+    for right, early in zip(found.after[30].tolist(), enough, strict=True):
+        assert right or not early
+    missed = [right for right, then in zip(found.after[30].tolist(), late, strict=True) if then]
+    assert not all(missed)
+    for right, own in zip(found.correct.tolist(), views, strict=True):
+        assert right or len(own) < 3
+    assert found.after[60].tolist() == found.correct.tolist()

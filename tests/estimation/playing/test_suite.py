@@ -27,10 +27,16 @@ from trilemma.scenarios.text import Reader, text
 def test_the_leading_attack_is_of_the_rung_itself(rung: Rung) -> None:
     suite = suite_of(small(), rung)
     assert get(suite.lead).rung == rung
-    assert leading(small(), rung) == Suite(rung, (suite.lead,))
+    assert leading(small(), rung, 1) == Suite(rung, (suite.lead,))
     assert suite.attacks == (suite.lead, *suite.others)
     ranks = [RUNGS.index(get(name).rung) for name in suite.attacks]
     assert ranks == sorted(ranks, reverse=True)
+
+
+def test_over_rounds_the_attack_leads_that_links_them() -> None:
+    assert suite_of(small(), "public").attacks[:2] == ("map", "linkage")
+    assert suite_of(small(), "public", rounds=9).attacks[:2] == ("linkage", "map")
+    assert leading(small(), "public", 9) == Suite("public", ("linkage",))
 
 
 def test_who_knows_more_attacks_as_those_who_know_less() -> None:
@@ -53,10 +59,10 @@ def test_an_attack_that_does_not_apply_is_left_out_or_refused() -> None:
 
 def test_tables_and_texts_have_attacks_of_their_own() -> None:
     table, written = breast_cancer(clients=2), text(clients=2)
-    assert suite_of(table, "public").attacks == ("map", "tableak", "analytic")
+    assert suite_of(table, "public").attacks == ("map", "linkage", "tableak", "analytic")
     assert suite_of(written, "candidates").attacks == ("gaussian-posterior", "tokens")
-    assert leading(written, "public") is None, "nothing is searched that an embedding looks up"
-    assert leading(table, "nothing") == Suite("nothing", ("tableak",))
+    assert leading(written, "public", 1) is None, "nothing is searched that an embedding looks up"
+    assert leading(table, "nothing", 1) == Suite("nothing", ("tableak",))
     assert "the candidates are compared instead" in (why_not(written, "dlg") or "")
     assert why_not(written, "exact-posterior") is None
     assert "needs a table's columns" in (why_not(small(), "tableak") or "")

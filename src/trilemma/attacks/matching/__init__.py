@@ -16,14 +16,12 @@ from trilemma.attacks.matching.search import (
     random_starts,
     reconstructions,
 )
-from trilemma.attacks.matching.sharing import Shared
 from trilemma.attacks.matching.units import Precision, Units
 
 __all__ = [
     "Candidates",
     "Minima",
     "Precision",
-    "Shared",
     "Units",
     "evaluations",
     "explained_update",

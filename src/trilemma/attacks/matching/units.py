@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -65,6 +65,20 @@ class Units:
     def masked(self) -> bool:
         """Whether coordinates are missing."""
         return not bool(self.known.all())
+
+    def variances(self, levels: Sequence[tuple[float, int]]) -> Iterator[tuple[torch.Tensor, int]]:
+        """The variance [U] of the noise, from level to level, and what is spent at each.
+
+        Levels are relative to the mean square of the observed coordinates; those below the noise
+        of all units are one.
+        """
+        mean_square = self.energy / self.known.sum(1).clamp(min=1)
+        last: torch.Tensor | None = None
+        for level, spent in levels:
+            variance = torch.maximum(self.noise**2, level * mean_square)
+            if last is None or bool((variance != last).any()):
+                yield variance, spent
+            last = variance
 
     @property
     def energy(self) -> torch.Tensor:

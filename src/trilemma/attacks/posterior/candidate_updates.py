@@ -17,6 +17,7 @@ from trilemma.attacks.posterior.units import blocks
 from trilemma.learning import clip_records
 
 if TYPE_CHECKING:
+    from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.axes import Axes
     from trilemma.attacks.posterior.units import Batch
     from trilemma.learning import LocalTraining, Task
@@ -28,6 +29,7 @@ __all__ = [
     "in_company",
     "likely_deviation",
     "observed_path",
+    "seen_path",
 ]
 
 Path = tuple[list[torch.Tensor], torch.Tensor]
@@ -88,6 +90,18 @@ def likely_deviation(
     energy = models.square().sum(1)
     kept = energy / (energy + noise).clamp(min=tiny)
     return lead.reshape(len(gap), -1) * kept[:, None] * gap
+
+
+def seen_path(units: Units, block: slice, people: Batch) -> Path:
+    """The average client's path of some units, bent to where their messages say that it ended."""
+    task, training, weights = units.view.task, units.view.local_training, units.weights[block]
+    averaged = average_path(task, weights, people, training)
+    known, clients = units.known[block], units.client_weights[block]
+    total = clients.sum(1).reshape(len(clients), -1)
+    gap = units.update[block] - known * total * averaged[1]
+    noise = units.noise[block].square() * known.sum(1)
+    deviation = likely_deviation(gap, clients, weights, noise)
+    return observed_path(task, averaged, deviation, people, training)
 
 
 def _mean_gradient(

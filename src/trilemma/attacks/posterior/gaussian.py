@@ -13,11 +13,9 @@ from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
-    average_path,
     contributions,
     in_company,
-    likely_deviation,
-    observed_path,
+    seen_path,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
 from trilemma.attacks.posterior.exact_values import told_exactly
@@ -156,27 +154,20 @@ class _Block:
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
         """The average client's path, the gap [B, m] to it, and the table of updates around it."""
-        known, averaged = self.units.known[self.block], self._path()
+        known, averaged = (
+            self.units.known[self.block],
+            seen_path(self.units, self.block, self.people),
+        )
         mean = known * averaged[1]
         gap = self.units.update[self.block] - self._total() * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
         return averaged, gap, table
 
-    def _path(self) -> Path:
-        """The average client's path, bent to where the observation says that it ended."""
-        task, training = self.units.view.task, self.units.view.local_training
-        averaged = average_path(task, self.units.weights[self.block], self.people, training)
-        known, weights = self.units.known[self.block], self.units.client_weights[self.block]
-        gap = self.units.update[self.block] - known * self._total() * averaged[1]
-        noise = self._noise() * known.sum(1)
-        deviation = likely_deviation(gap, weights, averaged[0][0], noise)
-        return observed_path(task, averaged, deviation, self.people, training)
-
     def _read(self, weights: torch.Tensor) -> Table:
         """The table of what is read of a large unit, whose clients have weights [1, K]."""
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
-            path = self._path()[0]
+            path = seen_path(self.units, self.block, self.people)[0]
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
             *(self.people, self.line_ups, view.local_training),
@@ -289,7 +280,7 @@ class _Block:
         if own_share := self._own():
             remainder = torch.ones_like(spread)
         else:
-            outside = held_out_remainder(table, self._noise() / spread)
+            outside = held_out_remainder(table.rows, table.known, self._noise() / spread)
             remainder = torch.maximum(self._noise() + spread * outside, least(table))
         cut = own * (1 - factors.own) + others * (1 - factors.others[:, None])
         if self._poisson():
@@ -327,7 +318,7 @@ class _Block:
             self.people.count,
             mean.numel(),
         )
-        outside = held_out_remainder(table, torch.zeros_like(table.known))[:, None]
+        outside = held_out_remainder(table.rows, table.known, 0 * table.known)[:, None]
         diagonal = diagonal + self._noise()[:, None] + along.square() * outside
         unit = known / torch.maximum(diagonal, least(table)[:, None]).sqrt()
         own, others = unit * weights[:, 0], unit * weights[:, 1:].sum(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -194,7 +194,9 @@ def class_table(table: Table, member: torch.Tensor) -> Table:
     )
 
 
-def held_out_remainder(table: Table, noise: torch.Tensor) -> torch.Tensor:
+def held_out_remainder(
+    rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor
+) -> torch.Tensor:
     """The remainder r [B] at which a record left out is as far off as the others' law says.
 
     The mean over i of a_iᵀ (Σ_{p≠i} a_p a_pᵀ / (P - 2) + r · I)⁻¹ a_i is the number of known
@@ -202,11 +204,11 @@ def held_out_remainder(table: Table, noise: torch.Tensor) -> torch.Tensor:
     it makes up for what few rows miss. With K = G + (P - 2) r · I, G the rows' inner products, the
     form of row i is (1 / (K⁻¹)_ii - (P - 2) r) / r; Newton's method solves for log r. It is not
     sought beside `noise` [B], in units of one record's share, that drowns whatever it may be.
+    `rows` [B, P, P] is G and `known` [B] the number of coordinates.
     """
-    rows = table.rows
     people = rows.shape[1]
     size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(rows.dtype).tiny)
-    if bool((size / table.known.clamp(min=1) < _NOTHING * noise).all()):
+    if bool((size / known.clamp(min=1) < _NOTHING * noise).all()):
         return torch.zeros_like(size)
     # Centred rows add up to zero; their mean is put back as a direction of its own.
     inner = rows / size[:, None, None] + 10.0
@@ -217,13 +219,12 @@ def held_out_remainder(table: Table, noise: torch.Tensor) -> torch.Tensor:
         shifted = inner + torch.diag_embed(ridge.expand(-1, people))
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if rows.dtype == torch.float32 and bool(failed.any()):  # fewer coordinates than rows
-            double = replace(table, rows=rows.double())
-            return held_out_remainder(double, noise).to(rows.dtype)
+            return held_out_remainder(rows.double(), known, noise).to(rows.dtype)
         inverse = torch.cholesky_inverse(factor)
         own = inverse.diagonal(dim1=1, dim2=2)
         left = (1 / own - ridge).mean(1)
         growth = ridge[:, 0] * (inverse.square().sum(2) / own.square() - 1).mean(1) / left
-        step = (torch.log(left / table.known.clamp(min=1)) + math.log(people) - log) / (1 - growth)
+        step = (torch.log(left / known.clamp(min=1)) + math.log(people) - log) / (1 - growth)
         log = (log + step.clamp(-_LONGEST, _LONGEST)).clamp(min=least)
         if not bool((step.abs() > 1).any()):
             break

@@ -16,7 +16,16 @@ from torch.nn.functional import one_hot
 
 from trilemma.attacks.posterior.inner_products import Forms, Table, class_table
 
-__all__ = ["Message", "by_classes", "few_counts", "is_rounded", "least", "overall"]
+__all__ = [
+    "Message",
+    "by_classes",
+    "count_vectors",
+    "few_counts",
+    "is_rounded",
+    "least",
+    "log_ways",
+    "overall",
+]
 
 _COUNTS: Final = 12_000  # ways to spread a rest over the classes that are tried one by one
 _REFINED: Final = 4  # of them, those that get the covariances of their own classes
@@ -89,9 +98,8 @@ def by_classes(table: Table, message: Message, member: torch.Tensor, records: in
     people, classes = member.shape[1:]
     sizes = member.sum(1)
     table = class_table(table, member)
-    counts = _count_vectors(records, classes).to(sizes)
-    frequency = (sizes / people).clamp(min=1e-9).log()
-    prior = frequency @ counts.T - torch.lgamma(counts + 1).sum(1)
+    counts = count_vectors(records, classes).to(sizes)
+    prior = log_ways(counts, sizes)
     common = max(1, people - classes)
     weights = (message.spread / common)[:, None].expand(-1, people)
     scores = _log_density(
@@ -133,16 +141,22 @@ def _log_density(forms: Forms, message: Message, counts: torch.Tensor) -> torch.
     return -(form + log_det + torch.log1p(jitter * along)) / 2
 
 
-def _count_vectors(records: int, classes: int) -> torch.Tensor:
+def count_vectors(records: int, classes: int) -> torch.Tensor:
     """All ways [V, classes] to spread `records` over `classes`.
 
-    >>> _count_vectors(2, 2)
+    >>> count_vectors(2, 2)
     tensor([[2, 0],
             [1, 1],
             [0, 2]])
     """
     ways = list(itertools.combinations_with_replacement(range(classes), records))
     return one_hot(torch.tensor(ways).reshape(len(ways), records).long(), classes).sum(1)
+
+
+def log_ways(counts: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    """log Π f_c^n_c / n_c! [..., V] of counts n [V, C], classes as frequent as sizes [..., C]."""
+    frequency = (sizes / sizes.sum(-1, keepdim=True)).clamp(min=1e-9).log()
+    return frequency @ counts.T - torch.lgamma(counts + 1).sum(1)
 
 
 def is_rounded(table: Table, message: Message) -> bool:

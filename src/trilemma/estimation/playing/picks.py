@@ -6,14 +6,15 @@ exactly 1/N of all games.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import Attack, Reconstructions, View
-from trilemma.beliefs.line_up import nearness, pick, token_scores
+from trilemma.attacks.base import RUNGS, Attack, Reconstructions, View, links
+from trilemma.beliefs.line_up import commonness, distances, pick, token_scores
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
@@ -58,15 +59,21 @@ def play(
     A reconstructing attack picks the candidate that lies near a reconstruction of every round; an
     attack with a belief the likeliest, its log probabilities added up over rounds; where no round
     holds the record, every attack guesses. `checkpoints` are numbers of rounds after which a pick
-    is made besides.
+    is made besides; an attack that links rounds is then run on those alone.
     """
-    flat = [view for each in views for view in each]
-    found = attack(flat, restarts=restarts, seed=seed) if flat else None
-    made, start = [], 0
-    for game, each in zip(games, views, strict=True):
-        rows = range(start, start + len(each))
-        start += len(each)
-        made.append(_Game(observer, game, each, rows, found, attack.name, seed))
+
+    def attacked(rounds: int | None) -> list[_Game]:
+        """The games as they stand after so many rounds (None: all)."""
+        seen = [[v for v in own if rounds is None or v.round < rounds] for own in views]
+        flat = [view for own in seen for view in own]
+        found = attack(flat, restarts=restarts, seed=seed) if flat else None
+        ends = itertools.accumulate(map(len, seen))
+        return [
+            _Game(observer, game, own, range(end - len(own), end), found, attack, seed)
+            for game, own, end in zip(games, seen, ends, strict=True)
+        ]
+
+    made = attacked(None)
     ends = [each.pick(None) for each in made]
     chosen = torch.tensor([each.place for each in ends])
     failed = torch.tensor([each.broken for each in made])
@@ -75,12 +82,18 @@ def play(
     def right(places: torch.Tensor) -> torch.Tensor:
         return (places == tagged) | failed
 
+    def after(rounds: int) -> torch.Tensor:
+        last = max((view.round for own in views for view in own), default=-1)
+        then = attacked(rounds) if links(attack) and rounds <= last else made
+        return right(torch.tensor([each.pick(rounds).place for each in then]))
+
+    found = made[0].found if made else None
     believes = found is not None and found.log_probability is not None
     return Picks(
         chosen,
         right(chosen),
         failed,
-        {t: right(torch.tensor([each.pick(t).place for each in made])) for t in checkpoints},
+        {t: after(t) for t in checkpoints},
         torch.stack([torch.softmax(each.scores, 0) for each in ends]) if believes else None,
         torch.stack([each.picture for each in ends]),
     )
@@ -104,7 +117,7 @@ class _Game:
     views: Sequence[View]
     rows: range
     found: Reconstructions | None
-    attack: str
+    attack: Attack
     seed: int
     _picks: dict[int, _Pick] = field(default_factory=dict)  # by the number of views used
 
@@ -132,10 +145,12 @@ class _Game:
     def _pick(self, seen: list[int]) -> _Pick:
         arena = self.observer.arena
         candidates = arena.pool.inputs[torch.from_numpy(self.game.line_up)]
-        draw = Seeded(self.seed).torch_generator("pick", self.attack, self.game.number)
+        draw = Seeded(self.seed).torch_generator("pick", self.attack.name, self.game.number)
         scores, picture = torch.zeros(len(candidates)), _nothing(candidates[0])
         if self.found is not None and seen and not self.broken:
-            scores, picture = _scores(self.found, seen, candidates, arena.scenario.measure)
+            known = RUNGS.index(self.attack.rung) >= RUNGS.index("public")
+            others = arena.scenario.public_records.inputs if known else candidates
+            scores, picture = _scores(self.found, seen, candidates, others, arena.scenario.measure)
         return _Pick(pick(scores, draw), scores, picture)
 
 
@@ -145,7 +160,11 @@ def _nothing(like: torch.Tensor) -> torch.Tensor:
 
 
 def _scores(
-    found: Reconstructions, rows: list[int], candidates: torch.Tensor, distance: Distance
+    found: Reconstructions,
+    rows: list[int],
+    candidates: torch.Tensor,
+    others: torch.Tensor,
+    distance: Distance,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """How much speaks for each candidate [N], and what the attack would show for its pick."""
     if found.log_probability is not None:
@@ -160,10 +179,17 @@ def _scores(
     # The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
     # is unknown, -log(squared distance) were its log likelihood: so a round that shows the record
     # clearly decides, and several that show it faintly add up.
-    scores = torch.zeros(len(candidates), dtype=torch.float64)
+    guesses = found.inputs if found.guesses is None else found.guesses
+    tables = []
     for row in rows:
-        near, _ = nearness(found.inputs[row].cpu(), candidates, distance)
-        scores -= (-near).clamp(min=torch.finfo(near.dtype).tiny).log()
-    made = found.inputs[rows].flatten(0, 1).cpu()
-    place = int(torch.nan_to_num(scores, nan=-torch.inf).argmax())
-    return scores, made[nearness(made, candidates[[place]], distance)[1]]
+        made = guesses[row].cpu()
+        table = distances(made, candidates, distance)
+        if len(made) > 1:
+            table = table / commonness(made, others, distance)[:, None]
+            table = torch.where(torch.isnan(table), torch.inf, table)
+        tables.append(table)
+    near = torch.stack([table.amin(0) for table in tables])
+    scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
+    place = int(scores.argmax())
+    shown = int(torch.cat([table[:, place] for table in tables]).argmin())
+    return scores, found.inputs[rows].flatten(0, 1)[shown].cpu()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trilemma.attacks import Analytic, Rung, Tokens, get
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import RUNGS, links
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
@@ -19,13 +19,13 @@ __all__ = ["Suite", "leading", "suite_of", "why_not"]
 
 _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
-    "public": ("map",),
+    "public": ("map", "linkage"),
     "candidates": ("gaussian-posterior",),
     "rest": ("exact-posterior",),
 }
 _TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
 _TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
-_SEARCHING: Final = ("analytic", "dlg", "idlg", "inverting-gradients", "map", "tableak")
+_SEARCHING: Final = ("analytic", "dlg", "idlg", "inverting-gradients", "linkage", "map", "tableak")
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,17 @@ class Suite:
         return self.attacks[1:]
 
 
-def suite_of(scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None) -> Suite:
-    """The attacks of a rung and of all below it, or those asked for.
+def suite_of(
+    scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None, *, rounds: int = 1
+) -> Suite:
+    """The attacks of a rung and of all below it on so many rounds, or those asked for.
 
     With every other record known, the exact posterior is optimal in expectation for Gaussian
     noise, so nothing else is run on that rung.
     """
     if asked is not None:
         return _asked(scenario, rung, asked)
-    ladder = _ladder(scenario)
+    ladder = _ladder(scenario, rounds)
     if rung == "rest":
         return Suite(rung, ladder[rung])
     below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in ladder[each]]
@@ -72,9 +74,9 @@ def suite_of(scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None)
     return Suite(rung, tuple(able))
 
 
-def leading(scenario: Scenario, rung: Rung) -> Suite | None:
+def leading(scenario: Scenario, rung: Rung, rounds: int) -> Suite | None:
     """The attack that leads a rung, alone: for estimates; None where none of its own applies."""
-    own = [name for name in _ladder(scenario)[rung] if why_not(scenario, name) is None]
+    own = [name for name in _ladder(scenario, rounds)[rung] if why_not(scenario, name) is None]
     return Suite(rung, tuple(own[:1])) if own else None
 
 
@@ -86,10 +88,10 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} searches over real numbers, but an embedding looks these inputs up: the "
             f"updates of the candidates are compared instead"
         )
-    if name == "map" and scenario.task.normalises_batches:
+    if name in ("linkage", "map") and scenario.task.normalises_batches:
         return (
-            f"{name} reads labels off single records' updates, but BatchNorm makes each depend on "
-            f"its batch: attacks that simulate the batch are run instead"
+            f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
+            f"on its batch: attacks that simulate the batch are run instead"
         )
     if name == "analytic" and not analytic_applies(scenario):
         return (
@@ -106,9 +108,16 @@ def why_not(scenario: Scenario, name: str) -> str | None:
     return None
 
 
-def _ladder(scenario: Scenario) -> Mapping[Rung, tuple[str, ...]]:
+def _ladder(scenario: Scenario, rounds: int) -> Mapping[Rung, tuple[str, ...]]:
+    """The attacks of each rung, the strongest first: over rounds, those that link them."""
     spec = scenario.input_spec
-    return _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
+    ladder = _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
+    if rounds == 1:
+        return ladder
+    return {
+        rung: tuple(sorted(names, key=lambda name: not links(get(name))))
+        for rung, names in ladder.items()
+    }
 
 
 def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:

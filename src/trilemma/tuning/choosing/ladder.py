@@ -71,7 +71,7 @@ def ladder_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, 
     own = len(RUNGS) if counted else RUNGS.index(plan.suite.rung)
     tested = {each.name: each for each in candidates}
     for rung in RUNGS:
-        if rung == plan.suite.rung or leading(plan.scenario, rung) is None:
+        if rung == plan.suite.rung or leading(plan.scenario, rung, plan.claim.rounds) is None:
             continue
         for family in plan.families:
             if family.deployable:

@@ -66,7 +66,7 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
         for rung in RUNGS:
             if rung not in _BELIEVERS and rung in tested:
                 curves.append((rung, "known", *tested[rung]))
-            elif (own := leading(plan.scenario, rung)) is not None:
+            elif (own := leading(plan.scenario, rung, plan.claim.rounds)) is not None:
                 games = _GAMES if rung in _BELIEVERS else _CHUNK
                 won = _played(plan, chosen, own.lead, games, "known", ask)
                 curves.append((rung, "known", won, games))

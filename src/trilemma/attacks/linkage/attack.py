@@ -1,0 +1,187 @@
+"""Linkage: the record that a training's messages share, the others of each integrated out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import torch
+from torch.nn.functional import one_hot
+
+from trilemma.attacks.base import Reconstructions, public_records
+from trilemma.attacks.linkage.rest import Rest
+from trilemma.attacks.matching import Units, minimise
+from trilemma.attacks.matching.candidates import target_shape
+from trilemma.attacks.posterior.candidate_updates import contributions
+from trilemma.attacks.posterior.units import Batch
+from trilemma.attacks.priors import Prior, Sorted
+from trilemma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from trilemma.attacks.base import Rung, View
+    from trilemma.attacks.matching.lbfgs import Evaluate
+
+__all__ = ["Linkage"]
+
+_BORDER: Final = 50.0  # weight of the value range beside the log density
+_HELD: Final = 2**25  # numbers of the rows of messages looked at together
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """The likeliest record x behind all messages that hold it, under a prior that was learnt.
+
+    x = m_c + L_c z maximises Σ_rounds log p(G | x) - ‖z‖² / 2 - 50 Σ (x - clamp x)², the rest of
+    each message integrated out (`rest`). The class c is the one whose public records are the
+    likeliest on average. A message that shares its record with no other is looked at alone. Where
+    there is less noise than a level, its variance falls from level to level.
+
+    The fields are the effort: levels of the noise's variance, relative to the mean square of the
+    observed coordinates, with the evaluations at each; pairs of L-BFGS memory.
+    """
+
+    levels: tuple[tuple[float, int], ...] = ((1e-2, 40), (1e-5, 200))
+    history: int = 20
+
+    name: ClassVar[str] = "linkage"
+    rung: ClassVar[Rung] = "public"
+    links: ClassVar[bool] = True
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        if restarts < 1:
+            raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
+        public = public_records(views, self.name)
+        prior = Prior.of(public, views[0]).to(torch.float32)
+        found = []
+        with torch.no_grad():
+            for chosen in _together(views, len(public)):
+                units = Units.of(chosen, "single")
+                people = Batch(public.inputs, public.labels, True).to(units.weights)
+                training = _trainings(chosen).to(units.weights.device)
+                found.append(_Search(self, units, people, prior, training, seed).run())
+        inputs, labels, guesses, loss = (torch.cat(each) for each in zip(*found, strict=True))
+        return Reconstructions(inputs, labels, loss, ~torch.isfinite(loss), guesses=guesses)
+
+
+def _trainings(views: Sequence[View]) -> torch.Tensor:
+    """The number [V] of each view's training, in order; a view of none is one of its own."""
+    names = [("alone", at) if v.training is None else v.training for at, v in enumerate(views)]
+    return torch.tensor([at for at, (_, own) in enumerate(groupby(names)) for _ in own])
+
+
+def _together(views: Sequence[View], people: int) -> Iterator[list[View]]:
+    """The views, some whole trainings at a time."""
+    most = _HELD // (people * views[0].weights.numel())
+    numbers = _trainings(views).tolist()
+    chosen: list[View] = []
+    for _, own in groupby(range(len(views)), key=numbers.__getitem__):
+        more = [views[at] for at in own]
+        if chosen and len(chosen) + len(more) > most:
+            yield chosen
+            chosen = []
+        chosen = chosen + more
+    yield chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """V messages of T trainings, `training` [V] saying which is whose."""
+
+    effort: Linkage
+    units: Units
+    people: Batch
+    prior: Prior
+    training: torch.Tensor
+    seed: int
+
+    def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The record [V, 1, *shape] of each message, its label or target, the guess, the loss."""
+        view, prior = self.units.view, self.prior
+        points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
+        never = torch.full_like(points[:, 0, 0], -torch.inf)
+        labels = None
+        for variance, evaluations in self.units.variances(self.effort.levels):
+            law, seen = Rest.of(self.units, variance, self.people, self.seed)
+            labels = self._classes(self._added(seen)) if labels is None else labels
+            minima = minimise(
+                self._bound(law, labels),
+                points,
+                never,
+                solved=never,
+                resolution=torch.full_like(never, 1e-3),
+                iterations=evaluations,
+                history=self.effort.history,
+                slots=len(points),
+            )
+            points = minima.points[:, None]
+        assert labels is not None
+        found = prior.records(torch.nan_to_num(minima.points), Sorted.of(labels, prior.classes))
+        pushed = prior.pushed(found[:, None], labels[:, None])[:, 0]
+        inputs, guesses = (view.input_spec.settled(self._inputs(each)) for each in (found, pushed))
+        like = view.observation.update
+        made = (inputs, self._targets(found, labels), guesses, minima.loss)
+        inputs, told, guesses, loss = (
+            (each.to(like) if each.is_floating_point() else each)[self.training] for each in made
+        )
+        return inputs[:, None], told[:, None], guesses[:, None], loss
+
+    def _bound(self, law: Rest, labels: torch.Tensor) -> Callable[[torch.Tensor], Evaluate]:
+        """What `minimise` binds: the negative log posterior of z [A, d] and its gradient."""
+        prior, by_class = self.prior, Sorted.of(labels, self.prior.classes)
+
+        def bind(chosen: torch.Tensor) -> Evaluate:
+            whole = self.units.weights.new_zeros(len(labels), prior.size)
+
+            def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                whole[chosen] = z
+                with torch.enable_grad():
+                    records = prior.records(whole, by_class).requires_grad_()
+                    value = self._log_likelihood(law, records, labels)
+                    (slope,) = torch.autograd.grad(value.sum(), records)
+                slope = prior.pulled_back(slope, by_class)[chosen]
+                return (z * z).sum(1) / 2 - value.detach()[chosen], z - slope
+
+            return evaluate
+
+        return bind
+
+    def _added(self, rows: torch.Tensor) -> torch.Tensor:
+        """Numbers [V, ...] of messages, summed over those of each training."""
+        total = rows.new_zeros(int(self.training[-1]) + 1, *rows.shape[1:])
+        return total.index_add_(0, self.training, rows)
+
+    def _classes(self, seen: torch.Tensor) -> torch.Tensor:
+        """The class [T] of each record, by the public ones' log likelihoods [T, P]."""
+        if self.units.view.task.classes is None:
+            return self.training.new_zeros(len(seen))
+        member = one_hot(self.people.labels, self.prior.classes).T.bool()
+        each = torch.where(member, seen[:, None], -torch.inf)
+        return (torch.logsumexp(each, 2) - member.sum(1).clamp(min=1).log()).argmax(1)
+
+    def _log_likelihood(
+        self, law: Rest, records: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """Σ log p(G | x) [T] over each training's messages, of records [T, d] within the range."""
+        view = self.units.view
+        inputs, targets = self._inputs(records), self._targets(records, labels)
+        batch = Batch(inputs[self.training, None], targets[self.training, None], False)
+        beside = (self.people, law.path[1])
+        made = contributions(view.task, law.path[0], batch, view.local_training, beside)
+        unit = records[:, : view.input_spec.size]
+        beyond = (unit - unit.clamp(0, 1)).square().sum(1)
+        return self._added(law.log_likelihood(made)[:, 0]) - _BORDER * beyond
+
+    def _inputs(self, records: torch.Tensor) -> torch.Tensor:
+        """Inputs [T, *shape] of records as the prior counts them [T, d]."""
+        spec = self.units.view.input_spec
+        return spec.inputs(records[:, : spec.size].reshape(-1, *spec.shape))
+
+    def _targets(self, records: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The records' classes [T], or their regression targets [T, ...]."""
+        view = self.units.view
+        if view.task.classes is not None:
+            return labels
+        targets = self.prior.shift + self.prior.scale * records[:, view.input_spec.size :]
+        return targets.reshape(-1, *target_shape(view))
