@@ -42,11 +42,10 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     >>> mean_squared(torch.zeros(1, 2), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
     tensor([[1., 2.]], dtype=torch.float64)
     """
-    found = made.flatten(1).double()
-    # One candidate at a time: the whole table of differences is N times larger than the inputs.
-    return torch.stack(
-        [(found - each).square().mean(1) for each in candidates.flatten(1).double()], 1
-    )
+    found, offered = made.flatten(1).double(), candidates.flatten(1).double()
+    # by products: the table of differences is N times larger than the inputs
+    squares = found.square().sum(1)[:, None] + offered.square().sum(1)
+    return (squares - 2 * found @ offered.T).clamp(min=0) / found.shape[1]
 
 
 def other_tokens(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,9 @@ _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
 }
 _TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
 _TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
-_SEARCHING: Final = ("analytic", "dlg", "idlg", "inverting-gradients", "linkage", "map", "tableak")
+_WHOLE: Final = ("dlg", "idlg", "inverting-gradients", "map", "tableak")
+_SEARCHING: Final = ("analytic", "linkage", *_WHOLE)
+_BEHIND: Final = 2  # unknown numbers for each that is read, above which no search is tried
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ def why_not(scenario: Scenario, name: str) -> str | None:
         return (
             f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
             f"on its batch: attacks that simulate the batch are run instead"
+        )
+    numbers, read = scenario.local_training.unit_size * spec.size, scenario.task.layout.size
+    if name in _WHOLE and numbers > _BEHIND * read:
+        return (
+            f"{name} searches all records of a message at once, here {numbers} numbers behind "
+            f"{read}: attacks that seek one record alone are run instead"
         )
     if name == "analytic" and not analytic_applies(scenario):
         return (
