@@ -224,7 +224,7 @@ def test_identities_and_ledgers_of_nodes_survive_with_it(tmp_path: Path) -> None
         return grids[-1]
 
     with pytest.raises(Stopped):
-        run(path, 4, terms=terms, stop=stopping(6), dressed=dressed)  # round 2 is summed, not open
+        run(path, 4, terms=terms, stop=stopping(5), dressed=dressed)  # round 2 is summed, not open
     for node in NODES:
         (event,) = Ledger(tmp_path / f"ledger-{node}").events("records")
         assert event.rounds == 2
