@@ -70,7 +70,7 @@ class ProtectedGrid(Grid):
     round succeeded), and the strategy goes on to the next. Use one for a run.
 
     Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
-    one more where identities are pinned.
+    one more where identities are pinned and a node is lost before its update comes, or in a graph.
 
     With `checkpoint`, a file, a run that was stopped goes on from its last good round: start the
     strategy with `resumed(initial_arrays)` and `rounds_left(num_rounds)`.
