@@ -275,9 +275,9 @@ records, ten clients and the server in one process: CPU seconds of the whole rou
 
 The same in Flower's Ray simulation, wall seconds: the median of {ROUNDS} rounds, and of \
 {RUNS} runs, whose ratios are taken run by run. The plain round is Flower's own, as a user runs \
-it: FedAvg on Flower's grid. It has 1 exchange, secret sharing 2, with pins 3. Flower's engine \
-looks every .1 s for messages to take to nodes, and its grid every .1 s for replies (ours looks \
-sooner), so that an exchange takes .1 s and more however little is to be done. \
+it: FedAvg on Flower's grid. It has 1 exchange, secret sharing 2, with pins or without. Flower's \
+engine looks every .1 s for messages to take to nodes, and its grid every .1 s for replies (ours \
+looks sooner), so that an exchange takes .1 s and more however little is to be done. \
 With pins each node forces its diary to the disk twice a round.
 
 {chr(10).join(simulation)}

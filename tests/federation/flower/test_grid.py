@@ -115,10 +115,10 @@ def test_two_exchanges_a_round_while_the_cohort_stays() -> None:
     assert seen == pytest.approx(float(mean_of(NODES, "weight", rounds=3).mean()), abs=1e-4)
 
 
-def test_pinned_identities_take_one_exchange_more(tmp_path: Path) -> None:
+def test_pinned_identities_take_no_exchange_more(tmp_path: Path) -> None:
     direct = with_pins(DirectGrid(toy_app(SHARING)), tmp_path)
     result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=3)
-    assert [len(batch) for batch in direct.sent] == [4] * (5 + 3 + 3)
+    assert [len(batch) for batch in direct.sent] == [4] * (4 + 2 + 2)
     expected = mean_of(NODES, "weight", rounds=3)
     np.testing.assert_allclose(result.arrays["weight"].numpy(), expected, atol=1e-4)
 

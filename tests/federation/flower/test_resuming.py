@@ -100,6 +100,53 @@ def test_a_run_stopped_in_a_round_ends_where_an_unbroken_one_does(
     assert len(resumed.train_metrics_clientapp) == 2
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_last_round_of_a_run_is_written_down_whatever_the_strategy(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.npz"
+    run(path, 2, name=name)
+    state = load_checkpoint(path)
+    assert state is not None
+    assert state.rounds == 2
+    resumed, _ = run(path, 4, name=name)
+    whole, _ = run(None, 4, name=name)
+    np.testing.assert_array_equal(resumed.arrays["bias"].numpy(), whole.arrays["bias"].numpy())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_resumed_run_whose_rounds_all_fail_ends_with_the_model_it_began_with(
+    name: str, tmp_path: Path
+) -> None:
+    """Momentum of rounds before it does not move it, and the next run goes on with it."""
+    path = tmp_path / "state.npz"
+    good, _ = run(path, 2, name=name)
+
+    def lose(number: int, message: Message) -> Message | None:
+        return None if message.metadata.dst_node_id in NODES[:2] else message
+
+    failed, _ = run(path, 4, name=name, stop=lose)
+    told = [each["survivors"] for each in failed.train_metrics_clientapp.values()]
+    assert told == [0, 0]
+    for key in MODEL:
+        np.testing.assert_array_equal(failed.arrays[key].numpy(), good.arrays[key].numpy())
+    resumed, _ = run(path, 3, name=name)
+    whole, _ = run(None, 3, name=name)
+    np.testing.assert_array_equal(resumed.arrays["bias"].numpy(), whole.arrays["bias"].numpy())
+
+
+def test_a_strategy_that_served_another_grid_writes_into_its_own_file(tmp_path: Path) -> None:
+    strategy = FedAdam(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
+    for name, rounds in (("one", 1), ("two", 2)):
+        grid = ProtectedGrid(DirectGrid(toy_app(SHARING)), SHARING, checkpoint=tmp_path / name)
+        strategy.start(grid, initial(), num_rounds=rounds)
+    kept = [load_checkpoint(tmp_path / name) for name in ("one", "two")]
+    assert [each and each.rounds for each in kept] == [1, 2]
+    assert kept[0] is not None
+    assert kept[1] is not None
+    assert not np.array_equal(kept[0].model["bias"], kept[1].model["bias"])
+
+
 def test_rounds_that_were_begun_are_counted_over_runs(tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     with pytest.raises(Stopped):
@@ -224,7 +271,7 @@ def test_identities_and_ledgers_of_nodes_survive_with_it(tmp_path: Path) -> None
         return grids[-1]
 
     with pytest.raises(Stopped):
-        run(path, 4, terms=terms, stop=stopping(6), dressed=dressed)  # round 2 is summed, not open
+        run(path, 4, terms=terms, stop=stopping(5), dressed=dressed)  # round 2 is summed, not open
     for node in NODES:
         (event,) = Ledger(tmp_path / f"ledger-{node}").events("records")
         assert event.rounds == 2

@@ -93,7 +93,7 @@ def carried(federation: Federation, lost: tuple[int, ...] = ()) -> Deliver:
 def test_the_next_rounds_keys_ride_on_this_ones_messages(tmp_path: Path) -> None:
     for config, exchanges in (
         ({node: {} for node in NODES}, [4, 2, 2]),
-        (pin(tmp_path, NODES), [5, 3, 3]),
+        (pin(tmp_path, NODES), [4, 2, 2]),
     ):
         terms = Terms.of("secret-sharing:max_weight=100", weighting="equal")
         federation, rounds = Federation(terms, config), ServerRounds(terms)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 import torch
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, FedProx, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
@@ -65,12 +65,12 @@ class ProtectedGrid(Grid):
     """Wraps a Grid: train and evaluate batches become protocol stages, and one reply comes back.
 
     The reply holds the weighted mean of the models and one MetricRecord, so that FedAvg, FedAdam
-    and whatever else needs no more than a mean run unchanged. A round that fails comes back as an
-    error that names why, or as the model unchanged (to FedAvg and FedProx, and to all before any
-    round succeeded), and the strategy goes on to the next. Use one for a run.
+    and whatever else needs no more than a mean run unchanged. A round that fails leaves a strategy
+    its model as it was (a loop that is none gets an error that names why, once a round succeeded),
+    and the next goes on. Use one for a run.
 
     Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
-    one more where identities are pinned.
+    one more where identities are pinned and a node is lost before its update comes, or in a graph.
 
     With `checkpoint`, a file, a run that was stopped goes on from its last good round: start the
     strategy with `resumed(initial_arrays)` and `rounds_left(num_rounds)`.
@@ -99,9 +99,8 @@ class ProtectedGrid(Grid):
         self._state = Resuming(checkpoint)
         self._rounds = ServerRounds(self.terms, public_key, self._state.events)
         self._rounds.released = self._state.before
+        self._state.events = self._rounds.events
         self._counters: dict[str, Array] = {}
-        self._strategy: Strategy | None = None
-        self._keeps = False  # whether the strategy's mean of one model is that model
 
     def resumed(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """The model of the checkpoint, or this one where there is none yet."""
@@ -124,12 +123,13 @@ class ProtectedGrid(Grid):
                 "apart."
             )
         self._check_strategy(strategy := _calling_strategy())
-        self._state.restore(strategy)
-        self._strategy, self._keeps = strategy, type(strategy) in (FedAvg, FedProx)
+        self._state.watch(strategy)
         if self._state.fresh:
             self.terms.require_cohort(len(batch))  # nothing is learnt that an end would lose
         name, model = self._model(batch[0])
-        return self._round(cast(Kind, kinds.pop()), batch, name, model, timeout)
+        return self._round(
+            cast(Kind, kinds.pop()), batch, name, model, timeout, watched=strategy is not None
+        )
 
     def _round(
         self,
@@ -138,6 +138,8 @@ class ProtectedGrid(Grid):
         name: str,
         model: ArrayRecord,
         timeout: float | None,
+        *,
+        watched: bool,
     ) -> list[Message]:
         if kind == "train" and (reason := self._rounds.spent(len(batch))):
             if self._state.fresh and self._state.before:
@@ -147,7 +149,7 @@ class ProtectedGrid(Grid):
         if kind == "train":
             self._state.asked += 1
         elif self._state.unsaved:
-            self._save(model)
+            self._state.keep(model)
         # FedAvg's messages share one RecordDict, so each gets its own.
         contents = {
             each.metadata.dst_node_id: {**self._state.counted(each.content), name: model}
@@ -157,7 +159,7 @@ class ProtectedGrid(Grid):
 
         def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> Answers:
             if asks and kind == "train":  # it counts before anything is asked for
-                self._state.save(model, self._strategy, self._rounds.events)
+                self._state.save(model)
             outgoing = []
             for node, each in stages.items():
                 content = RecordDict({**(contents[node] if asks else {}), **write_stages(each)})
@@ -172,31 +174,22 @@ class ProtectedGrid(Grid):
         except TrilemmaError as error:
             reason = self._rounds.failure(error, len(cohort))
             _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)
-            if kind == "train" and (self._keeps or not self._rounds.released):
+            if kind == "train" and (watched or not self._rounds.released):
                 return [self._unchanged(batch, model)]
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
         reply = self._reply(kind, done, batch[0], model)
         if kind == "train":
             self._state.good = self._state.asked
-            if self._keeps:
-                self._save(reply.content.array_records["arrays"])
         return [reply]
 
-    def _save(self, model: ArrayRecord) -> None:
-        try:
-            self._state.save(model, self._strategy, self._rounds.events)
-        except InvalidInput as error:  # the round is good, kept or not
-            _LOG.error("%s", error)
-
     def _unchanged(self, batch: list[Message], model: ArrayRecord) -> Message:
-        """The model as it came, for strategies that would keep none, or average one with itself.
-
-        Metrics that the app may look for are there, and are no numbers.
-        """
+        """The model as it came; metrics that an app may look for are there, and are no numbers."""
         lost = dict.fromkeys(self.terms.metrics, math.nan)
         told = self._rounds.told(None, len(batch))
         metrics = MetricRecord({self.terms.weighted_by: 1, **lost, **told})
-        return Message(RecordDict({"arrays": model, "metrics": metrics}), reply_to=batch[0])
+        content = RecordDict({"arrays": model, "metrics": metrics})
+        self._state.failed = Message(content, reply_to=batch[0])
+        return self._state.failed
 
     def _model(self, message: Message) -> tuple[str, ArrayRecord]:
         """The model of a message; FedAvg makes floats of counters, so these stay as they were."""

@@ -17,6 +17,7 @@ __all__ = [
     "HEADER_BYTES",
     "SERVER",
     "array_bytes",
+    "is_kind",
     "open_message",
     "pack",
     "read_array",
@@ -64,6 +65,15 @@ def open_message(kind: str, digest: bytes, sender: int, message: bytes) -> memor
             "forged."
         )
     return memoryview(message)[HEADER_BYTES:]
+
+
+def is_kind(kind: str, message: bytes) -> bool:
+    """Whether a message says that it is of this kind; `open_message` checks the rest.
+
+    >>> is_kind("ALL", write_message("ALL", bytes(16), SERVER))
+    True
+    """
+    return message[4:8].rstrip(b"\0") == kind.encode()
 
 
 def pack(parts: Mapping[int, bytes]) -> bytes:

@@ -109,6 +109,44 @@ def two_camps(liar: Liar) -> frozenset[int]:
     return torn
 
 
+def largest_camps(liar: Liar) -> frozenset[int]:
+    """As many as may are told that all survived; of the rest just enough sign that some did not.
+
+    Those open a sum of the threshold, and the first have given what opens the lost, almost. The
+    first camp is told by signatures that came with the updates, where the liar is hurried.
+    """
+    honest = sorted(liar.everyone - liar.helpers)
+    spare = len(liar.everyone) - liar.info.threshold
+    first = frozenset(honest[:spare])
+    honest_until("confirm", liar)
+    liar.list_survivors(lambda c: liar.everyone - (frozenset() if c in first else first))
+    return first
+
+
+def told_twice(liar: Liar) -> None:
+    """All are told that all survived, some of them by signatures alone; then that some did not."""
+    first = frozenset(range(len(liar.everyone) // 2))
+    honest_until("confirm", liar)
+    liar.ask_to_sign(lambda _: liar.everyone, first)
+    liar.tell("ALL", {c: pack(liar.signatures_for(c)) for c in liar.everyone - first})
+    liar.tell("ALL", {c: pack(liar.early) for c in first})
+    liar.list_survivors(lambda c: liar.everyone - {(c + 1) % len(liar.everyone)})
+
+
+def early_for_late(liar: Liar, older: Liar) -> None:
+    """Who signs that one is lost gets signatures that all survived, or those of a round before.
+
+    All others get those of a round before, at once.
+    """
+    for each in (older, liar):
+        honest_until("confirm", each)
+    half = frozenset(range(len(liar.everyone) // 2))
+    liar.ask_to_sign(lambda c: liar.everyone - {max(liar.everyone)}, half)
+    tables = pack(liar.early), pack(older.early)
+    for client in liar.everyone:
+        liar.tell("ALL", {client: tables[client % 2 if client in half else 1]})
+
+
 def few_boxes(liar: Liar) -> None:
     """The victim gets the boxes of t - 1 peers (one fewer if that were all), others every box."""
     few = frozenset(range(min(liar.info.threshold, len(liar.everyone) - 1)))

@@ -18,7 +18,7 @@ from trilemma.crypto.masking import KeyPair, RoundContext, Seed, mask
 from trilemma.crypto.shamir import SHARE_BYTES, Share, combine
 from trilemma.entropy import System
 from trilemma.errors import TrilemmaError
-from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES, Identity
 from trilemma.protections.transports.secret_sharing.lists import Lists, read_list, write_list
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.protections.transports.wire import HEADER_BYTES, SERVER, pack, unpack, write_message
@@ -28,7 +28,10 @@ KEY_BYTES = 32
 
 
 class Liar:
-    """One round of `n` clients, the last of which may be helpers that tell the server all."""
+    """One round of `n` clients, the last of which may be helpers that tell the server all.
+
+    With `hurried`, clients that are told that all survived are not asked to sign that again.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,9 @@ class Liar:
         number: int = 0,
         identities: Mapping[int, Identity] | None = None,
         sharing: SecretSharing = SHARING,
+        hurried: bool = False,
     ) -> None:
-        self.info, self.sharing = a_round(n, threshold, number), sharing
+        self.info, self.sharing, self.hurried = a_round(n, threshold, number), sharing, hurried
         self.circle = sharing.circle(self.info)
         self.everyone = frozenset(self.info.participants)
         self.helpers = frozenset(range(n - helpers, n))
@@ -59,7 +63,8 @@ class Liar:
         self.boxes: dict[int, dict[int, bytes]] = {}
         self.vectors: dict[int, Any] = {}
         self.views: dict[int, dict[int, bytes]] = {}  # the keys that each client masked with
-        self.lists: dict[int, Lists] = {}  # that each client has signed
+        self.lists: dict[int, Lists] = {}  # that each client has signed last
+        self.early: dict[int, bytes] = {}  # signatures that came with updates
         self.signatures: dict[int, bytes] = {}
         self.shares: dict[tuple[str, int], dict[int, Share]] = {}
         self.known: dict[bytes, KeyPair] = {}  # mask keys of the server's own
@@ -123,18 +128,30 @@ class Liar:
 
     def list_survivors(self, to: Callable[[int], Iterable[int]]) -> None:
         """The lists, and then all signatures that were given for them."""
-        self.ask_to_sign(to)
+        hurried = {c for c in self.lists if self.hurried and set(to(c)) == set(self.seen(c))}
+        self.ask_to_sign(to, self.vectors.keys() - hurried)
         self.tell("ALL", {c: pack(self.signatures_for(c)) for c in sorted(self.lists)})
 
-    def ask_to_sign(self, to: Callable[[int], Iterable[int]]) -> None:
-        listed = {c: write_list(tuple(sorted(to(c)))) for c in sorted(self.vectors)}
-        self.tell("SUR", listed)
+    def seen(self, client: int) -> tuple[int, ...]:
+        """Those that a client takes to have shared."""
+        return self.lists[client].sharers
+
+    def ask_to_sign(
+        self, to: Callable[[int], Iterable[int]], whom: Iterable[int] | None = None
+    ) -> None:
+        asked = sorted(self.vectors if whom is None else whom)
+        self.tell("SUR", {c: write_list(tuple(sorted(to(c)))) for c in asked})
 
     def signatures_for(self, client: int) -> dict[int, bytes]:
-        statement = self.lists[client].statement()
+        """All signatures that may be for its lists, and those that helpers add.
+
+        Of lists in which all survive these are the early ones, whatever was signed since.
+        """
+        lists = self.lists[client]
+        statement, full = lists.statement(), lists.survivors == lists.sharers
         helping = {c: self.identities[c] for c in self.helpers}
         forged = {c: each.sign(statement) for c, each in helping.items() if each is not None}
-        return self.signatures | forged
+        return (self.signatures | self.early if full else self.signatures) | forged
 
     # What it hears
 
@@ -146,8 +163,11 @@ class Liar:
         self.holders[client] = frozenset(self.boxes[client])
 
     def _masked(self, client: int, told: bytes, body: bytes) -> None:
-        self.vectors[client] = np.frombuffer(body, self.sharing.ring.dtype)
         sharers, boxes = self.circle.read_boxes(client, memoryview(told))
+        if self.clients[client]._early is not None:
+            self.early[client], body = body[:SIGNATURE_BYTES], body[SIGNATURE_BYTES:]
+            self.lists[client] = self._told(client, sharers)
+        self.vectors[client] = np.frombuffer(body, self.sharing.ring.dtype)
         peers = {*boxes, *self.holders[client]} & set(sharers)
         self.views[client] = {p: self.shown[client][p][:KEY_BYTES] for p in peers}
         if client in self.helpers:
@@ -158,11 +178,14 @@ class Liar:
                 self.keep("key", peer, client, both[SHARE_BYTES:])
 
     def _signed(self, client: int, told: bytes, body: bytes) -> None:
+        self.lists[client] = self._told(client, read_list(told))
+        self.signatures[client] = body
+
+    def _told(self, client: int, survivors: tuple[int, ...]) -> Lists:
         fields = unpack(self.clients[client].export())
         advertised, sharers = unpack(fields[11 if self.circle.graph else 6]), read_list(fields[12])
         shown = self.models.get(client, b"")
-        self.lists[client] = Lists(self.digest, shown, advertised, sharers, read_list(told))
-        self.signatures[client] = body
+        return Lists(self.digest, shown, advertised, sharers, survivors)
 
     def _unmasked(self, client: int, told: bytes, body: bytes) -> None:
         alive = set(np.frombuffer(told, "<u8").tolist())

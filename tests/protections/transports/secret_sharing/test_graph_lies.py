@@ -17,6 +17,7 @@ from tests.protections.transports.secret_sharing.lies import (
     hidden_from_neighbours,
     honest_until,
     isolated,
+    largest_camps,
     nobody_advertised,
     other_tables,
     replay,
@@ -28,6 +29,7 @@ from tests.protections.transports.secret_sharing.lying import Liar, replace_clie
 from tests.protections.transports.secret_sharing.playing import SHARING, forced
 
 from trilemma.entropy import System
+from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 
 CLIENTS, THRESHOLD, HELPERS = 40, 27, 2
@@ -144,3 +146,21 @@ def test_two_lists_pass_where_no_signature_is_checked(checks: int, opens: bool) 
     liar = Liar(CLIENTS, THRESHOLD, identities=WHO, sharing=sharing)
     torn = two_camps(liar)
     assert any(len(group) == 1 and group <= torn for group in liar.openings()) is opens
+
+
+def test_no_signature_comes_before_the_list_of_survivors() -> None:
+    liar = honest_until("confirm", a_liar())
+    assert not liar.early
+    liar.tell("ALL", dict.fromkeys(liar.everyone, b""))
+    assert set(liar.refusals) == liar.everyone
+    assert all("must send 'SUR' now, got 'ALL'" in each for each in liar.refusals.values())
+
+
+def test_signatures_with_updates_would_open_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why there are none: the third that may be told of other lists holds enough shares."""
+    monkeypatch.setattr(SharingClient, "_early", property(lambda client: client._identity))
+    sharing = forced(draws=12, threshold=2, checks=CLIENTS // 2 + 1)
+    liar = Liar(CLIENTS, THRESHOLD, identities=WHO, sharing=sharing, hurried=True)
+    torn = largest_camps(liar)
+    assert not liar.refusals
+    assert any(len(group) == 1 and group <= torn for group in liar.openings())

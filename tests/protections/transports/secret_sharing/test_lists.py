@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, product
 
 import pytest
 from scipy import stats
@@ -100,3 +101,35 @@ def test_draws_are_secret_and_even() -> None:
     assert stats.chisquare(list(count.values())).pvalue > 1e-6
     assert sorted(drawn([4, 5], 9, System())) == [4, 5]
     assert drawn([4, 5], 0, System()) == []
+
+
+def torn(n: int, t: int, helpers: int) -> bool:
+    """Whether any lists at all give t shares of both kinds of one client, helpers' included.
+
+    Each honest client stands by one list of t or more that it is on, of those it was told the one
+    it signed last, and reveals for it if t signed the same. The one on which all are was signed by
+    everybody, with the updates.
+    """
+    everyone = range(n)
+    full = frozenset(everyone)
+    lists = [frozenset(each) for size in range(t, n + 1) for each in combinations(everyone, size)]
+    honest = range(n - helpers)
+    choices = [[each for each in lists if client in each] for client in honest]
+    for chosen in product(*choices):
+        signed = Counter(chosen)
+        revealed = [each for each in chosen if each == full or signed[each] + helpers >= t]
+        for client in honest:
+            seeds = sum(client in each for each in revealed)
+            if min(seeds, len(revealed) - seeds) + helpers >= t:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("n", "t"), [(n, t) for n in range(3, 7) for t in range(2 * n // 3 + 1, n + 1)]
+)
+def test_no_lists_at_all_open_a_client_while_fewer_than_the_bound_help(n: int, t: int) -> None:
+    for helpers in range(2 * t - n):
+        assert not torn(n, t, helpers)
+    if t < n:
+        assert torn(n, t, 2 * t - n), "and the bound is tight"

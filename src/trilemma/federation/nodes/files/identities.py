@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from trilemma.protections.transports.secret_sharing.identity import Identity, si
 
 __all__ = ["NodeIdentity"]
 
-_LAST: Final[dict[tuple[bytes, int], bytes]] = {}  # whose keys a number had: tried first, no more
+_LAST: Final[dict[int, bytes]] = {}  # whose key a number had: tried first, and no more
 _BLOCK: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -39,8 +40,7 @@ class NodeIdentity(Identity):
         try:
             shown = os.name == "posix" and key_file.stat().st_mode & 0o077
             key = load_pem_private_key(key_file.read_bytes(), None)
-            blocks = _BLOCK.findall(peers_file.read_bytes())
-            peers = [load_pem_public_key(block) for block in blocks]
+            pinned = _public_keys(peers_file.read_bytes())
         except OSError as error:
             raise InvalidInput(f"{error.filename} cannot be read: {error.strerror}.") from None
         except (TypeError, ValueError, UnsupportedAlgorithm):
@@ -50,13 +50,12 @@ class NodeIdentity(Identity):
             ) from None
         if shown:
             raise InvalidInput(f"{key_file} is open to other users; run chmod 600 on it.")
-        pinned = {each.public_bytes_raw() for each in peers if isinstance(each, Ed25519PublicKey)}
         if not isinstance(key, Ed25519PrivateKey) or len(pinned) < 2:
             raise InvalidInput(
                 f"{key_file} must hold an Ed25519 key and {peers_file} the public keys of all "
                 f"nodes, got {type(key).__name__} and {len(pinned)} such keys."
             )
-        return cls(key.private_bytes_raw(), frozenset(pinned))
+        return cls(key.private_bytes_raw(), pinned)
 
     def knows(self, client: int, public: bytes) -> bool:
         return public in self._pinned
@@ -66,13 +65,20 @@ class NodeIdentity(Identity):
     ) -> bytes:
         """The key of a pinned peer that was not seen in this session and signed the statement."""
         able = self._unseen if public is None else self._unseen & {public}
-        last = _LAST.get((self.public, client))
+        last = _LAST.get(client)
         for key in sorted(able, key=lambda each: each != last):
             if signed_by(key, statement, signature):
                 self._unseen.remove(key)
-                _LAST[self.public, client] = key
+                _LAST[client] = key
                 return key
         raise ProtocolViolation(
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
             "server may have swapped them, so this node leaves."
         )
+
+
+@lru_cache(maxsize=1)
+def _public_keys(text: bytes) -> frozenset[bytes]:
+    """The Ed25519 keys of a file, which all messages and all nodes of a simulation ask for."""
+    keys = (load_pem_public_key(block) for block in _BLOCK.findall(text))
+    return frozenset(key.public_bytes_raw() for key in keys if isinstance(key, Ed25519PublicKey))

@@ -1,7 +1,8 @@
 """A client's side of secure aggregation: advertise, share, masked, unmask.
 
-Between the last two, a client with pinned peers signs the lists that it was shown (confirm), and
-unmasks only against the signatures of enough others on the same lists.
+A client with pinned peers signs the lists that it was shown, and unmasks only against enough
+others' signatures on the same ones. With its update it signs that all survive; where some do not,
+and in a graph, it signs who does in a step before the last (confirm).
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ class SharingClient(ClientSession):
             "masked": (last, lambda message: self._masked(message, require_payload(payload))),
             "unmask": ("done", self._unmask),
         }
-        if (identity := self._identity) is not None:
+        if self._early is not None and wire.is_kind("ALL", inbox):
+            steps["confirm"] = "done", self._unmask  # all survive, and have signed that
+        elif (identity := self._identity) is not None:
             steps["confirm"] = "unmask", lambda message: self._confirm(message, identity)
         if self.stage not in steps:
             raise ProtocolViolation(
@@ -138,6 +141,11 @@ class SharingClient(ClientSession):
         reply = answer(inbox)
         self.stage = following
         return reply
+
+    @property
+    def _early(self) -> Identity | None:
+        """What signs lists with an update: in all pairs alone, as `Lists` says."""
+        return self._identity if self.circle.graph is None else None
 
     def _advertise(self, inbox: bytes) -> bytes:
         name = self.circle.graph is not None
@@ -214,18 +222,20 @@ class SharingClient(ClientSession):
             self.circle.check_seat(self.client, peer, shares)
             self._shares[peer] = shares
         keys = {peer: self._peers[peer][:KEY_BYTES] for peer in peers}
-        context = self.context
-        if self._identity is not None:
-            self._shown = payload.shown
-            context = replace(context, shown=self._shown)
+        self._shown = b"" if self._identity is None else payload.shown
+        context = replace(self.context, shown=self._shown)
         add, subtract = pairwise_seeds(self._mask_key, self.client, keys, context)
         check_range(payload.values, self.ring.fixed, self.client)
         values = self.ring.encode(payload.values, payload.weight)
-        masked = add_masks(values, add=[*add, self._seed], subtract=subtract)
-        return wire.write_message("MSK", self.digest, self.client, wire.array_bytes(masked))
+        masked = wire.array_bytes(add_masks(values, add=[*add, self._seed], subtract=subtract))
+        lists = replace(self._lists(), survivors=self._sharers)
+        signed = b"" if self._early is None else self._early.sign(lists.statement())
+        return wire.write_message("MSK", self.digest, self.client, signed, masked)
 
     def _read_survivors(self, inbox: bytes) -> tuple[int, ...]:
-        survivors = read_list(wire.open_message("SUR", self.digest, wire.SERVER, inbox))
+        return self._checked(read_list(wire.open_message("SUR", self.digest, wire.SERVER, inbox)))
+
+    def _checked(self, survivors: tuple[int, ...]) -> tuple[int, ...]:
         self._check_list(survivors, self._sharers)
         if len(survivors) < self.least:
             raise TooFewClients(
@@ -248,13 +258,14 @@ class SharingClient(ClientSession):
             self._survivors = self._read_survivors(inbox)
         else:
             signatures = wire.unpack(wire.open_message("ALL", self.digest, wire.SERVER, inbox))
+            self._survivors = self._survivors or self._checked(self._sharers)
             self._require_agreement(signatures)
         kinds = self.promised
         reply = {
             peer: shares[:SHARE_BYTES] if kinds[peer] == "seed" else shares[SHARE_BYTES:]
             for peer, shares in self._shares.items()
         }
-        self._shares = {}  # nothing is left that a second request could ask for
+        self._shares = dict.fromkeys(self._shares, b"")  # nothing to ask for again is left
         return wire.write_message("UNM", self.digest, self.client, wire.pack(reply))
 
     def _require_agreement(self, signatures: Mapping[int, bytes]) -> None:

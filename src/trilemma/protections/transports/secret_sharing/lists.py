@@ -27,6 +27,12 @@ class Lists:
     statements can get t signatures each: t + t <= n + c needs c >= 2t - n. So all who reveal
     shares reveal them for the same lists, whatever each was told. Who advertised comes with the
     keys; in a graph, where a client sees its neighbours' alone, with the keys of identities.
+
+    In all pairs it signs one more before, with its update: the lists in which all who shared
+    survive. It reveals for those, or signs others and reveals for these. That of others t were
+    signed takes t - c honest clients, which leaves n - t for the first, and n - t + c < t shares
+    open nothing; so for no peer both kinds of share come together. In a graph, where the shares
+    that open a secret are few, they might.
     """
 
     digest: bytes

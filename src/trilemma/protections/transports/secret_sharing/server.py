@@ -26,6 +26,7 @@ from trilemma.protections.transports.secret_sharing.adverts import (
     SIGNED_BYTES,
 )
 from trilemma.protections.transports.secret_sharing.circle import Circle
+from trilemma.protections.transports.secret_sharing.identity import SIGNATURE_BYTES
 from trilemma.protections.transports.secret_sharing.lists import write_list
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SharingServer"]
 
+_Outcome = tuple[str, Mapping[int, bytes] | Aggregate]  # the stage that follows, what is sent
+
 
 class SharingServer(ServerSession):
     """Public keys, lists of who is left, and one running sum of masked vectors.
 
-    Clients that sign their keys sign these lists too, and get each other's signatures.
+    Clients that sign their keys sign these lists too, and get each other's signatures: those that
+    came with the updates where all survived.
 
     Seeds and keys that the shares give back exist inside one call, for one sum.
     """
@@ -55,25 +59,19 @@ class SharingServer(ServerSession):
 
     def step(self, replies: Mapping[int, bytes]) -> Mapping[int, bytes] | Aggregate:
         steps: dict[
-            str,
-            tuple[
-                str,
-                str,
-                Iterable[int],
-                Callable[[dict[int, memoryview]], Mapping[int, bytes] | Aggregate],
-            ],
+            str, tuple[str, Iterable[int], Callable[[dict[int, memoryview]], _Outcome]]
         ] = {
-            "advertise": ("ADV", "share", self.round.participants, self._advertised),
-            "share": ("SHR", "masked", self.keys, self._shared),
-            "masked": ("MSK", "confirm" if self.pinned else "unmask", self.sharers, self._summed),
-            "confirm": ("SIG", "unmask", self.survivors, self._confirmed),
-            "unmask": ("UNM", "done", self.survivors, self._unmasked),
+            "advertise": ("ADV", self.round.participants, self._advertised),
+            "share": ("SHR", self.keys, self._shared),
+            "masked": ("MSK", self.sharers, self._summed),
+            "confirm": ("SIG", self.survivors, self._confirmed),
+            "unmask": ("UNM", self.survivors, self._unmasked),
         }
         if self.stage not in steps:
             raise ProtocolViolation(
                 f"round {self.round.number} is over; start a new one with a new session."
             )
-        kind, following, allowed, answer = steps[self.stage]
+        kind, allowed, answer = steps[self.stage]
         self.stage = "failed"  # until this step has succeeded
         if strangers := sorted(set(replies) - set(allowed)):
             raise ProtocolViolation(
@@ -85,11 +83,11 @@ class SharingServer(ServerSession):
             client: wire.open_message(kind, self.digest, client, replies[client])
             for client in sorted(replies)
         }
-        outcome = answer(bodies)
+        following, outcome = answer(bodies)
         self.stage = following
         return outcome
 
-    def _advertised(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+    def _advertised(self, bodies: dict[int, memoryview]) -> _Outcome:
         name = KEY_BYTES if self.circle.graph else 0
         for client, body in bodies.items():
             if len(body) not in (ADVERT_BYTES, SIGNED_BYTES + name):
@@ -105,9 +103,9 @@ class SharingServer(ServerSession):
                 "all, or of none."
             )
         check_threshold(self.round.threshold, len(self.round.participants), pinned=self.pinned)
-        return self._to_all("KEY", wire.pack(self.keys), self.keys)
+        return "share", self._to_all("KEY", wire.pack(self.keys), self.keys)
 
-    def _shared(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+    def _shared(self, bodies: dict[int, memoryview]) -> _Outcome:
         boxes = {client: wire.unpack(body) for client, body in bodies.items()}
         everyone, graph = set(self.keys), self.circle.graph
         for client, sealed in boxes.items():
@@ -128,7 +126,7 @@ class SharingServer(ServerSession):
         for sender, sealed in boxes.items():
             for receiver, box in sealed.items():
                 sent[receiver][sender] = box
-        return {
+        return "masked", {
             client: wire.write_message(
                 "BOX",
                 self.digest,
@@ -138,9 +136,10 @@ class SharingServer(ServerSession):
             for client in self.sharers
         }
 
-    def _summed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+    def _summed(self, bodies: dict[int, memoryview]) -> _Outcome:
+        early = SIGNATURE_BYTES if self.pinned and self.circle.graph is None else 0
         for client, body in bodies.items():
-            vector = wire.read_array(body, self.ring.dtype)
+            vector = wire.read_array(body[early:], self.ring.dtype)
             if not self.survivors:
                 self.total = vector.astype(self.ring.dtype)
             elif vector.size != self.total.size:
@@ -152,13 +151,16 @@ class SharingServer(ServerSession):
                 self.total += vector
             self.survivors += (client,)
         self._require_holders(self.survivors)
-        return self._to_all("SUR", write_list(self.survivors), self.survivors)
+        if early and self.survivors == self.sharers:  # which is what their signatures are for
+            return self._confirmed({client: body[:early] for client, body in bodies.items()})
+        listed = self._to_all("SUR", write_list(self.survivors), self.survivors)
+        return "confirm" if self.pinned else "unmask", listed
 
-    def _confirmed(self, bodies: dict[int, memoryview]) -> Mapping[int, bytes]:
+    def _confirmed(self, bodies: dict[int, memoryview]) -> _Outcome:
         signatures = {client: bytes(body) for client, body in bodies.items()}
-        return self._to_all("ALL", wire.pack(signatures), signatures)
+        return "unmask", self._to_all("ALL", wire.pack(signatures), signatures)
 
-    def _unmasked(self, bodies: dict[int, memoryview]) -> Aggregate:
+    def _unmasked(self, bodies: dict[int, memoryview]) -> _Outcome:
         shares = {client: wire.unpack(body) for client, body in bodies.items()}
         held = {client: set[int]() for client in self.round.participants}
         for peer in self.sharers:
@@ -190,7 +192,7 @@ class SharingServer(ServerSession):
         total = mask(self.total, add=add, subtract=subtract)
         summed = self.ring.decode(total, len(self.survivors))
         self.total = np.empty(0, self.ring.dtype)
-        return Aggregate(summed.mean, self.survivors, summed.weight)
+        return "done", Aggregate(summed.mean, self.survivors, summed.weight)
 
     def _require_holders(self, left: Iterable[int]) -> None:
         """Raises where too few of those that a client drew are left."""

@@ -38,9 +38,9 @@ class SecretSharing(FixedPointTransport):
     A single masked update is uniform on the ring, up to the security of AES and X25519; there is
     nothing to tune. Holds against a server that follows the protocol and up to t - 1 clients that
     help it, t the round's threshold. Where clients have an `Identity` it holds against a server
-    that lies, too, and fewer than 2t - n of n clients that help it: one step more, t > 2n/3, and
-    whoever advertised keys must share. The server still sees the sum: attack that. That a masked
-    vector arrives as it was sent is left to the connection (TLS).
+    that lies, too, and fewer than 2t - n of n clients that help it: t > 2n/3, whoever advertised
+    keys must share, and one step more where one drops out after that. The server still sees the
+    sum: attack that. That a masked vector arrives as it was sent is left to the connection (TLS).
 
     Where it pays (`trilemma.crypto.neighbourhoods`), clients mask with neighbours that they draw
     instead of all: then as many may help the server as the share `corrupt` of all clients, chosen
