@@ -96,7 +96,7 @@ def _drawn(scenario: Scenario, found: Ratings, path: Path) -> Path | None:
     """The picture, where records are images and may be shown."""
     if found.pictures is None or len(scenario.input_spec.shape) < 2:
         return None
-    from trilemma.reporting.figures.suite import draw_suite
+    from trilemma.reporting.figures.recoveries import draw_suite
 
     draw_suite(path, found.pictures, scenario.input_spec.shape)
     return path

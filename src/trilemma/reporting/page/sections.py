@@ -128,14 +128,7 @@ def front_context(front: Front) -> dict[str, Any]:
         "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
         "metric_name": metric_name(each.metric for each in front.points),
-        "asked": request_rows(
-            front.request,
-            {
-                "line_up": front.claim.candidates,
-                "participation": front.claim.participation,
-                "rounds": front.claim.rounds,
-            },
-        ),
+        "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
         "glossary": GLOSSARY,
     }

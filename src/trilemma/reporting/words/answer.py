@@ -182,11 +182,10 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     if chosen.leakage is None:
         return Card(title, "nothing without the key", chosen.statement)
     budget = f"budget {number(asked.budget)}"
-    if chosen.basis == "certified":
-        figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
-        return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
-    if chosen.basis == "surrogate":
+    if chosen.basis in ("certified", "surrogate"):
         figure = f"leakage {interval(chosen.leakage)}, promised {number(asked.budget)}"
+        if chosen.basis == "certified":
+            figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
         return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
     allowed = hundred(verdict.largest_success_rate)
     found = chosen.success
