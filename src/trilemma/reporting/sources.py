@@ -9,7 +9,7 @@ from typing import Any, Final
 from trilemma.errors import InvalidInput
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
-from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
+from trilemma.tuning.results.verdict import Verdict
 from trilemma.work.files import is_folder, parse_json
 
 __all__ = ["Earlier", "Found", "Result", "gallery_of", "read_run"]
@@ -44,7 +44,7 @@ def read_run(path: Path) -> Found:
         return Found(file.parent, _front(file))
     if document is not None and document.keys() >= _VERDICT:
         version = document["schema_version"]
-        if isinstance(version, int) and 0 < version < SCHEMA_VERSION:
+        if isinstance(version, int) and 0 < version < Verdict.schema_version:
             return Found(file.parent, Earlier(version, document))
     verdict = Verdict.load(file)
     _require(
