@@ -21,7 +21,7 @@ from trilemma.tuning.problem import (
     Problem,
 )
 from trilemma.tuning.surrogate import solving
-from trilemma.tuning.surrogate.solving import Solution
+from trilemma.tuning.surrogate.solving import Solution, finite_or_none
 from trilemma.updates import Profile
 
 __all__ = ["solve"]
@@ -81,7 +81,13 @@ def solve(
         for each in laws
     ]
     if as_json:
-        print(json.dumps(_document(constants, problem, solutions), allow_nan=False, indent=2))
+        document = {
+            "budget": budget,
+            "c1": c1,
+            "c2": c2,
+            "results": [_result(solution) for solution in solutions],
+        }
+        print(json.dumps(document, allow_nan=False, indent=2))
     else:
         from trilemma.reporting.words.solutions import show  # rich is not needed for --json
 
@@ -128,24 +134,15 @@ def _read_sigmas(path: Path) -> Any:
     return values
 
 
-def _document(constants: Constants, problem: Problem, solutions: list[Solution]) -> dict[str, Any]:
-    return {
-        "budget": problem.budget,
-        "c1": constants.c1,
-        "c2": constants.c2,
-        "results": [_result(solution) for solution in solutions],
-    }
-
-
 def _result(solution: Solution) -> dict[str, Any]:
     value = solution.value or ParameterValue(math.nan, math.nan, math.nan)
     return {
         "mechanism": solution.mechanism,
         "parameter": {
             "symbol": solution.parameter.symbol,
-            "value": _finite(value.value),
-            "log_value": _finite(value.log_value),
-            "strength": _finite(value.strength),
+            "value": finite_or_none(value.value),
+            "log_value": finite_or_none(value.log_value),
+            "strength": finite_or_none(value.strength),
         },
         "form": solution.form,
         "feasible": solution.feasible,
@@ -158,7 +155,3 @@ def _result(solution: Solution) -> dict[str, Any]:
         "efficiency_bound": solution.efficiency_bound,
         "objective": solution.objective,
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -140,8 +140,6 @@ def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
 def _rated(name: str, found: list[Any], units: int) -> Rated:
     won, *protected = found[:-1]
     made = Rated(name, get(name).rung, units, won, success_rate(won, units))
-    if not protected:
-        return made
-    hits = protected[0]
-    rung, free = made.rung, made.success
-    return Rated(name, rung, units, won, free, hits, success_rate(hits, units))
+    for hits in protected:
+        made = replace(made, protected=hits, protected_success=success_rate(hits, units))
+    return made

@@ -20,7 +20,7 @@ from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
-from trilemma.tuning.surrogate.solving import Solution, solve
+from trilemma.tuning.surrogate.solving import Solution, finite_or_none, solve
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
@@ -82,14 +82,14 @@ def _promise(gauge: Gauge, solution: Solution, pricing: Pricing, kappa: float) -
         mechanism=solution.mechanism,
         form=solution.form,
         symbol=solution.parameter.symbol,
-        parameter=_finite(value.value if value else None),
-        distance=_finite(value.distance if value else None),
+        parameter=finite_or_none(value.value if value else None),
+        distance=finite_or_none(value.distance if value else None),
         protection=None,
         promised=pricing.problem.budget,
         measured=None,
         units=0,
         successes=0,
-        objective=_finite(solution.objective),
+        objective=finite_or_none(solution.objective),
         note=note,
     )
     if protection is None:
@@ -121,7 +121,3 @@ def _runnable(solution: Solution) -> tuple[Protection | None, str]:
     except InvalidInput:
         return None, "γ* is no protection at all."
     return None, f"No key has a modulus of {value.value:.3g}: γ* encrypts nothing."
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
