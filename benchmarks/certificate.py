@@ -22,8 +22,8 @@ from riskcal.analysis import get_beta_from_pld
 from scipy.stats import binom, norm
 
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.bounds.certificate import Training, success_bound
-from trilemma.bounds.training import Participation
+from trilemma.bounds.certificate import success_bound
+from trilemma.bounds.training import Participation, Training
 from trilemma.estimation.jobs import read_attack
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.training import train

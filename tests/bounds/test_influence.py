@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from trilemma.bounds.certificate import Training, success_bound
+from trilemma.bounds.certificate import success_bound
 from trilemma.bounds.influence import Cohort
+from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
 
 

@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Range
     from trilemma.entropy import Seeded
 
-__all__ = ["THRESHOLDS", "BlindGuess", "blind_guess", "default_threshold"]
+__all__ = ["BlindGuess", "blind_guess", "default_threshold"]
 
-THRESHOLDS: Final = (20.0, 25.0, 30.0)
-"""The candidates for the default threshold, dB."""
-
+_THRESHOLDS: Final = (20.0, 25.0, 30.0)  # dB, the candidates for the default
 _ACCEPTED: Final = 0.01
-_DOUBLED_BALL_DB: Final = 20 * np.log10(2)  # twice the radius is 6.02 dB less
 _MAX_POOL: Final = 4000  # the table of distances stays below 130 MB
 
 
@@ -106,7 +103,7 @@ def default_threshold(
     confidence: float = 0.95,
 ) -> BlindGuess:
     """κ at the lowest of 20, 25 and 30 dB at which it is at most 1 %, at 30 dB where none is."""
-    for threshold in THRESHOLDS:
+    for threshold in _THRESHOLDS:
         found = blind_guess(
             pool, labels, spec, threshold=threshold, entropy=entropy, confidence=confidence
         )

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import positive
 
 __all__ = ["Cohort"]
 
@@ -100,10 +101,7 @@ class Cohort:
 
         Equal weights: v = (z C_r / S)² / (t - c).
         """
-        if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-            raise InvalidInput(
-                f"noise_multiplier must be positive and finite, got {noise_multiplier}."
-            )
+        positive("noise_multiplier", noise_multiplier)
         variance = (noise_multiplier / min(self.noise_multipliers(1.0))) ** 2
         while min(self.noise_multipliers(variance)) < noise_multiplier:
             variance *= 1 + 1e-15

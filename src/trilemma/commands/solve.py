@@ -14,7 +14,7 @@ from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import ParameterValue
-from trilemma.quantities import finite, whole
+from trilemma.quantities import counted, finite
 from trilemma.tuning.problem import (
     DEFAULT_EFFICIENCY_WEIGHT,
     DEFAULT_UTILITY_WEIGHT,
@@ -65,8 +65,7 @@ def solve(
     for name, value in (("c4", c4), ("c5", c5)):
         if finite(name, value) < 0:
             raise InvalidInput(f"{name} must be finite and not negative, got {value}.")
-    if whole("clients", clients) < 1:
-        raise InvalidInput(f"clients must be at least 1, got {clients}.")
+    counted("clients", clients)
     profile = _profile(parameters, delta, sigma, sigma_file)
     if profile.floored:
         print(

@@ -19,6 +19,7 @@ from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
+from trilemma.quantities import counted
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.families.counts import total, won_after
 from trilemma.tuning.forecasting.forecast import Forecast
@@ -82,8 +83,7 @@ def attack_again(
             f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
             f"nothing to attack; take one that did."
         )
-    if units < 1:
-        raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    counted("units (games to play)", units)
     Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
