@@ -17,8 +17,8 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.beliefs.recovery import Range
     from trilemma.entropy import Seeded
+    from trilemma.records.range import InputSpec
 
 __all__ = ["BlindGuess", "blind_guess", "default_threshold"]
 
@@ -56,7 +56,7 @@ class BlindGuess:
 def blind_guess(
     pool: NDArray[np.float64],
     labels: NDArray[np.int64] | None,
-    spec: Range,
+    spec: InputSpec,
     *,
     threshold: float,
     entropy: Seeded,
@@ -97,7 +97,7 @@ def blind_guess(
 def default_threshold(
     pool: NDArray[np.float64],
     labels: NDArray[np.int64] | None,
-    spec: Range,
+    spec: InputSpec,
     *,
     entropy: Seeded,
     confidence: float = 0.95,

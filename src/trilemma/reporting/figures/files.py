@@ -35,14 +35,13 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
     """Draw what a run has to show; the files, in the order of the page."""
     import matplotlib as mpl
 
-    found = read_run(run)
-    result = found.result
+    result, own = read_run(run)
     if isinstance(result, Earlier):
         raise InvalidInput(
             f"{run} holds a verdict of schema {result.version}, which has no figures any more; "
             f"trilemma report shows its values."
         )
-    target = folder or found.folder / "figures"
+    target = folder or own / "figures"
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -14,8 +14,8 @@ from trilemma.reporting.figures.style import blank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.beliefs.recovery import Range
     from trilemma.estimation.recovering.recoveries import Outcomes
+    from trilemma.records.range import InputSpec
 
 __all__ = ["draw_recoveries", "draw_suite"]
 
@@ -36,7 +36,7 @@ def draw_recoveries(
     path: Path,
     originals: NDArray[np.float32],
     rows: Sequence[tuple[str, Outcomes]],
-    spec: Range,
+    spec: InputSpec,
     unit: str,
 ) -> None:
     """Write a PNG: the originals [P, S, *shape] on top, one row of recoveries a protection."""
