@@ -79,7 +79,6 @@ class Cohort:
 
     @classmethod
     def alone(cls, *, denominator: float, record_clip: float) -> Cohort:
-        """One message seen by itself."""
         return cls((1.0,), (denominator,), record_clip, threshold=1)
 
     def noise_multipliers(self, variance: float) -> tuple[float, ...]:

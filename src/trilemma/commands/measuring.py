@@ -64,7 +64,6 @@ class Prepared:
         )
 
     def headline(self) -> str:
-        """One sentence on what is measured."""
         from trilemma.errors import printable
 
         asked, scenario = self.measurement, self.scenario

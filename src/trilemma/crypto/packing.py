@@ -177,7 +177,6 @@ class Packing:
 
     @cached_property
     def slots(self) -> int:
-        """Slots of one plaintext."""
         return self.plaintext_bits // (8 * self.slot_bytes)
 
     @property

@@ -39,6 +39,7 @@ __all__ = [
     "metric_name",
     "not_needed",
     "paper_leakage",
+    "verdict_metric",
     "who",
 ]
 
@@ -107,6 +108,11 @@ def metric_name(values: Iterable[float | None]) -> str:
     """
     inside = all(value is None or 0 <= value <= 1 for value in values)
     return "accuracy" if inside else "minus the loss"
+
+
+def verdict_metric(verdict: Verdict) -> str:
+    """What a verdict's trainings are measured by."""
+    return metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
 
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:

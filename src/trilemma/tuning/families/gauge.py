@@ -80,7 +80,6 @@ class Gauge:
         adversary: Adversary | None = None,
         rounds: int | None = None,
         chunk: int = CHUNK,
-        pictures: int = 0,
     ) -> Counts:
         """Play that many games of a stream from its first, `chunk` of them a task."""
         seen = self._play(
@@ -88,7 +87,6 @@ class Gauge:
             adversary=adversary,
             rounds=rounds,
             chunk=chunk,
-            pictures=pictures,
         )
         return counted([seen])
 
@@ -292,7 +290,6 @@ class Gauge:
         adversary: Adversary | None = None,
         rounds: int | None = None,
         chunk: int = CHUNK,
-        pictures: int = 0,
     ) -> Seen:
         spec, who = protection.describe(), adversary or self.adversary
         over = self.rounds if rounds is None else rounds
@@ -301,7 +298,6 @@ class Gauge:
                 *(stream, spec, attacks, who, over),
                 first=start,
                 count=min(chunk, first + count - start),
-                pictures=pictures if start == 0 else 0,
             )
             for start in range(first, first + count, chunk)
         ]

@@ -63,7 +63,6 @@ class Kept:
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        """The JSON Schema of the file."""
         schema = cls._adapter().json_schema(mode="serialization")
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -189,5 +189,4 @@ class Verdict(Shown, Kept):
 
     @property
     def choice(self) -> Candidate | None:
-        """The candidate that was chosen."""
         return next((each for each in self.candidates if each.name == self.chosen), None)
