@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob, read_attack
-from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.recipes import Recipe
 from trilemma.observations import Adversary
@@ -70,7 +69,7 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Callable[[Ask], tuple[Rounds
             parts = [read_attack(each)["after"] for each in ask(games_beside(plan, chosen, who))]
             for step in checkpoints(plan.claim.rounds):
                 right = sum(sum(part[plan.suite.lead][str(step)]) for part in parts)
-                points.append(RoundsPoint("rest", who, step, _leakage(plan, right)))
+                points.append(RoundsPoint("rest", who, step, plan.leakage(right, _GAMES)))
         return tuple(points)
 
     return measure
@@ -120,12 +119,7 @@ def _beside(plan: Plan, chosen: Candidate, participation: Participation, ask: As
         _WHO,
         f"{told} which rounds held the record, it picks the right one of {size} in {right} of "
         f"{_GAMES} games, where the proof allows a rate of {(bounds or {})[size]:.3g}",
-        _leakage(plan, right),
+        plan.leakage(right, _GAMES),
         _GAMES,
         right,
     )
-
-
-def _leakage(plan: Plan, right: int) -> Estimate:
-    sure, kappa = plan.request.confidence, plan.claim.kappa
-    return client_leakage(right, _GAMES, confidence=sure, kappa=kappa)
