@@ -167,9 +167,7 @@ def system_bounds(
     return Constants(mean_c1, c2).printed_bound(mean_tv), math.fsum(implied) / count
 
 
-def c1_error_bound(
-    relative_error: float, form: Literal["printed", "corrected"] = "corrected"
-) -> float:
+def c1_error_bound(relative_error: float, form: Reading = "corrected") -> float:
     """|Ĉ₁ - C₁| when every belief is known to a relative error e (Theorem error_for_C_1).
 
     printed: √(((1+e) log((1+e)/(1-e)) + e + max{log(1+e), -log(1-e)})/2) nats;
@@ -187,9 +185,7 @@ def c1_error_bound(
     return math.sqrt(((1 + e) * (up + down) + e + max(up, down)) / 2 / _LN2)
 
 
-def leakage_error_bound(
-    relative_error: float, form: Literal["printed", "corrected"] = "corrected"
-) -> float:
+def leakage_error_bound(relative_error: float, form: Reading = "corrected") -> float:
     """Error of the metric ε̃ (Theorem estimation_error_privacy): 3/2 printed, 2 corrected (E9)."""
     factor = 1.5 if form == "printed" else 2.0
     return factor * c1_error_bound(relative_error, form)
