@@ -22,15 +22,15 @@ from riskcal.analysis import get_beta_from_pld
 from scipy.stats import binom, norm
 
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.bounds.certificate import Training, success_bound
-from trilemma.bounds.training import Participation
-from trilemma.estimation.jobs import read_attack
+from trilemma.bounds.certificate import success_bound
+from trilemma.bounds.training import Participation, Training
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.certificate.beside import games_beside, recipe_of
 from trilemma.tuning.certificate.candidates import certified_procedures
+from trilemma.tuning.families.counts import played
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
@@ -81,16 +81,16 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     plan = Plan.of(load_scenario("digits"), asked)
 
     def right(ask: Ask, who: Participation) -> int:
-        made = ask(games_beside(plan, candidate, who, games))
-        return sum(sum(read_attack(each)["correct"][plan.suite.lead]) for each in made)
+        job = replace(games_beside(plan, candidate, who), count=games)
+        return int(played(ask, job, chunk=8).correct[plan.suite.lead].sum())
 
     with plan.crew(1) as crew:
         candidate = settle(certified_procedures(plan), crew, run=run)[FAMILY]
-        played = {
+        wanted = {
             "secret": lambda ask: right(ask, "secret"),
             "known": lambda ask: right(ask, "known"),
         }
-        counted = settle(played, crew, run=run) if games else {}
+        counted = settle(wanted, crew, run=run) if games else {}
     return Found(plan, candidate, counted)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import finite, positive, shown, whole
+from trilemma.quantities import between, counted, finite, positive, shown, whole
 
 ANYTHING = st.one_of(
     st.integers(),
@@ -91,3 +91,17 @@ def test_what_cannot_be_printed_is_not_quoted() -> None:
     assert len(shown("x" * 9000)) == 83
     with pytest.raises(InvalidInput, match="must be a whole number, got a value too long"):
         whole("it", [10**9000])
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "3", None, 10**400])
+def test_what_cannot_be_counted_is_named(value: Any) -> None:
+    assert counted("n", np.int64(3)) == 3
+    with pytest.raises(InvalidInput, match=r"^n must "):
+        counted("n", value)
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.1, math.nan, math.inf, True, "0.5", None])
+def test_what_is_no_inner_share_is_named(value: Any) -> None:
+    assert between("x", np.float32(0.5)) == 0.5
+    with pytest.raises(InvalidInput, match=r"^x must "):
+        between("x", value)

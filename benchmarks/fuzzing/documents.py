@@ -78,7 +78,7 @@ def verdicts(draw: Random, folder: Path) -> None:
     if kind == "gallery":
         value: Any = Gallery.load(path)
     else:
-        value = read_run(path).result
+        value, _ = read_run(path)
         if isinstance(value, Earlier):
             _shown(value, folder)
             return

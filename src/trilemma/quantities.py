@@ -8,7 +8,7 @@ from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["finite", "positive", "shown", "whole"]
+__all__ = ["between", "counted", "finite", "positive", "shown", "whole"]
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
@@ -26,6 +26,30 @@ def whole(what: str, value: object) -> int:
     number = int(value)
     if number.bit_length() > 64:  # too long to print, too
         raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")
+    return number
+
+
+def counted(what: str, value: object) -> int:
+    """The value as a plain integer of at least 1.
+
+    >>> counted("rounds", 150)
+    150
+    """
+    number = whole(what, value)
+    if number < 1:
+        raise InvalidInput(f"{what} must be at least 1, got {number}.")
+    return number
+
+
+def between(what: str, value: object) -> float:
+    """The value as a plain float strictly between 0 and 1.
+
+    >>> between("confidence", 0.95)
+    0.95
+    """
+    number = _real(what, value)
+    if not 0 < number < 1:
+        raise InvalidInput(f"{what} must lie strictly between 0 and 1, got {number}.")
     return number
 
 

@@ -1,13 +1,12 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from trilemma.beliefs.blind import BlindGuess, blind_guess, default_threshold
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.records.range import InputSpec
 
-UNIT = SimpleNamespace(low=0.0, high=1.0)
+UNIT = InputSpec((2,), 0.0, 1.0)
 
 
 def clusters(weights: list[float], size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom, binomtest
+from scipy.stats import binom, binomtest
 
 from trilemma.beliefs.intervals import (
     acceptance_size,
     clopper_pearson,
     clopper_pearson_upper,
-    jeffreys,
     zero_success_size,
 )
 from trilemma.errors import InvalidInput
@@ -33,15 +32,6 @@ def test_clopper_pearson_covers_every_rate_at_least_nominally(trials: int) -> No
     for rate in np.linspace(0.001, 0.999, 333):
         covered = [k for k, interval in enumerate(intervals) if rate in interval]
         assert np.sum(binom.pmf(covered, trials, rate)) >= 0.95
-
-
-def test_jeffreys_is_the_beta_posterior() -> None:
-    for successes, trials in [(1, 10), (5, 9), (50, 200)]:
-        law = beta(successes + 0.5, trials - successes + 0.5)
-        ours = jeffreys(successes, trials, 0.9)
-        assert (ours.low, ours.high) == pytest.approx((law.ppf(0.05), law.ppf(0.95)))
-    assert jeffreys(0, 10).low == 0
-    assert jeffreys(10, 10).high == 1
 
 
 @pytest.mark.parametrize("p_max", [0.01, 0.078, 0.286, 0.559, 0.9])

@@ -11,16 +11,14 @@ from scipy.stats import norm
 
 from trilemma.beliefs.belief import largest_success_rate
 from trilemma.bounds.certificate import (
-    Participation,
-    Training,
     epsilon,
-    largest_success,
     leakage_bound,
     leakage_supremum,
     noise_multiplier_for,
     success_bound,
     true_positive_rate,
 )
+from trilemma.bounds.training import Participation, Training
 from trilemma.errors import InvalidInput
 
 Q = 4 / 150
@@ -81,13 +79,6 @@ def test_a_budget_that_needs_next_to_no_noise_and_one_that_no_noise_meets() -> N
     assert noise_multiplier_for(0.3, rounds=2, q=1e-4) == 0.01
     with pytest.raises(InvalidInput, match="fewer rounds"):
         noise_multiplier_for(1e-6, rounds=10**6, q=1.0, candidates=2)
-
-
-def test_the_worst_client_counts() -> None:
-    clients = [Training(150, q, 0.6) for q in (0.02, 0.05, 0.01)]
-    assert largest_success(clients, 38) == success_bound(clients[1], 38)
-    with pytest.raises(InvalidInput, match="at least one"):
-        largest_success([], 38)
 
 
 def test_epsilon_of_a_full_batch_against_the_gaussian_formula() -> None:

@@ -13,7 +13,8 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_m
 from riskcal.analysis import get_beta_from_pld
 from scipy.stats import binom, norm
 
-from trilemma.bounds.certificate import Training, epsilon, success_bound, true_positive_rate
+from trilemma.bounds.certificate import epsilon, success_bound, true_positive_rate
+from trilemma.bounds.training import Training
 
 DIGITS = Training(rounds=150, q=4 / 150, noise_multiplier=0.52)
 TRAININGS = [

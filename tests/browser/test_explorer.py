@@ -1,4 +1,4 @@
-"""The sliders in a real browser agree with Python, number for number."""
+"""The sliders in a real browser agree with every choice tried one by one, number for number."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.browser.watching import Watched
 from tests.reporting import examples
+from tests.reporting.recommending import recommended, spoiled
 
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.page import write_report
@@ -45,18 +46,20 @@ def agree(watched: Watched, explorer: Explorer) -> set[int]:
     best = set()
     for want, stops in preferences(explorer):
         watched.set(**stops)
-        expected, shown = explorer.recommend(want), watched.shown()
-        assert shown["own"] == str(expected.own).lower()
-        assert shown["places"].split() == [str(each.place) for each in expected.options]
-        assert shown["tied"].split() == [str(each.place) for each in expected.options if each.tied]
+        expected, shown = recommended(explorer, want), watched.shown()
+        assert shown["own"] == str(want == explorer.verdict).lower()
+        assert shown["places"].split() == [str(each.place) for each in expected]
+        assert shown["tied"].split() == [str(each.place) for each in expected if each.tied]
         objectives = [float(each) for each in shown["objectives"].split()]
-        assert objectives == [each.objective.value for each in expected.options], "bit by bit"
-        best |= {each.place for each in expected.options[:1]}
+        assert objectives == [each.objective.value for each in expected], "bit by bit"
+        best |= {each.place for each in expected[:1]}
         for name in NAMES:
             assert watched.text(f"#{name}-value") == number(getattr(want, name))
-        assert f"right picks in {hundred(expected.allowed)} games" in watched.text("#allowed")
+        assert f"right picks in {hundred(explorer.allowed(want.budget))} games" in watched.text(
+            "#allowed"
+        )
         rows = watched.page.locator("#options tbody tr th").all_inner_texts()
-        names = [explorer.points[each.place].family for each in expected.options]
+        names = [explorer.points[each.place].family for each in expected]
         assert rows == [family(name) for name in names]
     return best
 
@@ -80,6 +83,16 @@ def test_they_agree_under_caps_and_odd_budgets_too(browser: Browser, tmp_path: P
     watched = Watched(browser, write_report(verdict, tmp_path))
     assert len(agree(watched, verdict_explorer(verdict))) >= 3
     watched.close()
+
+
+def test_they_agree_where_curves_have_bumps_and_gaps(browser: Browser, tmp_path: Path) -> None:
+    best = set()
+    for seed in range(4):
+        verdict = examples.verdict(curves=spoiled(seed))
+        watched = Watched(browser, write_report(verdict, tmp_path))
+        best |= {(seed, place) for place in agree(watched, verdict_explorer(verdict))}
+        watched.close()
+    assert len(best) >= 12
 
 
 def test_they_agree_on_a_front(browser: Browser, front: Path) -> None:

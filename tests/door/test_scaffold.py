@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.commands.running import run
 
 from trilemma.commands.settings import Federated, read_settings
-from trilemma.door.scaffold import KINDS, Kind, write_scaffold
+from trilemma.door.scaffold import Kind, write_scaffold
 from trilemma.errors import InvalidInput
 from trilemma.naming import load_object
 from trilemma.tuning.request import Request
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=get_args(Kind))
 def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / str(request.param)
     write_scaffold(folder, request.param)
@@ -49,7 +50,7 @@ def test_nothing_is_overwritten(made: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_a_new_federation_gets_a_verdict(kind: Kind, tmp_path: Path) -> None:
     write_scaffold(tmp_path, kind)
     words = ("tune", str(tmp_path / "trilemma.toml"), "--quick", "--clients", "3")

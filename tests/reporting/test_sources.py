@@ -16,8 +16,7 @@ from trilemma.reporting.sources import read_run
 
 def show(path: Path) -> Path:
     """The report of what lies in a folder or a file."""
-    found = read_run(path)
-    return write_report(found.result, found.folder)
+    return write_report(*read_run(path))
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.999])

@@ -17,16 +17,13 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.beliefs.recovery import Range
     from trilemma.entropy import Seeded
+    from trilemma.records.range import InputSpec
 
-__all__ = ["THRESHOLDS", "BlindGuess", "blind_guess", "default_threshold"]
+__all__ = ["BlindGuess", "blind_guess", "default_threshold"]
 
-THRESHOLDS: Final = (20.0, 25.0, 30.0)
-"""The candidates for the default threshold, dB."""
-
+_THRESHOLDS: Final = (20.0, 25.0, 30.0)  # dB, the candidates for the default
 _ACCEPTED: Final = 0.01
-_DOUBLED_BALL_DB: Final = 20 * np.log10(2)  # twice the radius is 6.02 dB less
 _MAX_POOL: Final = 4000  # the table of distances stays below 130 MB
 
 
@@ -59,7 +56,7 @@ class BlindGuess:
 def blind_guess(
     pool: NDArray[np.float64],
     labels: NDArray[np.int64] | None,
-    spec: Range,
+    spec: InputSpec,
     *,
     threshold: float,
     entropy: Seeded,
@@ -100,13 +97,13 @@ def blind_guess(
 def default_threshold(
     pool: NDArray[np.float64],
     labels: NDArray[np.int64] | None,
-    spec: Range,
+    spec: InputSpec,
     *,
     entropy: Seeded,
     confidence: float = 0.95,
 ) -> BlindGuess:
     """κ at the lowest of 20, 25 and 30 dB at which it is at most 1 %, at 30 dB where none is."""
-    for threshold in THRESHOLDS:
+    for threshold in _THRESHOLDS:
         found = blind_guess(
             pool, labels, spec, threshold=threshold, entropy=entropy, confidence=confidence
         )

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaln
+from scipy.special import erfcinv, erfinv, gammainc, gammaincc, gammaln
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,8 +61,6 @@ def large_m_tv(log_scaled_variance: float) -> float:
 
 def large_m_tv_inverse(tv: float) -> float:
     """log(s²A) = log(4 erf⁻¹(TV)), the inverse of `large_m_tv`."""
-    from scipy.special import erfcinv, erfinv
-
     # Above a half, erfinv would lose what 1 - TV still has.
     root = float(erfinv(tv)) if tv < 0.5 else float(erfcinv(1 - tv))
     return math.log(4) + math.log(root)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from scipy.special import bdtr, betaincinv
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import between
 
 __all__ = [
     "Interval",
     "acceptance_size",
     "clopper_pearson",
     "clopper_pearson_upper",
-    "jeffreys",
+    "first_true",
     "zero_success_size",
 ]
 
@@ -53,21 +55,6 @@ def clopper_pearson_upper(successes: int, trials: int, confidence: float = 0.95)
     return _upper(successes, trials, 1 - confidence)
 
 
-def jeffreys(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Equal-tailed Beta(½, ½) posterior interval, shorter but only nominal on average.
-
-    >>> interval = jeffreys(5, 10)
-    >>> round(interval.low, 4), round(interval.high, 4)
-    (0.2235, 0.7765)
-    """
-    _check(successes, trials, confidence)
-    tail = (1 - confidence) / 2
-    a, b = successes + 0.5, trials - successes + 0.5
-    low = float(betaincinv(a, b, tail)) if successes else 0.0
-    high = float(betaincinv(a, b, 1 - tail)) if successes < trials else 1.0
-    return Interval(low, high)
-
-
 def zero_success_size(p_max: float, alpha: float) -> int:
     """Fewest trials in which no success at all shows p ≤ p_max at level alpha: (1-p)ⁿ ≤ α.
 
@@ -85,23 +72,27 @@ def acceptance_size(successes: int, p_max: float, alpha: float) -> int:
     """
     if successes < 0:
         raise InvalidInput(f"successes must not be negative, got {successes}.")
-    for name, value in (("p_max", p_max), ("alpha", alpha)):
-        if not 0 < value < 1:
-            raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
+    between("p_max", p_max)
+    between("alpha", alpha)
     if successes == 0:
-        size = max(1, math.ceil(math.log(alpha) / math.log1p(-p_max)))
-    else:
-        low, high = successes, 2 * successes + 1
-        while bdtr(successes, high, p_max) > alpha:
-            low, high = high, 2 * high
-        while high - low > 1:  # the probability falls as n grows: bisect
-            middle = (low + high) // 2
-            if bdtr(successes, middle, p_max) > alpha:
-                low = middle
-            else:
-                high = middle
-        size = high
-    return size
+        return max(1, math.ceil(math.log(alpha) / math.log1p(-p_max)))
+    # The probability falls as n grows.
+    return first_true(lambda size: bool(bdtr(successes, size, p_max) <= alpha), successes)
+
+
+def first_true(holds: Callable[[int], bool], low: int) -> int:
+    """The least n above `low` for which something holds that holds for all larger ones too.
+
+    >>> first_true(lambda n: n * n >= 50, 0)
+    8
+    """
+    high = 2 * low + 1
+    while not holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _upper(successes: int, trials: int, tail: float) -> float:
@@ -116,5 +107,4 @@ def _check(successes: int, trials: int, confidence: float) -> None:
             f"an interval needs 0 <= successes <= trials and at least one trial, "
             f"got {successes} of {trials}."
         )
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}.")
+    between("confidence", confidence)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import torch
@@ -21,22 +21,12 @@ from trilemma.records.columns import column_hits
 if TYPE_CHECKING:
     from trilemma.records.range import InputSpec
 
-__all__ = ["Criterion", "Match", "Range", "best_pairing", "psnr_matrix", "ssim_matrix"]
+__all__ = ["Criterion", "Match", "best_pairing", "psnr_matrix", "ssim_matrix"]
 
 _MAX_PSNR: Final = 300.0  # an exact copy; finite, because an assignment cannot weigh infinity
 _SSIM_WINDOW: Final = 11
 _MOST_RIGHT: Final = 0.8  # of a table's columns
 _ALL_BUT_ONE: Final = 0.9  # of a text's tokens
-
-
-class Range(Protocol):
-    """The interval in which every input value lies."""
-
-    @property
-    def low(self) -> float: ...
-
-    @property
-    def high(self) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,19 +151,25 @@ def _tokens_found(reconstructions: torch.Tensor, originals: torch.Tensor) -> tor
 
 
 def psnr_matrix(
-    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+    reconstructions: torch.Tensor, originals: torch.Tensor, spec: InputSpec
 ) -> torch.Tensor:
     """PSNR [N, S, S] in dB of reconstruction i against record j, after clamping to the range.
 
     PSNR = 10 log₁₀((high - low)² / mean squared error), at most 300 dB; NaN where a reconstruction
     has NaN.
 
-    >>> from types import SimpleNamespace
+    >>> from trilemma.records.range import InputSpec
     >>> one = torch.zeros(1, 1, 4)
-    >>> round(psnr_matrix(one + 0.1, one, SimpleNamespace(low=0.0, high=1.0)).item(), 3)
+    >>> round(psnr_matrix(one + 0.1, one, InputSpec((4,), 0.0, 1.0)).item(), 3)
     20.0
     """
-    guesses, records = _paired(reconstructions, originals, spec)
+    if reconstructions.shape != originals.shape:
+        raise InvalidInput(
+            f"reconstructions {tuple(reconstructions.shape)} and originals "
+            f"{tuple(originals.shape)} must have the same shape [N, S, ...]."
+        )
+    guesses = reconstructions.double().clamp(spec.low, spec.high).flatten(2)
+    records = originals.double().flatten(2)
     floor = 10 ** (-_MAX_PSNR / 10)
     # One record at a time: the full table of differences is S times larger than the inputs.
     errors = torch.stack(
@@ -185,7 +181,7 @@ def psnr_matrix(
 
 
 def ssim_matrix(
-    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
+    reconstructions: torch.Tensor, originals: torch.Tensor, spec: InputSpec
 ) -> torch.Tensor:
     """SSIM [N, S, S] of reconstruction i against record j, images [N, S, channels, h, w]."""
     shape = originals.shape[2:]
@@ -223,15 +219,3 @@ def best_pairing(similarity: torch.Tensor, threshold: float) -> torch.Tensor:
     chosen = [linear_sum_assignment(unit.T, maximize=True)[1] for unit in table]
     pairing = np.array(chosen, dtype=np.int64).reshape(similarity.shape[:2])
     return torch.from_numpy(pairing).to(similarity.device)
-
-
-def _paired(
-    reconstructions: torch.Tensor, originals: torch.Tensor, spec: Range
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if reconstructions.shape != originals.shape:
-        raise InvalidInput(
-            f"reconstructions {tuple(reconstructions.shape)} and originals "
-            f"{tuple(originals.shape)} must have the same shape [N, S, ...]."
-        )
-    guesses = reconstructions.to(torch.float64).clamp(spec.low, spec.high)
-    return guesses.flatten(2), originals.to(torch.float64).flatten(2)

@@ -16,13 +16,13 @@ The claim holds on these conditions, which whoever deploys must keep; each is ne
   that couples records, and a repeated round is a round.
 - Sampling of clients does not amplify: the server sees the cohort.
 - Fixed point is fine enough and wide enough (`trilemma.bounds.fixed_point`).
-- Clients differ in q and z: the claim is that of the worst (`largest_success`).
+- Clients differ in q and z: the claim is that of the worst.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -34,15 +34,13 @@ from trilemma.bounds.surrogate import check_budget
 from trilemma.bounds.trade_off import epsilon_at, membership_bound, pick_bound
 from trilemma.bounds.training import Participation, Training
 from trilemma.errors import InvalidInput
+from trilemma.quantities import between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Participation",
-    "Training",
     "epsilon",
-    "largest_success",
     "leakage_bound",
     "leakage_supremum",
     "noise_multiplier_for",
@@ -116,13 +114,6 @@ def leakage_supremum(training: Training, *, remainder: float = 0.0) -> tuple[flo
     return min(1.0, max(best, rest)), at
 
 
-def largest_success(trainings: Sequence[Training], candidates: float) -> float:
-    """The success bound of the worst-off client, each with its own q and z."""
-    if not trainings:
-        raise InvalidInput("the largest success needs the training of at least one client.")
-    return max(success_bound(each, candidates) for each in trainings)
-
-
 def noise_multiplier_for(
     budget: float,
     *,
@@ -171,9 +162,7 @@ def epsilon(training: Training, delta: float) -> float:
     >>> round(epsilon(Training(150, 4 / 150, noise_multiplier=0.52), 1e-5), 1)
     12.1
     """
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}.")
-    return epsilon_at(training, delta)
+    return epsilon_at(training, between("delta", delta))
 
 
 def true_positive_rate(training: Training, false_positive_rate: float = 0.01) -> float:
@@ -182,11 +171,7 @@ def true_positive_rate(training: Training, false_positive_rate: float = 0.01) ->
     >>> round(true_positive_rate(Training(150, 4 / 150, noise_multiplier=0.52)), 3)
     0.202
     """
-    if not 0 < false_positive_rate < 1:
-        raise InvalidInput(
-            f"false_positive_rate must lie strictly between 0 and 1, got {false_positive_rate}."
-        )
-    return membership_bound(training, false_positive_rate)
+    return membership_bound(training, between("false_positive_rate", false_positive_rate))
 
 
 def _success(

@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import between
 
 __all__ = ["check_grid", "grid_remainder", "range_for"]
 
@@ -85,8 +86,7 @@ def range_for(
     3.11
     """
     _check_positive(denominator, record_clip, deviation)
-    if not 0 < failure < 1:
-        raise InvalidInput(f"failure must lie strictly between 0 and 1, got {failure}.")
+    between("failure", failure)
     if records < 1 or coordinates < 1 or rounds < 1 or not 0 < q <= 1:
         raise InvalidInput(
             f"records, coordinates and rounds must be at least 1 and q lie in (0, 1], got "

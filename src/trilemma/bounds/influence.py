@@ -1,23 +1,23 @@
-"""How much noise stands against one record: z, from variances, weights, survivors and helpers.
+"""How much noise stands against one record: z, from variance, weights, survivors and helpers.
 
 Each record's gradient is clipped to C_r before the mean over a fixed denominator S, so one record
 of client k moves the weighted sum by at most w_k C_r / S_k. The noise that hides it is that of the
 honest survivors alone:
 
-    z_k = S_k √(Σ over honest survivors j of w_j² v_j) / (w_k C_r),
+    z_k = S_k √(v Σ over honest survivors j of w_j²) / (w_k C_r),
 
 least over the sets of survivors that the threshold allows: k itself and the t - c - 1 others of
-least noise, where c survivors help the curious party and take their own noise out (c = 1 for a
+least weight, where c survivors help the curious party and take their own noise out (c = 1 for a
 curious client). A message seen by itself is a cohort of one: z = S √v / C_r.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import positive
 
 __all__ = ["Cohort"]
 
@@ -79,13 +79,12 @@ class Cohort:
 
     @classmethod
     def alone(cls, *, denominator: float, record_clip: float) -> Cohort:
-        """One message seen by itself."""
         return cls((1.0,), (denominator,), record_clip, threshold=1)
 
-    def noise_multipliers(self, variance: float | Sequence[float]) -> tuple[float, ...]:
-        """z [K] of each client, for one variance a coordinate and client, or one of each [K]."""
-        variances = self._variances(variance)
-        powers = [w * w * v for w, v in zip(self.weights, variances, strict=True)]
+    def noise_multipliers(self, variance: float) -> tuple[float, ...]:
+        """z [K] of each client, for the variance of every client's noise on a coordinate."""
+        positive("variance", variance)
+        powers = [w * w * variance for w in self.weights]
         found = []
         for k, (weight, denominator) in enumerate(
             zip(self.weights, self.denominators, strict=True)
@@ -100,21 +99,8 @@ class Cohort:
 
         Equal weights: v = (z C_r / S)² / (t - c).
         """
-        if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-            raise InvalidInput(
-                f"noise_multiplier must be positive and finite, got {noise_multiplier}."
-            )
+        positive("noise_multiplier", noise_multiplier)
         variance = (noise_multiplier / min(self.noise_multipliers(1.0))) ** 2
         while min(self.noise_multipliers(variance)) < noise_multiplier:
             variance *= 1 + 1e-15
         return variance
-
-    def _variances(self, variance: float | Sequence[float]) -> Sequence[float]:
-        clients = len(self.weights)
-        each = [variance] * clients if isinstance(variance, int | float) else list(variance)
-        if len(each) != clients or not all(math.isfinite(v) and v > 0 for v in each):
-            raise InvalidInput(
-                f"variance must be one positive number, or one of each of the {clients} clients, "
-                f"got {variance}."
-            )
-        return each

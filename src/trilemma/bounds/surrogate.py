@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-from trilemma.beliefs.intervals import Interval
+from trilemma.beliefs.intervals import Interval, first_true
 from trilemma.errors import InvalidInput
-from trilemma.quantities import finite, positive
+from trilemma.quantities import between, counted, finite, positive
 
 __all__ = [
     "Constants",
@@ -129,10 +129,7 @@ def log_c2(xi: float) -> float:
     >>> round(math.exp(log_c2(0.5)), 6)
     1.031933
     """
-    if not (math.isfinite(xi) and xi > 0):
-        raise InvalidInput(
-            f"xi (largest log-ratio of belief to prior) must be positive and finite, got {xi}."
-        )
+    positive("xi (largest log-ratio of belief to prior)", xi)
     return 2 * xi - _LN2 + math.log(-math.expm1(-2 * xi)) - 0.5 * math.log(_LN2)
 
 
@@ -170,9 +167,7 @@ def system_bounds(
     return Constants(mean_c1, c2).printed_bound(mean_tv), math.fsum(implied) / count
 
 
-def c1_error_bound(
-    relative_error: float, form: Literal["printed", "corrected"] = "corrected"
-) -> float:
+def c1_error_bound(relative_error: float, form: Reading = "corrected") -> float:
     """|Ĉ₁ - C₁| when every belief is known to a relative error e (Theorem error_for_C_1).
 
     printed: √(((1+e) log((1+e)/(1-e)) + e + max{log(1+e), -log(1-e)})/2) nats;
@@ -190,9 +185,7 @@ def c1_error_bound(
     return math.sqrt(((1 + e) * (up + down) + e + max(up, down)) / 2 / _LN2)
 
 
-def leakage_error_bound(
-    relative_error: float, form: Literal["printed", "corrected"] = "corrected"
-) -> float:
+def leakage_error_bound(relative_error: float, form: Reading = "corrected") -> float:
     """Error of the metric ε̃ (Theorem estimation_error_privacy): 3/2 printed, 2 corrected (E9)."""
     factor = 1.5 if form == "printed" else 2.0
     return factor * c1_error_bound(relative_error, form)
@@ -205,8 +198,7 @@ def chernoff_failure(relative_error: float, trials: int, rates: Sequence[float])
     0.05
     """
     _check_chernoff(relative_error, rates)
-    if trials < 1:
-        raise InvalidInput(f"trials must be at least 1, got {trials}.")
+    counted("trials", trials)
     exponents = (-(relative_error**2) * trials * rate / 3 for rate in rates)
     return min(1.0, 2 * math.fsum(math.exp(exponent) for exponent in exponents))
 
@@ -218,26 +210,12 @@ def chernoff_sample_size(relative_error: float, alpha: float, rates: Sequence[fl
     7948
     """
     _check_chernoff(relative_error, rates)
-    if not 0 < alpha < 1:
-        raise InvalidInput(f"alpha must lie strictly between 0 and 1, got {alpha}.")
-    high = 1
-    while chernoff_failure(relative_error, high, rates) > alpha:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if chernoff_failure(relative_error, middle, rates) > alpha:
-            low = middle
-        else:
-            high = middle
-    return high
+    between("alpha", alpha)
+    return first_true(lambda trials: chernoff_failure(relative_error, trials, rates) <= alpha, 0)
 
 
 def _check_chernoff(relative_error: float, rates: Sequence[float]) -> None:
-    if not 0 < relative_error < 1:
-        raise InvalidInput(
-            f"relative error must lie strictly between 0 and 1, got {relative_error}."
-        )
+    between("relative error", relative_error)
     if not rates or not all(0 < rate <= 1 for rate in rates):
         raise InvalidInput(
             f"the Chernoff lemma needs rates in (0, 1], got {list(rates)}: of an outcome that "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import counted
 
 __all__ = ["Participation", "Training"]
 
@@ -35,8 +36,8 @@ class Training:
     records_of_person: int = 1
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidInput(f"rounds must be at least 1, got {self.rounds}.")
+        counted("rounds", self.rounds)
+        counted("records_of_person", self.records_of_person)
         if not 0 < self.q <= 1:
             raise InvalidInput(
                 f"q (probability that a round holds the record) must lie in (0, 1], got {self.q}; "
@@ -50,8 +51,4 @@ class Training:
         if self.participation not in _PARTICIPATION:
             raise InvalidInput(
                 f"participation must be 'secret' or 'known', got {self.participation!r}."
-            )
-        if self.records_of_person < 1:
-            raise InvalidInput(
-                f"records_of_person must be at least 1, got {self.records_of_person}."
             )

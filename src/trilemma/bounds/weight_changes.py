@@ -13,6 +13,7 @@ Two proofs hold, and the smaller noise is enough.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from trilemma.bounds.certificate import noise_multiplier_for
 from trilemma.bounds.training import Participation, Training
@@ -63,21 +64,13 @@ def noise_ratio_for(
     >>> round(noise_ratio_for(0.3, 150, q=4 / 150, steps=1, candidates=100), 2)
     1.03
     """
-    client = noise_multiplier_for(
-        budget,
-        rounds=rounds,
-        q=1.0,
-        participation="known",
-        candidates=candidates,
-        remainder=remainder,
+    least = partial(
+        noise_multiplier_for, budget, rounds=rounds, candidates=candidates, remainder=remainder
     )
-    record = noise_multiplier_for(
-        budget,
-        rounds=rounds,
-        q=_round_rate(q, steps, records_of_person),
-        participation=participation,
-        candidates=candidates,
-        remainder=remainder,
+    rate = _round_rate(q, steps, records_of_person)
+    client, record = (
+        least(q=1.0, participation="known"),
+        least(q=rate, participation=participation),
     )
     return min(client, 2 * record)
 

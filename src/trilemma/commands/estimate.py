@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import typer
 
-from trilemma.commands.measuring import AttackOption, Prepared, SuccessOption, prepare
+from trilemma.commands.measuring import (
+    AttackOption,
+    Prepared,
+    SuccessOption,
+    prepare,
+    resumable,
+    show_or_dump,
+)
 from trilemma.commands.settings import Federated, Running, from_flags, with_flags
 
 __all__ = ["estimate"]
@@ -42,10 +47,9 @@ def estimate(
 
     Example: trilemma estimate --scenario digits --clients 4 --units 200 --workers 2
     """
-    from trilemma.errors import printable
     from trilemma.estimation.recovering.constants import constants_of, literal_constants
-    from trilemma.estimation.recovering.recoveries import measure
     from trilemma.reporting.words.recoveries import show_constants
+    from trilemma.work.files import write_json
 
     federated, running = from_flags(flags, Federated, Running)
     effort = {"restarts": restarts, "models": models, "seed": seed}
@@ -53,46 +57,29 @@ def estimate(
         "estimate", federated, attack=attack, success=success, units=units, out=running.out,
         **effort,
     )  # fmt: skip
-    criterion = prepared.guess.criterion
-    with prepared.run(fresh=running.fresh) as run:
-        _, control = measure(
-            prepared.source,
-            prepared.measurement,
-            criterion,
-            run=run,
-            workers=running.workers,
-            ray=running.ray,
-            show_progress=True,
-        )
+    with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
+        _, control = prepared.measured(run, running)
         found = constants_of(control, prepared.guess, models=models)
         document = found.as_json()
         reading = None
         if literal:
             # Each restart is an attempt of its own: the paper's T.
-            asked = replace(prepared.measurement, literal=True, attempts=restarts, restarts=1)
-            _, as_printed = measure(
-                prepared.source,
-                asked,
-                criterion,
-                run=run,
-                workers=running.workers,
-                ray=running.ray,
-                show_progress=True,
-            )
+            tries = {"literal": True, "attempts": restarts, "restarts": 1}
+            _, as_printed = prepared.measured(run, running, **tries)
             reading = literal_constants(as_printed)
             document["literal"] = asdict(reading)
         half = document["predicted_half_point"] = _half_point(prepared)
-        prepared.write("estimate.json", document)
-    if running.as_json:
-        print(json.dumps(document, allow_nan=False, indent=2))
-    else:
+        write_json(prepared.folder / "estimate.json", document)
+
+    def show() -> None:
         show_constants(prepared.headline(), found, reading)
         if half is not None:
             print(
                 f"Predicted: noise of variance {half:.3g} hides half of the records from an "
                 f"attacker\nwithout a prior (Fisher information; no claim rests on it)."
             )
-    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
+
+    show_or_dump(document, running, show, f"run folder {prepared.folder}")
 
 
 def _half_point(prepared: Prepared) -> float | None:

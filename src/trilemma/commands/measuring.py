@@ -6,9 +6,8 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trilemma.commands.settings import Federated
+    from trilemma.commands.settings import Federated, Running
     from trilemma.estimation.recovering.constants import Guess
+    from trilemma.estimation.recovering.recoveries import Outcomes
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
     from trilemma.tuning.results.front import Front
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from trilemma.work.journal import Run
 
 __all__ = [
-    "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder", "tell",
+    "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder",
+    "show_or_dump", "tell",
 ]  # fmt: skip
 
 _LONGEST: Final = 80  # characters of a scenario in a folder's name, which the system bounds
@@ -51,12 +52,18 @@ class Prepared:
     folder: Path
     settings: Mapping[str, Any]
 
-    def run(self, *, fresh: bool) -> AbstractContextManager[Run]:
-        """The run folder; an interruption says how to go on."""
-        return resumable(self.folder, self.settings, fresh=fresh)
+    def measured(
+        self, run: Run, running: Running, **changes: Any
+    ) -> tuple[Outcomes | None, Outcomes]:
+        """What is recovered under the protection, if there is one, and without."""
+        from trilemma.estimation.recovering.recoveries import measure
+
+        asked, criterion = replace(self.measurement, **changes), self.guess.criterion
+        return measure(
+            *(self.source, asked, criterion), run=run, show_progress=True, **running.crew
+        )
 
     def headline(self) -> str:
-        """One sentence on what is measured."""
         from trilemma.errors import printable
 
         asked, scenario = self.measurement, self.scenario
@@ -76,12 +83,6 @@ class Prepared:
 
         drawn = [draw_unit(self.scenario, self.measurement, number) for number in range(units)]
         return torch.stack([unit.records.inputs for unit in drawn]).numpy()
-
-    def write(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON document into the run folder."""
-        from trilemma.work.files import write_json
-
-        write_json(self.folder / name, document)
 
 
 @contextmanager
@@ -119,11 +120,9 @@ def prepare(
     from trilemma.estimation.identity import own_code, parts_of
     from trilemma.estimation.recovering.constants import choose_criterion
     from trilemma.estimation.recovering.units import Measurement
-    from trilemma.scenarios import load_scenario
     from trilemma.work.fingerprints import fingerprint
 
-    spec, given = federated.scenario, federated.options()
-    source = partial(load_scenario, spec, **given)
+    source = federated.source()
     chosen = get(attack)  # an unknown name is told before any data is read
     scenario = source()
     clients = len(scenario.records)
@@ -132,16 +131,29 @@ def prepare(
     guess = choose_criterion(scenario, criterion, seed=measurement.seed)
     settings = {
         "command": command,
-        "scenario": spec,
-        **given,
+        "scenario": federated.scenario,
+        **federated.options(),
         "records": [len(records) for records in scenario.records],
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
         "attack's code": fingerprint(type(chosen)),
         "protection's code": own_code(parts_of(measurement.protection)),
     }
-    folder = out or run_folder(command, spec, settings)
+    folder = out or run_folder(command, federated.scenario, settings)
     return Prepared(source, scenario, guess, measurement, folder, settings)
+
+
+def show_or_dump(
+    document: Mapping[str, Any], running: Running, show: Callable[[], None], where: str
+) -> None:
+    """Print what was found, as JSON or for people, and on stderr where it is."""
+    from trilemma.errors import printable
+
+    if running.as_json:
+        print(json.dumps(document, allow_nan=False, indent=2))
+    else:
+        show()
+    print(f"trilemma: {printable(where)}", file=sys.stderr)
 
 
 def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> None:

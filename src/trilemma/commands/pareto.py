@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -66,8 +65,7 @@ def pareto(
 
     with resumable(folder, described, fresh=running.fresh) as run, Ticker("pareto") as ticker:
         ticker.say(f"reading {federated.scenario}")
-        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
-        from trilemma.tuning.fronts.pareto import pareto as measure
+        from trilemma.tuning.fronts.pareto import pareto as measure  # imports torch, for seconds
         from trilemma.tuning.results.front import Front
 
         def save(found: Front) -> Front:
@@ -78,19 +76,16 @@ def pareto(
         if running.fresh:
             (folder / _STUDY).unlink(missing_ok=True)
         front = measure(
-            partial(load_scenario, federated.scenario, **federated.options()),
+            federated.source(),
             request,
-            evaluations=searched.evaluations,
-            units=searched.units,
-            sampler=searched.sampler,
+            **searched.model_dump(),
             storage=storage or sqlite_url(folder / _STUDY),
             shared=storage is not None,
             run=run,
             data_key=run.key("data"),
-            workers=running.workers,
-            ray=running.ray,
             ticker=ticker,
             report=save,
+            **running.crew,
         )
         front = save(front)
         from trilemma.reporting.page.page import write_report

@@ -26,8 +26,7 @@ def report(
     from trilemma.reporting.page.page import write_report
     from trilemma.reporting.sources import read_run
 
-    found = read_run(run)
-    target = write_report(found.result, found.folder)
+    target = write_report(*read_run(run))
     print(f"report: {printable(target)}")
     if show and not webbrowser.open(target.resolve().as_uri()):
         print("no browser found here: open the file yourself")

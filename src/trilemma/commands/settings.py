@@ -6,14 +6,18 @@ import inspect
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.tuning.request import Settings, require_one_budget, told
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
 
 __all__ = [
     "DEFAULT_FILE", "Federated", "Running", "SettingsArgument", "command_line", "from_flags",
@@ -43,15 +47,14 @@ class Federated(Settings):
 
     def options(self) -> dict[str, Any]:
         """What goes to the function that makes the scenario."""
-        options = {
-            "folder": self.data,
-            "clients": self.clients,
-            "cohort": self.cohort,
-            "batch": self.batch,
-            "alpha": self.alpha,
-            "device": self.device,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        given = self.model_dump(exclude={"scenario"}, exclude_none=True)
+        return {"folder" if name == "data" else name: value for name, value in given.items()}
+
+    def source(self) -> Callable[[], Scenario]:
+        """What makes the scenario, in each worker anew."""
+        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
+
+        return partial(load_scenario, self.scenario, **self.options())
 
 
 class Running(BaseModel):
@@ -66,6 +69,11 @@ class Running(BaseModel):
     )
     fresh: bool = Field(default=False, description="Start the run folder over.")
     as_json: bool = Field(default=False, description="Print one JSON object.")
+
+    @property
+    def crew(self) -> dict[str, Any]:
+        """Where the work is done."""
+        return {"workers": self.workers, "ray": self.ray}
 
 
 def with_flags(

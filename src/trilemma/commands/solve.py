@@ -14,14 +14,14 @@ from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws import LAWS, law
 from trilemma.protections.laws.base import ParameterValue
-from trilemma.quantities import finite, whole
+from trilemma.quantities import counted, finite
 from trilemma.tuning.problem import (
     DEFAULT_EFFICIENCY_WEIGHT,
     DEFAULT_UTILITY_WEIGHT,
     Problem,
 )
 from trilemma.tuning.surrogate import solving
-from trilemma.tuning.surrogate.solving import Solution
+from trilemma.tuning.surrogate.solving import Solution, finite_or_none
 from trilemma.updates import Profile
 
 __all__ = ["solve"]
@@ -65,8 +65,7 @@ def solve(
     for name, value in (("c4", c4), ("c5", c5)):
         if finite(name, value) < 0:
             raise InvalidInput(f"{name} must be finite and not negative, got {value}.")
-    if whole("clients", clients) < 1:
-        raise InvalidInput(f"clients must be at least 1, got {clients}.")
+    counted("clients", clients)
     profile = _profile(parameters, delta, sigma, sigma_file)
     if profile.floored:
         print(
@@ -81,7 +80,13 @@ def solve(
         for each in laws
     ]
     if as_json:
-        print(json.dumps(_document(constants, problem, solutions), allow_nan=False, indent=2))
+        document = {
+            "budget": budget,
+            "c1": c1,
+            "c2": c2,
+            "results": [_result(solution) for solution in solutions],
+        }
+        print(json.dumps(document, allow_nan=False, indent=2))
     else:
         from trilemma.reporting.words.solutions import show  # rich is not needed for --json
 
@@ -128,24 +133,15 @@ def _read_sigmas(path: Path) -> Any:
     return values
 
 
-def _document(constants: Constants, problem: Problem, solutions: list[Solution]) -> dict[str, Any]:
-    return {
-        "budget": problem.budget,
-        "c1": constants.c1,
-        "c2": constants.c2,
-        "results": [_result(solution) for solution in solutions],
-    }
-
-
 def _result(solution: Solution) -> dict[str, Any]:
     value = solution.value or ParameterValue(math.nan, math.nan, math.nan)
     return {
         "mechanism": solution.mechanism,
         "parameter": {
             "symbol": solution.parameter.symbol,
-            "value": _finite(value.value),
-            "log_value": _finite(value.log_value),
-            "strength": _finite(value.strength),
+            "value": finite_or_none(value.value),
+            "log_value": finite_or_none(value.log_value),
+            "strength": finite_or_none(value.strength),
         },
         "form": solution.form,
         "feasible": solution.feasible,
@@ -158,7 +154,3 @@ def _result(solution: Solution) -> dict[str, Any]:
         "efficiency_bound": solution.efficiency_bound,
         "objective": solution.objective,
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -63,15 +62,9 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
 
     with Ticker("tune") as ticker:
         ticker.say(f"reading {federated.scenario}")
-        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
-        from trilemma.tuning.tune import tune as find
+        from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
-        source = partial(load_scenario, federated.scenario, **federated.options())
+        key = run.key("data")
         return find(
-            *(source, request),
-            run=run,
-            data_key=run.key("data"),
-            workers=running.workers,
-            ray=running.ray,
-            ticker=ticker,
+            federated.source(), request, run=run, data_key=key, ticker=ticker, **running.crew
         )

@@ -144,7 +144,6 @@ class KeyPair(Sealed):
 
     @classmethod
     def generate(cls, entropy: System) -> KeyPair:
-        """A fresh key pair."""
         return cls(require_system(entropy).bytes(SEED_BYTES))
 
     def reveal(self) -> bytes:
@@ -302,7 +301,6 @@ class Ring:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """uint32 or uint64."""
         return np.dtype(f"uint{self.bits}")
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from trilemma.errors import ForeignCiphertext, InvalidInput
-from trilemma.quantities import positive, whole
+from trilemma.quantities import counted, positive, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,13 +67,11 @@ class FixedPoint:
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", positive("clip (largest coordinate)", self.clip))
         object.__setattr__(self, "bits", whole("precision (bits of a value)", self.bits))
-        object.__setattr__(self, "max_weight", whole("max_weight", self.max_weight))
+        object.__setattr__(self, "max_weight", counted("max_weight", self.max_weight))
         if not 2 <= self.bits <= 32:
             raise InvalidInput(
                 f"precision (bits of a value) must lie in 2 .. 32, got {self.bits}."
             )
-        if self.max_weight < 1:
-            raise InvalidInput(f"max_weight must be at least 1, got {self.max_weight}.")
         if (2 * self.levels * self.max_weight).bit_length() > _MAX_UNIT_BITS:
             raise InvalidInput(
                 f"{self.bits} bits and a max_weight of {self.max_weight} need more than "
@@ -118,17 +116,15 @@ class FixedPoint:
                 f"max_weight = {self.max_weight}; a message is foreign, or max_weight too low."
             )
 
-    def blocks(
-        self, values: NDArray[Any], weight: int, size: int = _BLOCK
-    ) -> Iterator[NDArray[np.int64]]:
-        """The message w q_1, ..., w q_m (its leading w left out), `size` values at a time."""
+    def blocks(self, values: NDArray[Any], weight: int) -> Iterator[NDArray[np.int64]]:
+        """The message w q_1, ..., w q_m (its leading w left out), some values at a time."""
         if values.ndim != 1 or values.dtype.kind != "f":
             raise InvalidInput(
                 f"an update must be a flat array of floats, got {values.dtype} of shape "
                 f"{values.shape}; flatten it first."
             )
-        for start in range(0, len(values), size):
-            units = self.quantise(values[start : start + size])
+        for start in range(0, len(values), _BLOCK):
+            units = self.quantise(values[start : start + _BLOCK])
             yield units if weight == 1 else units * weight
 
     def sum(self, sums: NDArray[Any], weight: int, summands: int, offset: int = 0) -> WeightedSum:
@@ -181,7 +177,6 @@ class Packing:
 
     @cached_property
     def slots(self) -> int:
-        """Slots of one plaintext."""
         return self.plaintext_bits // (8 * self.slot_bytes)
 
     @property

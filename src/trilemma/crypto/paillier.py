@@ -90,7 +90,8 @@ class PublicKey:
     @cached_property
     def fingerprint(self) -> bytes:
         """16 bytes that tell this key's ciphertexts from another's."""
-        return hashlib.sha256(b"trilemma paillier" + _to_bytes(self.n)).digest()[:16]
+        modulus = self.n.to_bytes(-(-self.bits // 8), "big")
+        return hashlib.sha256(b"trilemma paillier" + modulus).digest()[:16]
 
     @cached_property
     def _square(self) -> mpz:
@@ -210,14 +211,8 @@ class PrivateKey(Sealed):
         check_bits(bits, insecure=insecure)
         if bits % 16:
             raise InvalidInput(f"bits must be a multiple of 16, got {bits}.")
-        while True:
-            p, q = _prime(bits // 2, entropy), _prime(bits // 2, entropy)
-            if (
-                p != q
-                and gmpy2.gcd(p - 1, q - 1) == 2
-                and gmpy2.gcd(p * q, (p - 1) * (q - 1)) == 1
-            ):
-                break
+        while not _fit(p := _prime(bits // 2, entropy), q := _prime(bits // 2, entropy)):
+            pass
         n = int(p * q)
         while gmpy2.gcd(x := entropy.below(n), n) != 1:
             pass
@@ -296,14 +291,18 @@ def _fault(n: mpz, h: mpz) -> str | None:
     return None
 
 
+def _fit(p: mpz, q: mpz) -> bool:
+    """Whether two primes, 3 mod 4 each, make a key."""
+    gcd = gmpy2.gcd
+    return bool(p != q and gcd(p - 1, q - 1) == 2 and gcd(p * q, (p - 1) * (q - 1)) == 1)
+
+
 def _check_primes(p: mpz, q: mpz) -> None:
     sound = (
         min(p, q) > 0
-        and p != q
         and p.bit_length() == q.bit_length()
         and p % 4 == q % 4 == 3
-        and gmpy2.gcd(p - 1, q - 1) == 2
-        and gmpy2.gcd(p * q, (p - 1) * (q - 1)) == 1
+        and _fit(p, q)
         and gmpy2.is_prime(p)
         and gmpy2.is_prime(q)
     )
@@ -312,7 +311,3 @@ def _check_primes(p: mpz, q: mpz) -> None:
             "not a private key: p and q must be distinct primes of one length, 3 mod 4, with "
             "gcd(p - 1, q - 1) = 2; make one with PrivateKey.generate."
         )
-
-
-def _to_bytes(number: int) -> bytes:
-    return number.to_bytes(-(-number.bit_length() // 8), "big")

@@ -120,9 +120,8 @@ def _weights(indices: tuple[int, ...]) -> tuple[mpz, ...]:
 
 def _encode(secret: bytes) -> bytes:
     """secret, padded to 48 bytes, its length and its checksum: 65 bytes, below the prime."""
-    return (
-        secret.ljust(MAX_SECRET_BYTES, b"\0") + len(secret).to_bytes(1, "big") + _checksum(secret)
-    )
+    checksum = hashlib.sha256(b"trilemma shamir" + secret).digest()[:_CHECK_BYTES]
+    return secret.ljust(MAX_SECRET_BYTES, b"\0") + len(secret).to_bytes(1, "big") + checksum
 
 
 def _decode(value: int) -> bytes:
@@ -134,7 +133,3 @@ def _decode(value: int) -> bytes:
             "threshold is wrong."
         )
     return secret
-
-
-def _checksum(secret: bytes) -> bytes:
-    return hashlib.sha256(b"trilemma shamir" + secret).digest()[:_CHECK_BYTES]

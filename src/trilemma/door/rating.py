@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
-from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import parts_of, require_own, require_scenario
 from trilemma.estimation.jobs import AttackJob, read_attack
@@ -20,6 +19,7 @@ from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
+from trilemma.quantities import counted
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.work.executors import executor
@@ -94,8 +94,7 @@ def rate(
     ticker: Ticker | None = None,
 ) -> Ratings:
     """Let every attack of a rung play the same games of one round."""
-    if units < 1:
-        raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    counted("units (games to play)", units)
     Seeded(seed)
     scenario = source if isinstance(source, Scenario) else source()
     specs = ["none"] if protection in (None, Protection()) else ["none", protection.describe()]
@@ -140,8 +139,6 @@ def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
 def _rated(name: str, found: list[Any], units: int) -> Rated:
     won, *protected = found[:-1]
     made = Rated(name, get(name).rung, units, won, success_rate(won, units))
-    if not protected:
-        return made
-    hits = protected[0]
-    rung, free = made.rung, made.success
-    return Rated(name, rung, units, won, free, hits, success_rate(hits, units))
+    for hits in protected:
+        made = replace(made, protected=hits, protected_success=success_rate(hits, units))
+    return made

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["KINDS", "write_scaffold"]
+__all__ = ["Kind", "write_scaffold"]
 
 Kind = Literal["image", "table", "text"]
-KINDS: Final[tuple[Kind, ...]] = ("image", "table", "text")
 
 
 def write_scaffold(folder: Path, kind: Kind) -> list[Path]:

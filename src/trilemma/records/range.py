@@ -50,7 +50,6 @@ class InputSpec:
 
     @property
     def size(self) -> int:
-        """Number of entries of one record's input."""
         return math.prod(self.shape)
 
     @property

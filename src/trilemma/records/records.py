@@ -83,7 +83,6 @@ class Records:
         return Records(self.inputs[rows], self.labels[rows])
 
     def to(self, device: str) -> Records:
-        """The same records on a device."""
         return Records(self.inputs.to(device), self.labels.to(device))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["frame", "ladder_figure", "leakage_figure", "short", "summary"]
+__all__ = ["frame", "ladder_figure", "leakage_figure", "short", "verdict_cell"]
 
 
 def short(verdict: Verdict) -> str:
@@ -43,11 +43,6 @@ def short(verdict: Verdict) -> str:
         name = metric_name((before, after))
         said.append(f"{name} {metric(before, name)} → {metric(after, name)}")
     return f"Verdict({'; '.join(said)})"
-
-
-def summary(verdict: Verdict) -> str:
-    """The page's headline and ladder, as HTML for a cell."""
-    return verdict_cell(verdict)
 
 
 def leakage_figure(verdict: Verdict) -> Figure:

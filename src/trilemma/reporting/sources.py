@@ -9,10 +9,10 @@ from typing import Any, Final
 from trilemma.errors import InvalidInput
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
-from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict
+from trilemma.tuning.results.verdict import Verdict
 from trilemma.work.files import is_folder, parse_json
 
-__all__ = ["Earlier", "Found", "Result", "gallery_of", "read_run"]
+__all__ = ["Earlier", "Result", "gallery_of", "read_run"]
 
 _VERDICT: Final = frozenset(("schema_version", "protection", "basis", "candidates"))
 
@@ -28,29 +28,21 @@ class Earlier:
 Result = Verdict | Front | Earlier
 
 
-@dataclass(frozen=True)
-class Found:
-    """A result and the folder it lies in."""
-
-    folder: Path
-    result: Result
-
-
-def read_run(path: Path) -> Found:
-    """The result of a run folder, or in a file that `tune` or `pareto` wrote."""
+def read_run(path: Path) -> tuple[Result, Path]:
+    """The result of a run folder, or in a file that `tune` or `pareto` wrote, and the folder."""
     file = _file(path)
     document = _document(file)
     if file.name == "pareto.json" if document is None else "hypervolume" in document:
-        return Found(file.parent, _front(file))
+        return _front(file), file.parent
     if document is not None and document.keys() >= _VERDICT:
         version = document["schema_version"]
-        if isinstance(version, int) and 0 < version < SCHEMA_VERSION:
-            return Found(file.parent, Earlier(version, document))
+        if isinstance(version, int) and 0 < version < Verdict.schema_version:
+            return Earlier(version, document), file.parent
     verdict = Verdict.load(file)
     _require(
         (verdict.choice is None) == (verdict.chosen is None), file, "chosen names a candidate"
     )
-    return Found(file.parent, verdict)
+    return verdict, file.parent
 
 
 def gallery_of(verdict: Verdict, folder: Path) -> Gallery | None:

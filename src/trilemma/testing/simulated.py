@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from trilemma.errors import InvalidInput, UnknownName
+from trilemma.errors import UnknownName
+from trilemma.quantities import between
 
 if TYPE_CHECKING:
     from trilemma.tuning.calibrating.outcomes import AttackUnits
@@ -41,8 +42,7 @@ class SimulatedAttacker:
     def __post_init__(self) -> None:
         if self.curve not in CURVES:
             raise UnknownName("curve", self.curve, CURVES)
-        if not 0 < self.p_max < 1:
-            raise InvalidInput(f"p_max must lie strictly between 0 and 1, got {self.p_max}.")
+        between("p_max", self.p_max)
 
     @property
     def sd(self) -> float:

@@ -14,13 +14,14 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import parts_of, require_own, require_scenario
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
+from trilemma.quantities import counted
 from trilemma.tuning.certificate.beside import recipe_of
-from trilemma.tuning.families.counts import total, won_after
+from trilemma.tuning.families.counts import played
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import kind_of
 from trilemma.work.executors import executor
@@ -82,8 +83,7 @@ def attack_again(
             f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
             f"nothing to attack; take one that did."
         )
-    if units < 1:
-        raise InvalidInput(f"units (games to play) must be at least 1, got {units}.")
+    counted("units (games to play)", units)
     Seeded(seed)
     reads = verdict.protection.transport.server_reads
     if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
@@ -109,18 +109,13 @@ def attack_again(
     claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)
 
     def attacked(rung: Rung, attack: str, ask: Ask) -> Attacked:
-        tasks = [
-            AttackJob(
-                *("again", spec, (attack,), asked.adversary, verdict.claim.rounds),
-                first=first,
-                count=min(_CHUNK, units - first),
-                recipe=recipe,
-                participation=verdict.claim.participation,
-            )
-            for first in range(0, units, _CHUNK)
-        ]
-        parts = [read_attack(payload) for payload in ask(tasks)]
-        won = sum(sum(part["correct"][attack]) for part in parts)
+        job = AttackJob(
+            *("again", spec, (attack,), asked.adversary, verdict.claim.rounds, 0, units),
+            recipe=recipe,
+            participation=verdict.claim.participation,
+        )
+        seen = played(ask, job, _CHUNK)
+        won = int(seen.correct[attack].sum())
         return Attacked(
             rung=rung,
             attack=attack,
@@ -129,7 +124,7 @@ def attack_again(
             recovered=won,
             success=success_rate(won, units, asked.confidence),
             p_value=float(binom.sf(won - 1, units, verdict.largest_success_rate)),
-            after=total([won_after(part, attack) for part in parts]),
+            after=seen.after[attack],
         )
 
     wanted = {

@@ -33,7 +33,7 @@ def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
     """Measure what stands beside the choice, and put everything in one value."""
     request, chosen, control = plan.request, choice.chosen, choice.control
     protection = None if chosen is None else parse_protection(chosen.protection or "none")
-    *others, last = limits(chosen, plan.suite, request, plan.claim)
+    *others, last = limits(plan, chosen)
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(

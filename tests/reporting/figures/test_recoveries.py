@@ -1,15 +1,17 @@
-"""The picture of recoveries: a file, whatever shape the records have."""
+"""Pictures of recoveries: rows of records, whatever shape they have."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from trilemma.estimation.recovering.recoveries import Outcomes
 from trilemma.records.range import InputSpec
-from trilemma.reporting.figures.recoveries import draw_recoveries
+from trilemma.reporting.figures.recoveries import draw_recoveries, draw_suite
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 4), (1, 4, 4), (3, 4, 4), (2, 3, 4)])
@@ -27,3 +29,23 @@ def test_records_of_any_shape_are_drawn(shape: tuple[int, ...], tmp_path: Path) 
     file = tmp_path / "recoveries.png"
     draw_recoveries(file, pictures, [("none", outcomes)], InputSpec(shape, 0.0, 1.0), "dB")
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3), (3, 2, 2), (4, 5)])
+def test_a_row_for_each_attack(shape: tuple[int, ...], tmp_path: Path) -> None:
+    levels = [[100] * int(np.prod(shape))] * 4
+    mine = {"made": levels, "picked": levels, "correct": [True, False, True, False]}
+
+    def found(name: str) -> dict[str, Any]:
+        return {"tagged": levels, "attacks": {name: mine}}
+
+    pictures = {"dlg": {"none": found("dlg")}}
+    draw_suite(tmp_path / "one.png", pictures, shape)
+    pictures["map"] = {"none": found("map"), "randomization": found("map")}
+    draw_suite(tmp_path / "three.png", pictures, shape)
+    with Image.open(tmp_path / "one.png") as one, Image.open(tmp_path / "three.png") as three:
+        assert three.width == one.width
+        assert three.height == 2 * one.height, "four rows, not two"
+        frame = np.asarray(one.convert("RGB")).reshape(-1, 3)
+    orange = np.array([0xD5, 0x5E, 0x00])
+    assert (np.abs(frame.astype(int) - orange).max(1) < 8).any(), "wrong picks have a frame"

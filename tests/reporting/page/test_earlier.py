@@ -20,9 +20,9 @@ from trilemma.work.files import write_json
 @pytest.mark.parametrize("version", [1, 2])
 def test_it_says_that_it_must_not_be_deployed(version: int, tmp_path: Path) -> None:
     write_json(tmp_path / "verdict.json", examples.earlier(version))
-    found = read_run(tmp_path)
-    assert isinstance(found.result, Earlier)
-    page = write_report(found.result, found.folder).read_text()
+    found, folder = read_run(tmp_path)
+    assert isinstance(found, Earlier)
+    page = write_report(found, folder).read_text()
     assert f"This verdict of schema {version} claimed one round against weaker attackers" in page
     assert "must not be deployed" in page
     assert "<script" not in page
@@ -40,7 +40,7 @@ def test_hostile_values_stay_text(tmp_path: Path) -> None:
     hostile = "</td><script>alert(1)</script>"
     document = {**examples.earlier(), "protection": hostile, hostile: hostile, "basis": [hostile]}
     write_json(tmp_path / "verdict.json", document)
-    page = write_report(read_run(tmp_path).result, tmp_path).read_text()
+    page = write_report(*read_run(tmp_path)).read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
 

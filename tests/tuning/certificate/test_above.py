@@ -12,7 +12,7 @@ from tests.tuning.families.test_pricing import candidate
 from trilemma.bounds.certificate import leakage_bound
 from trilemma.bounds.training import Training
 from trilemma.observations import Adversary
-from trilemma.tuning.certificate.above import bounds_above
+from trilemma.tuning.certificate.above import bounds_above, refused_above
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 
@@ -30,6 +30,10 @@ def last(plan: Plan, spec: str, who: str = "known") -> float | None:
     chosen = replace(candidate("randomization", 0.1), protection=spec)
     found = [each for each in bounds_above(plan, chosen) if each.participation == who]
     return found[-1].leakage.high if found else None
+
+
+def refused(plan: Plan, spec: str) -> tuple[str, ...]:
+    return refused_above(plan, replace(candidate("randomization", 0.1), protection=spec))
 
 
 def by_hand(plan: Plan, powers: float) -> float:
@@ -66,4 +70,10 @@ def test_nothing_is_proved_where_a_condition_fails(plan: Plan) -> None:
         assert last(replace(plan, scenario=own.with_local_training(**changed)), spec) is None
     assert last(plan, "compression:keep=0.5") is None
     assert last(plan, f"{spec},clip=1") is None
-    assert last(plan, f"{spec}+secret-sharing:clip_range=0.5") is None, "messages go beyond it"
+    narrow = f"{spec}+secret-sharing:clip_range=0.5"
+    assert last(plan, narrow) is None, "messages go beyond it"
+    (said,) = refused(plan, narrow)
+    assert said.startswith("Nothing is proved of what is measured: messages reach")
+    assert said.endswith("beyond clip_range=0.5; raise it.")
+    assert not refused(plan, spec)
+    assert not refused(plan, "compression:keep=0.5"), "told in other words"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.tuning.families.test_gauge import SETTING
@@ -11,12 +12,24 @@ from tests.tuning.families.test_pricing import candidate
 
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
+from trilemma.learning import LocalTraining
 from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import KNOWLEDGE, Request
 from trilemma.tuning.results.candidates import Candidate
 
 SUITE = Suite("candidates", ("gaussian-posterior", "analytic"))
 TRAINING = Claim(150, 38)
+
+
+def not_covered(
+    chosen: Candidate | None, request: Request | None = None, claim: Claim = TRAINING
+) -> tuple[str, ...]:
+    scenario = SimpleNamespace(local_training=LocalTraining())
+    plan = SimpleNamespace(
+        suite=SUITE, request=request or Request(), claim=claim, scenario=scenario
+    )
+    return limits(cast(Plan, plan), chosen)
 
 
 def test_the_headline_of_one_round() -> None:
@@ -48,36 +61,36 @@ def test_every_rung_has_words_of_its_own(knows: str) -> None:
 
 
 def test_limits_of_a_measurement_name_the_attackers() -> None:
-    found = limits(candidate("a", 0.1), SUITE, Request(), TRAINING)
+    found = not_covered(candidate("a", 0.1))
     assert not any(each.startswith("One round") for each in found)
     assert any("gaussian-posterior, analytic" in each for each in found)
     assert any("single records may leak more" in each for each in found)
-    assert limits(None, SUITE, Request(), TRAINING) == found
+    assert not_covered(None) == found
     assert all(each.endswith(".") for each in found)
 
 
 def test_what_was_only_counted_says_that_a_record_in_use_may_be_read() -> None:
     counted = replace(candidate("a", 0.1), basis="counted")
-    found = limits(counted, SUITE, Request(), TRAINING)
+    found = not_covered(counted)
     assert found[0].startswith("Most records are never used")
 
 
 def test_limits_of_a_key_name_no_attacker() -> None:
     key = replace(candidate("paillier", 0.1), basis="cryptographic")
-    found = " ".join(limits(key, SUITE, Request(), TRAINING))
+    found = " ".join(not_covered(key))
     assert "gaussian-posterior" not in found
     assert "Honest but curious" in found
 
 
 def test_limits_of_one_round_and_of_inserted_records() -> None:
-    found = limits(None, SUITE, Request(), Claim(1, 23, inserted=True))
+    found = not_covered(None, Request(), Claim(1, 23, inserted=True))
     assert found[0].startswith("One round")
     assert any("inserted in place of one of the client's" in each for each in found)
 
 
 @pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])
 def test_the_last_limit_is_about_the_other_adversary(adversary: str, other: str) -> None:
-    last = limits(None, SUITE, Request(adversary=adversary), TRAINING)[-1]
+    last = not_covered(None, Request(adversary=adversary))[-1]
     assert adversary in last.split(":")[0]
     assert other in last.split(":")[1]
 

@@ -123,7 +123,6 @@ def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None
     assert found.by_attack == {"gaussian-posterior": 5, "analytic": 1}
     assert found.leakage == chosen.leakage
     assert found.metric == 0.9
-    assert usual.tested(noise, replace(chosen, costs=None)).protection is None
 
 
 def test_a_curious_client_reads_sums() -> None:

@@ -18,7 +18,7 @@ from trilemma.errors import InvalidInput, UnknownName
 from trilemma.tuning.fronts.front import hypervolume
 from trilemma.tuning.fronts.measured import REFERENCE
 from trilemma.tuning.fronts.pareto import pareto
-from trilemma.tuning.results.front import Front, front_schema
+from trilemma.tuning.results.front import Front
 from trilemma.work.journal import Run
 
 ROOT = Path(__file__).parents[3]
@@ -65,13 +65,13 @@ def test_a_front_survives_its_file(front: Front, tmp_path: Path) -> None:
     front.save(tmp_path / "pareto.json")
     assert Front.load(tmp_path / "pareto.json") == front
     document = json.loads((tmp_path / "pareto.json").read_text())
-    jsonschema.validate(document, front_schema())
+    jsonschema.validate(document, Front.schema())
     assert document["schema_version"] == 3
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
     published = json.loads((ROOT / "docs" / "pareto.schema.json").read_text())
-    assert published == front_schema(), "write front_schema() to docs/pareto.schema.json"
+    assert published == Front.schema(), "write Front.schema() to docs/pareto.schema.json"
 
 
 @pytest.mark.parametrize(

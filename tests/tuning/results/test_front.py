@@ -10,14 +10,14 @@ import pytest
 from tests.reporting import examples
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.results.front import Front, front_schema
+from trilemma.tuning.results.front import Front
 
 
 def test_a_front_is_read_as_it_was_written(tmp_path: Path) -> None:
     front = examples.front()
     front.save(tmp_path / "pareto.json")
     assert Front.load(tmp_path / "pareto.json") == front
-    jsonschema.validate(json.loads((tmp_path / "pareto.json").read_text()), front_schema())
+    jsonschema.validate(json.loads((tmp_path / "pareto.json").read_text()), Front.schema())
 
 
 def test_a_name_that_is_none_of_its_own_is_refused(tmp_path: Path) -> None:

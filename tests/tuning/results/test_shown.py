@@ -13,7 +13,7 @@ from trilemma.reporting import notebook
 def test_it_shows_what_reporting_makes_of_it() -> None:
     found = verdict()
     assert repr(found) == notebook.short(found)
-    assert found._repr_html_() == notebook.summary(found)
+    assert found._repr_html_() == notebook.verdict_cell(found)
     assert len(found.plot_ladder().axes) == len(notebook.ladder_figure(found).axes)
 
 

@@ -14,7 +14,7 @@ from tests.tuning.simulating import simulate
 
 from trilemma.errors import InvalidInput
 from trilemma.protections.protection import Protection
-from trilemma.tuning.results.verdict import SCHEMA_VERSION, Verdict, verdict_schema
+from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tune import tune
 
 ROOT = Path(__file__).parents[3]
@@ -48,13 +48,13 @@ def test_a_verdict_survives_its_file(verdict: Verdict, text: str, tmp_path: Path
 def test_the_file_keeps_the_schema_and_says_its_version_first(text: str) -> None:
     document = json.loads(text, parse_constant=lambda word: pytest.fail(word))
     assert next(iter(document)) == "schema_version"
-    assert document["schema_version"] == SCHEMA_VERSION == 3
-    jsonschema.validate(document, verdict_schema())
+    assert document["schema_version"] == Verdict.schema_version == 3
+    jsonschema.validate(document, Verdict.schema())
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
     published = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
-    assert published == verdict_schema(), "write verdict_schema() to docs/verdict.schema.json"
+    assert published == Verdict.schema(), "write Verdict.schema() to docs/verdict.schema.json"
 
 
 def longest(value: Any) -> int:

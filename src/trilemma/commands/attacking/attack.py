@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from trilemma.commands.measuring import Prepared, SuccessOption, prepare
+from trilemma.commands.measuring import (
+    Prepared,
+    SuccessOption,
+    prepare,
+    resumable,
+    show_or_dump,
+)
 from trilemma.commands.settings import Federated, Running, from_flags, with_flags
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, printable
 
 __all__ = ["attack"]
 
@@ -91,12 +95,11 @@ def attack(
             seed=seed or 0,
         )
         return
-    from trilemma.errors import printable
     from trilemma.estimation.recovering.constants import constants_of
-    from trilemma.estimation.recovering.recoveries import measure
     from trilemma.protections.specs import parse_protection
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries
+    from trilemma.work.files import write_json
 
     prepared = prepare(
         "attack",
@@ -109,16 +112,8 @@ def attack(
         seed=seed or 0,
         protection=parse_protection(protection),
     )
-    with prepared.run(fresh=running.fresh) as run:
-        protected, control = measure(
-            prepared.source,
-            prepared.measurement,
-            prepared.guess.criterion,
-            run=run,
-            workers=running.workers,
-            ray=running.ray,
-            show_progress=True,
-        )
+    with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
+        protected, control = prepared.measured(run, running)
         rows = [("none (control)", control)]
         if protected is not None:
             rows.append((protection, protected))
@@ -137,24 +132,18 @@ def attack(
         works = not constants_of(control, prepared.guess).attack_failed
         better = [] if works else _better(prepared, attack, running)
         document |= {"attack_failed": not works, "units": len(control.client)}
-        prepared.write("attack.json", document)
+        write_json(prepared.folder / "attack.json", document)
         picture = prepared.folder / "recoveries.png"
         if prepared.scenario.show_records:
             unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
-            draw_recoveries(
-                picture,
-                prepared.originals(len(control.pictures)),
-                rows,
-                prepared.scenario.input_spec,
-                unit,
-            )
-    if running.as_json:
-        print(json.dumps(document, allow_nan=False, indent=2))
-    else:
+            records, spec = prepared.originals(len(control.pictures)), prepared.scenario.input_spec
+            draw_recoveries(picture, records, rows, spec, unit)
+
+    def show() -> None:
         show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        shown = prepared.scenario.show_records
-        print("\n".join(_verdict(works, better, shown, printable(picture))))
-    print(f"trilemma: run folder {printable(prepared.folder)}", file=sys.stderr)
+        _show_verdict(works, better, picture if prepared.scenario.show_records else None)
+
+    show_or_dump(document, running, show, f"run folder {prepared.folder}")
 
 
 def _better(prepared: Prepared, attack: str, running: Running) -> list[str]:
@@ -170,9 +159,8 @@ def _better(prepared: Prepared, attack: str, running: Running) -> list[str]:
             units=_FEW,
             restarts=1,
             seed=prepared.measurement.seed,
-            workers=running.workers,
-            ray=running.ray,
             ticker=ticker,
+            **running.crew,
         )
     able = [each for each in found.rated if each.works(found.claim.kappa)]
     return [
@@ -182,17 +170,14 @@ def _better(prepared: Prepared, attack: str, running: Running) -> list[str]:
     ]
 
 
-def _verdict(works: bool, better: list[str], shown: bool, picture: str) -> list[str]:
-    sentences = []
+def _show_verdict(works: bool, better: list[str], picture: Path | None) -> None:
     if not works:
         others = f"better here: {', '.join(better)}" if better else "no other attack does better"
-        sentences.append(
+        print(
             f"The attack failed here: it does not recover unprotected records either, so nothing "
             f"above speaks for the protection; {others}."
         )
-    sentences.append(
-        f"Originals beside recoveries: {picture}"
-        if shown
-        else "No picture: the scenario does not set show_records."
-    )
-    return sentences
+    if picture is None:
+        print("No picture: the scenario does not set show_records.")
+    else:
+        print(f"Originals beside recoveries: {printable(picture)}")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trilemma.commands.measuring import resumable
-from trilemma.errors import InvalidInput, printable
+from trilemma.commands.measuring import resumable, show_or_dump
+from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from trilemma.commands.settings import Running
     from trilemma.estimation.scenario import Scenario
-    from trilemma.tuning.again import Attacked
-    from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["attack_verdict"]
 
@@ -64,24 +60,17 @@ def attack_verdict(
                 seed=chosen,
                 restarts=restarts,
                 run=run,
-                workers=running.workers,
-                ray=running.ray,
                 ticker=ticker,
+                **running.crew,
             )
-    if running.as_json:
-        print(json.dumps(_document(verdict, chosen, found), allow_nan=False, indent=2))
-    else:
-        show_again(verdict, found)
-    print(f"trilemma: seed {chosen}, run folder {printable(folder)}", file=sys.stderr)
-
-
-def _document(verdict: Verdict, seed: int, found: tuple[Attacked, ...]) -> dict[str, Any]:
-    return {
+    document = {
         "headline": verdict.headline,
         "largest_success_rate": verdict.largest_success_rate,
-        "seed": seed,
+        "seed": chosen,
         "attacks": [asdict(each) for each in found],
     }
+    where = f"seed {chosen}, run folder {folder}"
+    show_or_dump(document, running, partial(show_again, verdict, found), where)
 
 
 def _scenario(options: dict[str, Any], spec: str | None, public: str | None) -> Scenario:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from trilemma.commands.measuring import resumable, run_folder
+from trilemma.commands.measuring import resumable, run_folder, show_or_dump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +37,8 @@ def attack_suite(
     with Ticker("attack") as ticker:
         ticker.say(f"reading {federated.scenario}")
         from trilemma.door.rating import rate  # imports torch, which takes seconds
-        from trilemma.errors import printable
         from trilemma.protections.specs import parse_protection
-        from trilemma.scenarios import load_scenario
+        from trilemma.work.files import write_json
 
         shield = parse_protection(protection)
         settings = {
@@ -53,7 +50,7 @@ def attack_suite(
             "seed": seed,
             **federated.model_dump(mode="json"),
         }
-        source = partial(load_scenario, federated.scenario, **federated.options())
+        source = federated.source()
         folder = running.out or run_folder("attack", federated.scenario, settings)
         with resumable(folder, settings, fresh=running.fresh) as run:
             scenario = source()
@@ -65,20 +62,14 @@ def attack_suite(
                 restarts=restarts,
                 seed=seed,
                 run=run,
-                workers=running.workers,
-                ray=running.ray,
                 ticker=ticker,
+                **running.crew,
             )
-            from trilemma.work.files import write_json
-
             document = _document(scenario, found, shield.describe(), knows)
             write_json(folder / "attack.json", document)
             picture = _drawn(scenario, found, folder / "recoveries.png")
-    if running.as_json:
-        print(json.dumps(document, allow_nan=False, indent=2))
-    else:
-        _show(scenario, found, shield.describe(), knows, picture)
-    print(f"trilemma: run folder {printable(folder)}", file=sys.stderr)
+    show = partial(_show, scenario, found, shield.describe(), knows, picture)
+    show_or_dump(document, running, show, f"run folder {folder}")
 
 
 def _document(scenario: Scenario, found: Ratings, protection: str, knows: Rung) -> dict[str, Any]:
@@ -96,7 +87,7 @@ def _drawn(scenario: Scenario, found: Ratings, path: Path) -> Path | None:
     """The picture, where records are images and may be shown."""
     if found.pictures is None or len(scenario.input_spec.shape) < 2:
         return None
-    from trilemma.reporting.figures.suite import draw_suite
+    from trilemma.reporting.figures.recoveries import draw_suite
 
     draw_suite(path, found.pictures, scenario.input_spec.shape)
     return path

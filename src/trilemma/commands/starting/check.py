@@ -29,17 +29,13 @@ def check(
     """
     given = {**flags, "scenario": scenario}
     federated, request, _ = read_settings(None, given, Federated, Request)
-    from functools import partial
-
     from trilemma.work.progress import Ticker
 
     with Ticker("check") as ticker:
         ticker.say(f"reading {federated.scenario}")
         from trilemma.door.checking import examine
-        from trilemma.scenarios import load_scenario
 
-        source = partial(load_scenario, federated.scenario, **federated.options())
-        found = examine(source, request, ticker.say)
+        found = examine(federated.source(), request, ticker.say)
     _show(found, federated.scenario)
 
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from trilemma.door.scaffold import Kind, write_scaffold
+from trilemma.errors import printable
 
 __all__ = ["new"]
 
 
 def new(
     folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path(),
-    kind: Annotated[
-        Literal["image", "table", "text"], typer.Option(help="What the records are.")
-    ] = "image",
+    kind: Annotated[Kind, typer.Option(help="What the records are.")] = "image",
 ) -> None:
     """Write a commented scenario file and a trilemma.toml, which run at once.
 
     Example: trilemma new my-federation --kind table
     """
-    from trilemma.door.scaffold import write_scaffold
-    from trilemma.errors import printable
-
     made = write_scaffold(folder, kind)
     for path in made:
         print(f"wrote {printable(path)}")

@@ -16,8 +16,8 @@ from typing import ClassVar, Literal
 
 from scipy.optimize import brentq
 
-from trilemma.errors import InvalidInput
 from trilemma.protections.parameter import Parameter
+from trilemma.quantities import between
 from trilemma.updates import Profile, same_size
 
 __all__ = [
@@ -146,8 +146,7 @@ class BoxLaw(Law):
         return -math.expm1(-math.exp(min(709.0, log_dose + self._log_scale(profile))))
 
     def inverse(self, tv: float, profile: Profile, form: Form = "corrected") -> Strength:
-        if not 0 < tv < 1:
-            raise InvalidInput(f"distortion must lie strictly between 0 and 1, got {tv}.")
+        between("distortion", tv)
         printed = form == "printed" and self.swapped_when_printed
         exponent = -math.log(tv) if printed else -math.log1p(-tv)
         return Strength(math.log(exponent) - self._log_scale(profile), self.anchor(profile))

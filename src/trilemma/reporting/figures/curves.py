@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trilemma.reporting.figures.style import blank, legend, style
+from trilemma.reporting.figures.style import band, blank, legend, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,13 +90,9 @@ def _band(
     panel: Panel,
     estimate: Callable[[Point], Estimate | None],
 ) -> None:
-    colour, marker = style(panel.family)
     found = [(x, estimate(points[place])) for x, place in panel.points]
     drawn = [(x, each) for x, each in found if each is not None]
-    xs = [x for x, _ in drawn]
-    lows, highs = [e.low for _, e in drawn], [e.high for _, e in drawn]
-    axes.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(xs, [e.value for _, e in drawn], color=colour, marker=marker, ms=3)
+    band(axes, drawn, *style(panel.family), ms=3)
 
 
 def _ticks(axes: Axes, panel: Panel) -> None:

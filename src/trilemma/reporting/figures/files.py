@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trilemma.reporting.page.panels import Panel
-    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.points import Point
 
 __all__ = ["draw_figures"]
@@ -36,21 +35,23 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
     """Draw what a run has to show; the files, in the order of the page."""
     import matplotlib as mpl
 
-    found = read_run(run)
-    result = found.result
+    result, own = read_run(run)
     if isinstance(result, Earlier):
         raise InvalidInput(
             f"{run} holds a verdict of schema {result.version}, which has no figures any more; "
             f"trilemma report shows its values."
         )
-    target = folder or found.folder / "figures"
+    target = folder or own / "figures"
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(
             f"cannot write to {target} ({error.strerror}); choose another --out."
         ) from None
-    drawn = _verdict(result) if isinstance(result, Verdict) else _front(result)
+    if isinstance(result, Verdict):
+        drawn = _verdict(result)
+    else:
+        drawn = _curves(result.points, bare_panels(result.points), result.front, None)
     files = []
     # Text stays text, and without a salt or a date the same run gives the same file.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trilemma", "font.size": 9.0}):
@@ -74,31 +75,17 @@ def _verdict(verdict: Verdict) -> Drawings:
         drawn["rounds"] = lambda: draw_rounds(series, budget)
     if verdict.curves:
         places = front_places(verdict.curves)
-        drawn |= _curves(verdict.curves, verdict_panels(verdict), budget)
-        drawn |= _compromises(verdict.curves, places)
+        drawn |= _curves(verdict.curves, verdict_panels(verdict), places, budget)
     drawn["ranking"] = lambda: draw_ranking(verdict)
     return drawn
 
 
-def _front(front: Front) -> Drawings:
-    return {
-        **_curves(front.points, bare_panels(front.points), None),
-        **_compromises(front.points, front.front),
-    }
-
-
-def _compromises(points: Sequence[Point], places: Sequence[int]) -> Drawings:
-    return {"front": lambda: draw_front(points, places, _metric(points))}
-
-
-def _curves(points: Sequence[Point], panels: Sequence[Panel], budget: float | None) -> Drawings:
-    if not panels:
-        return {}
-    return {
+def _curves(
+    points: Sequence[Point], panels: Sequence[Panel], front: Sequence[int], budget: float | None
+) -> Drawings:
+    metric = metric_name(each.metric for each in points)
+    curves: Drawings = {
         "leakage": lambda: draw_leakage(points, panels, budget),
-        "costs": lambda: draw_costs(points, panels, _metric(points)),
+        "costs": lambda: draw_costs(points, panels, metric),
     }
-
-
-def _metric(points: Sequence[Point]) -> str:
-    return metric_name(each.metric for each in points)
+    return {**(curves if panels else {}), "front": lambda: draw_front(points, front, metric)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trilemma.reporting.figures.style import STYLES, blank, legend
+from trilemma.reporting.figures.style import STYLES, band, blank, legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,14 +21,12 @@ def draw_rounds(series: Sequence[Series], budget: float) -> Figure:
     axes = figure.subplots()
     for number, each in enumerate(series):
         colour, marker = STYLES[number % len(STYLES)]
-        xs = [rounds for rounds, _ in each.points]
-        found = [leakage for _, leakage in each.points]
-        ys = [leakage.high if each.certified else leakage.value for leakage in found]
-        if not each.certified:
-            lows, highs = [e.low for e in found], [e.high for e in found]
-            axes.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
-        line = "--" if each.certified else "-"
-        axes.plot(xs, ys, line, color=colour, marker=marker, ms=4, label=each.name)
+        drawn: dict[str, Any] = {"ms": 4, "label": each.name}
+        if each.certified:
+            at = [(rounds, leakage.high) for rounds, leakage in each.points]
+            axes.plot(*zip(*at, strict=True), "--", color=colour, marker=marker, **drawn)
+        else:
+            band(axes, each.points, colour, marker, **drawn)
     axes.axhline(budget, color="black", linestyle=":", linewidth=1, label="budget")
     axes.set_xscale("log")
     steps = sorted({rounds for each in series for rounds, _ in each.points})

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["STYLES", "blank", "legend", "style"]
+    from trilemma.estimation.leakage import Estimate
+
+__all__ = ["STYLES", "band", "blank", "legend", "style"]
 
 # Okabe and Ito's colours, each with a marker of its own; a family keeps its own everywhere.
 STYLES: Final = (
@@ -34,6 +36,16 @@ def blank(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def band(
+    axes: Axes, drawn: Sequence[tuple[float, Estimate]], colour: str, marker: str, **line: Any
+) -> None:
+    """A curve of (x, estimate) with its interval."""
+    xs, found = [x for x, _ in drawn], [each for _, each in drawn]
+    lows, highs = [each.low for each in found], [each.high for each in found]
+    axes.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(xs, [each.value for each in found], color=colour, marker=marker, **line)
 
 
 def legend(figure: Figure, line: Sequence[Axes]) -> None:

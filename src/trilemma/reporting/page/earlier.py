@@ -11,7 +11,7 @@ from trilemma.reporting.words.numbers import number
 if TYPE_CHECKING:
     from trilemma.reporting.sources import Earlier
 
-__all__ = ["earlier_headline", "earlier_rows"]
+__all__ = ["earlier_rows"]
 
 # Long lists, and what says nothing of the claim.
 _LEFT_OUT: Final = (
@@ -19,19 +19,6 @@ _LEFT_OUT: Final = (
     "client_utility_loss", "unprotected", "protected", "schema_version",
 )  # fmt: skip
 _DEEPEST: Final = 20  # levels that are shown, thrice what any schema had
-
-
-def earlier_headline(earlier: Earlier) -> str:
-    """What is wrong with it.
-
-    >>> from trilemma.reporting.sources import Earlier
-    >>> earlier_headline(Earlier(2, {}))[:52]
-    'This verdict of schema 2 claimed one round against w'
-    """
-    return (
-        f"This verdict of schema {earlier.version} claimed one round against weaker attackers and "
-        f"must not be deployed."
-    )
 
 
 def earlier_rows(earlier: Earlier) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trilemma.reporting.page.earlier import earlier_headline, earlier_rows
+from trilemma.reporting.page.earlier import earlier_rows
 from trilemma.reporting.page.sections import (
     front_context,
     front_data,
@@ -79,13 +79,7 @@ def front_page(front: Front) -> str:
 
 def earlier_page(earlier: Earlier) -> str:
     """A plain page of a verdict of an earlier schema, with the reason not to deploy it."""
-    return _render(
-        "earlier.html",
-        None,
-        headline=earlier_headline(earlier),
-        protection=str(earlier.document["protection"] or "nothing"),
-        rows=earlier_rows(earlier),
-    )
+    return _render("earlier.html", None, earlier=earlier, rows=earlier_rows(earlier))
 
 
 def _render(template: str, data: dict[str, Any] | None, **context: Any) -> str:

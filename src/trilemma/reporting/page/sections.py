@@ -23,6 +23,7 @@ from trilemma.reporting.words.answer import (
     final_tests,
     metric_name,
     not_needed,
+    verdict_metric,
 )
 from trilemma.reporting.words.certificate import not_proved, proved
 from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
@@ -91,7 +92,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "boards": _boards(verdict, gallery),
         "explorer": verdict_explorer(verdict) if verdict.curves else None,
         "panels": verdict_panels(verdict),
-        "metric_name": _metric(verdict),
+        "metric_name": verdict_metric(verdict),
         "spare": {each.name: not_needed(verdict, each) for each in verdict.candidates},
         "asked": verdict_rows(verdict),
         "federation": federation_rows(verdict),
@@ -112,7 +113,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "verdict": _place(verdict),
         },
         "own": {"headline": first.use, "proof": first.proof},
-        "metric": _metric(verdict),
+        "metric": verdict_metric(verdict),
         "ladder": None if made is None else _ladder(made, verdict),
         "rounds": {
             "budget": verdict.request.budget,
@@ -128,14 +129,7 @@ def front_context(front: Front) -> dict[str, Any]:
         "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
         "metric_name": metric_name(each.metric for each in front.points),
-        "asked": request_rows(
-            front.request,
-            {
-                "line_up": front.claim.candidates,
-                "participation": front.claim.participation,
-                "rounds": front.claim.rounds,
-            },
-        ),
+        "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
         "glossary": GLOSSARY,
     }
@@ -148,10 +142,7 @@ def front_data(front: Front) -> dict[str, Any]:
         "document": front.as_json(),
         **_curves(context["explorer"], context["panels"]),
         "front": {"places": front.front, "knee": front.knee, "verdict": None},
-        "own": None,
         "metric": context["metric_name"],
-        "ladder": None,
-        "rounds": {"budget": None, "series": []},
     }
 
 
@@ -160,12 +151,6 @@ def _boards(verdict: Verdict, gallery: Gallery | None) -> tuple[Board, ...]:
         return ()
     own_the_line_up = ("candidates", "rest")
     return boards(gallery, [each.name for each in verdict.attacks if each.rung in own_the_line_up])
-
-
-def _metric(verdict: Verdict) -> str:
-    return metric_name(
-        each.costs.protected_metric for each in verdict.candidates if each.costs is not None
-    )
 
 
 def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:

@@ -19,10 +19,10 @@ __all__ = ["deployment_rows", "federation_rows", "request_rows", "verdict_rows"]
 
 
 def request_rows(
-    request: Request, resolved: dict[str, Any] | None = None
+    request: Request, claim: Claim, **resolved: Any
 ) -> tuple[tuple[str, str, str], ...]:
     """(setting, value, meaning) of every field; `resolved` says what a default became."""
-    found = resolved or {}
+    found = {"line_up": claim.candidates, "participation": claim.participation, **resolved}
     rows = []
     for name, field in type(request).model_fields.items():
         value = getattr(request, name)
@@ -37,14 +37,11 @@ def verdict_rows(verdict: Verdict) -> tuple[tuple[str, str, str], ...]:
     """The request of a verdict, with what its defaults became."""
     run = verdict.deployment
     return request_rows(
-        verdict.request,
-        {
-            **_claimed(verdict.claim),
-            "rounds": run.rounds,
-            "threshold": run.threshold,
-            "families": tuple(each.name for each in verdict.candidates),
-            "attacks": tuple(each.name for each in verdict.attacks),
-        },
+        *(verdict.request, verdict.claim),
+        rounds=run.rounds,
+        threshold=run.threshold,
+        families=tuple(each.name for each in verdict.candidates),
+        attacks=tuple(each.name for each in verdict.attacks),
     )
 
 
@@ -78,10 +75,6 @@ def deployment_rows(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name.replace("_", " "), _text(value)) for name, value in rows if value is not None
     )
-
-
-def _claimed(claim: Claim) -> dict[str, Any]:
-    return {"line_up": claim.candidates, "participation": claim.participation}
 
 
 def _public(there: Federation) -> str:

@@ -39,6 +39,7 @@ __all__ = [
     "metric_name",
     "not_needed",
     "paper_leakage",
+    "verdict_metric",
     "who",
 ]
 
@@ -107,6 +108,11 @@ def metric_name(values: Iterable[float | None]) -> str:
     """
     inside = all(value is None or 0 <= value <= 1 for value in values)
     return "accuracy" if inside else "minus the loss"
+
+
+def verdict_metric(verdict: Verdict) -> str:
+    """What a verdict's trainings are measured by."""
+    return metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
 
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
@@ -182,11 +188,10 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     if chosen.leakage is None:
         return Card(title, "nothing without the key", chosen.statement)
     budget = f"budget {number(asked.budget)}"
-    if chosen.basis == "certified":
-        figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
-        return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
-    if chosen.basis == "surrogate":
+    if chosen.basis in ("certified", "surrogate"):
         figure = f"leakage {interval(chosen.leakage)}, promised {number(asked.budget)}"
+        if chosen.basis == "certified":
+            figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
         return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
     allowed = hundred(verdict.largest_success_rate)
     found = chosen.success

@@ -45,7 +45,7 @@ def not_proved(verdict: Verdict) -> str:
     if any(each.certified for each in verdict.rounds):
         return ""
     reasons = unproved(verdict.deployment.local_training, verdict.protection or Protection())
-    why = " and ".join(reasons) or "the model, the loss or the transport's range allows none"
+    why = " and ".join(reasons) or "what is not covered says why"
     return f"No proof stands above these curves: {why}. For one, tune with --knows anyone."
 
 

@@ -90,11 +90,9 @@ class Ladder:
     metric: str
 
     def at(self, knows: Knows, name: str) -> Step:
-        """The step of a family on a rung."""
         return next(each for each in self.steps if (each.knows, each.family) == (knows, name))
 
     def on(self, knows: Knows) -> tuple[Step, ...]:
-        """The steps of a rung."""
         return tuple(each for each in self.steps if each.knows == knows)
 
 

@@ -37,7 +37,6 @@ class Printer:
             self._console.print(Padding(Text.assemble(sentence), (0, 2)))
 
     def bullets(self, sentences: Iterable[str]) -> None:
-        """A list."""
         for sentence in sentences:
             grid = Table.grid()
             grid.add_row("  - ", Text(sentence))

@@ -11,9 +11,9 @@ from trilemma.reporting.words.answer import (
     answer,
     earlier_tests,
     final_tests,
-    metric_name,
     not_needed,
     paper_leakage,
+    verdict_metric,
 )
 from trilemma.reporting.words.certificate import proved
 from trilemma.reporting.words.ladder import RUNGS, ladder, next_rung
@@ -148,7 +148,7 @@ def _rung(made: Ladder, knows: Knows) -> Iterator[tuple[str, ...]]:
 
 def _show_candidates(out: Printer, verdict: Verdict) -> None:
     out.title("All candidates, the least cost first")
-    shown = metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
+    shown = verdict_metric(verdict)
     rows = []
     for each in verdict.candidates:
         costs, found = each.costs, "–"

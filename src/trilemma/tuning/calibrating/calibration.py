@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import between
 from trilemma.tuning.calibrating.outcomes import AttackUnits, Calibration, Control
 from trilemma.tuning.calibrating.search import Search
 
@@ -78,9 +79,8 @@ def crossing(
 
 
 def _check(p_max: float, alpha: float, domain: tuple[float, float]) -> None:
-    for name, value in (("p_max", p_max), ("alpha", alpha)):
-        if not 0 < value < 1:
-            raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
+    between("p_max", p_max)
+    between("alpha", alpha)
     low, high = domain
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["bounds_above", "proved_points"]
+__all__ = ["bounds_above", "proved_points", "refused_above"]
 
 
 def proved_points(
@@ -51,18 +51,29 @@ def proved_points(
 
 def bounds_above(plan: Plan, chosen: Candidate) -> list[RoundsPoint]:
     """What is proved of the trainings that a measured choice was tested in, if anything is."""
-    scenario, protection = plan.scenario, parse_protection(chosen.protection or "none")
-    if unproved(scenario.local_training, protection):
+    own, protection = plan.scenario.local_training, parse_protection(chosen.protection or "none")
+    if unproved(own, protection) or refused_above(plan, chosen):
         return []
-    try:
-        check_scenario(scenario, by_record=True)
-        noise, remainder = _noise(plan, protection)
-    except InvalidInput:
-        return []
-    q = scenario.local_training.batch / min(map(len, scenario.records))
+    noise, remainder = _noise(plan, protection)
+    q = own.batch / min(map(len, plan.scenario.records))
     return proved_points(
         plan, lambda step, who: Training(step, q, noise, who), ("secret", "known"), remainder
     )
+
+
+def refused_above(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
+    """Why what noise, clip and sampling would prove is not: the model, the loss, the range."""
+    if chosen is None or chosen.certificate is not None or plan.claim.rounds == 1:
+        return ()
+    protection = parse_protection(chosen.protection or "none")
+    if unproved(plan.scenario.local_training, protection):
+        return ()
+    try:
+        check_scenario(plan.scenario, by_record=True)
+        _noise(plan, protection)
+    except InvalidInput as error:
+        return (f"Nothing is proved of what is measured: {error}",)
+    return ()
 
 
 def _noise(plan: Plan, protection: Protection) -> tuple[float, float]:

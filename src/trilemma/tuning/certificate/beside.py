@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.jobs import AttackJob, read_attack
-from trilemma.estimation.leakage import Estimate, client_leakage
+from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.recipes import Recipe
 from trilemma.observations import Adversary
@@ -19,6 +18,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.above import proved_points
+from trilemma.tuning.families.counts import played
 from trilemma.tuning.results.verdict import Beside, RoundsPoint
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Callable[[Ask], tuple[Rounds
         told = both if proof.participation == "secret" else both[1:]
         points = proved_points(plan, proof.training, told, proof.remainder)
         for who in _playable(chosen):
-            parts = [read_attack(each)["after"] for each in ask(games_beside(plan, chosen, who))]
-            for step in checkpoints(plan.claim.rounds):
-                right = sum(sum(part[plan.suite.lead][str(step)]) for part in parts)
-                points.append(RoundsPoint("rest", who, step, _leakage(plan, right)))
+            seen = played(ask, games_beside(plan, chosen, who), _CHUNK)
+            steps = checkpoints(plan.claim.rounds)
+            for step, right in zip(steps, seen.after[plan.suite.lead], strict=True):
+                points.append(RoundsPoint("rest", who, step, plan.leakage(right, _GAMES)))
         return tuple(points)
 
     return measure
@@ -84,9 +84,7 @@ def _playable(chosen: Candidate) -> tuple[Participation, ...]:
     return ("secret", "known") if proof.participation == "secret" else ("known",)
 
 
-def games_beside(
-    plan: Plan, chosen: Candidate, participation: Participation, games: int = _GAMES
-) -> list[AttackJob]:
+def games_beside(plan: Plan, chosen: Candidate, participation: Participation) -> AttackJob:
     """Games of the exact posterior with only the noise of the honest survivors that count.
 
     It is as much in the sum of all clients as those few leave there.
@@ -97,35 +95,30 @@ def games_beside(
     single = proof.survivors == 1
     noise = Randomization(proof.variance * (1 if single else proof.survivors / deployment.cohort))
     shown = Protection((noise,)) if single else Protection((noise,), SecretSharing())
-    rounds = plan.claim.rounds
-    return [
-        AttackJob(
-            *("certified", shown.describe(), (plan.suite.lead,), Adversary.SERVER, rounds),
-            first=first,
-            count=_CHUNK,
-            recipe=recipe_of(chosen),
-            participation=participation,
-        )
-        for first in range(0, games, _CHUNK)
-    ]
+    return AttackJob(
+        stream="certified",
+        protection=shown.describe(),
+        attacks=(plan.suite.lead,),
+        adversary=Adversary.SERVER,
+        rounds=plan.claim.rounds,
+        first=0,
+        count=_GAMES,
+        recipe=recipe_of(chosen),
+        participation=participation,
+    )
 
 
 def _beside(plan: Plan, chosen: Candidate, participation: Participation, ask: Ask) -> Beside:
     lead, size, proof = plan.suite.lead, plan.claim.candidates, chosen.certificate
-    payloads = ask(games_beside(plan, chosen, participation))
-    right = sum(sum(read_attack(each)["correct"][lead]) for each in payloads)
+    seen = played(ask, games_beside(plan, chosen, participation), _CHUNK)
+    right = int(seen.correct[lead].sum())
     bounds = None if proof is None else proof.known if participation == "known" else proof.success
     told = "told" if participation == "known" else "not told"
     return Beside(
         _WHO,
         f"{told} which rounds held the record, it picks the right one of {size} in {right} of "
         f"{_GAMES} games, where the proof allows a rate of {(bounds or {})[size]:.3g}",
-        _leakage(plan, right),
+        plan.leakage(right, _GAMES),
         _GAMES,
         right,
     )
-
-
-def _leakage(plan: Plan, right: int) -> Estimate:
-    sure, kappa = plan.request.confidence, plan.claim.kappa
-    return client_leakage(right, _GAMES, confidence=sure, kappa=kappa)

@@ -141,9 +141,7 @@ class Proof:
 
     def leakage(self) -> tuple[float, int]:
         """The largest leakage over the line-ups claimed, and an N that (nearly) attains it."""
-        if self.line_up is None:
-            return leakage_supremum(self.training, remainder=self.remainder)
-        return leakage_bound(self.training, self.line_up, remainder=self.remainder), self.line_up
+        return _worst(self.training, self.line_up, self.remainder)
 
     def variance(self, clip: float) -> float:
         """What each client adds to each coordinate of its update.
@@ -242,6 +240,12 @@ def _kept_out(transport: str, clients: int, threshold: int) -> int:
     return 0 if graph is None else graph.missing
 
 
+def _worst(training: Training, line_up: int | None, remainder: float) -> tuple[float, int]:
+    if line_up is None:
+        return leakage_supremum(training, remainder=remainder)
+    return leakage_bound(training, line_up, remainder=remainder), line_up
+
+
 @lru_cache(maxsize=32)
 def _trained(
     own: LocalTraining,
@@ -285,12 +289,7 @@ def _trained(
         remainder=remainder,
     )
     whole = client_level(ratio, rounds)
-    held = (
-        leakage_supremum(whole, remainder=remainder)[0]
-        if line_up is None
-        else leakage_bound(whole, line_up, remainder=remainder)
-    )
-    if held <= budget:
+    if _worst(whole, line_up, remainder)[0] <= budget:
         return "client", whole, own
     record = record_level(
         ratio, rounds, q=q, steps=own.steps, participation=who, records_of_person=person

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.tuning.certificate.above import refused_above
 from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 
 if TYPE_CHECKING:
     from trilemma.estimation.playing.claims import Claim
-    from trilemma.estimation.playing.suite import Suite
     from trilemma.tuning.families.setting import Setting
+    from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
@@ -50,10 +51,9 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
     ).replace("watches in one", "watches one")
 
 
-def limits(
-    chosen: Candidate | None, suite: Suite, request: Request, claim: Claim
-) -> tuple[str, ...]:
+def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
+    claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
         return proved_limits(chosen.certificate, chosen.name.rpartition("+")[2])
     sentences = []
@@ -69,9 +69,9 @@ def limits(
     sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
     if chosen is None or chosen.basis in ("measured", "surrogate"):
         sentences.append(
-            f"These attackers only ({', '.join(suite.attacks)}, with the effort stated), with the "
-            f"knowledge stated: one that knows more of the data may pick right more often; "
-            f"`--knows rest` measures, and `--knows anyone` proves."
+            f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
+            f"with the knowledge stated: one that knows more of the data may pick right more "
+            f"often; `--knows rest` measures, and `--knows anyone` proves."
         )
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
@@ -81,9 +81,10 @@ def limits(
             "The clients hold too few records for line-ups of their own: the claim is about a "
             "record that was inserted in place of one of the client's."
         )
+    sentences += refused_above(plan, chosen)
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
-        if request.adversary is Adversary.SERVER
+        if plan.request.adversary is Adversary.SERVER
         else "A curious client is the adversary: what the server gets is shown beside it."
     )
     return tuple(sentences)

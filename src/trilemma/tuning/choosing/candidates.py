@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
 from trilemma.errors import InvalidInput
@@ -44,10 +44,7 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         symbol=family.symbol,
         units=calibration.units + sum(each.units for each in found.tests),
         points=tuple(
-            replace(
-                each, strength=None if each.strength is None else family.strength(each.strength)
-            )
-            for each in calibration.points
+            replace(each, strength=family.strength(each.strength)) for each in calibration.points
         ),
         tests=found.tests,
         non_monotone=calibration.non_monotone is not None,
@@ -76,62 +73,63 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
 
 def _unused(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
     """So few records are ever used that the budget is kept whatever is sent, by counting."""
-    protection = family.protection(UNPROTECTED)
     most, leaks = gauge.ceiling, mean_leakage_bound(gauge.ceiling, kappa)
-    candidate = Candidate(
-        name=family.name,
+    return _untested(
+        *(gauge, family, pricing, UNPROTECTED),
         basis="counted",
         feasible=True,
-        deployable=family.deployable,
         statement=(
             f"No noise is needed: over {gauge.rounds} rounds so few records are used at all that "
             f"nobody can pick the right one at a rate above {most:.3g}, which is counted and not "
             f"attacked."
         ),
         rounds=gauge.rounds,
-        protection=protection.describe(),
-        symbol=family.symbol,
         leakage=Estimate(leaks, 0.0, leaks),
         success=Estimate(most, kappa, most),
     )
-    return priced(candidate, gauge.ask, protection, pricing)
 
 
 def _estimated(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
     """What cannot be chosen for a whole training: where one round of it would meet the budget."""
     x, counts = gauge.estimate(family, 1)
-    protection, won, games = family.protection(x), counts.successes, counts.units
-    candidate = Candidate(
-        name=family.name,
+    won, games = counts.successes, counts.units
+    return _untested(
+        *(gauge, family, pricing, x),
         basis="measured",
         feasible=False,
-        deployable=family.deployable,
         statement=(
             f"Estimated for one round only ({gauge.suite.lead} is right in {won} of {games} games "
             f"nearby), so it cannot be chosen for a whole training."
             + (f" {_MASKS}" if not family.deployable else "")
         ),
-        protection=protection.describe(),
-        symbol=family.symbol,
-        strength=family.strength(x),
         leakage=client_leakage(won, games, confidence=pricing.confidence, kappa=kappa),
         success=success_rate(won, games, pricing.confidence),
         units=games,
         failed_units=counts.failed,
     )
-    return priced(candidate, gauge.ask, protection, pricing)
 
 
 def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
-    protection = family.protection(UNPROTECTED)
-    candidate = Candidate(
-        name=family.name,
+    bits = getattr(family.protection(UNPROTECTED).transport, "bits", "?")
+    return _untested(
+        *(gauge, family, pricing, UNPROTECTED),
         basis="cryptographic",
         feasible=True,
-        deployable=True,
-        statement=KEY_STATEMENT.format(bits=getattr(protection.transport, "bits", "?")),
+        statement=KEY_STATEMENT.format(bits=bits),
         rounds=gauge.rounds,
+    )
+
+
+def _untested(gauge: Gauge, family: Family, pricing: Pricing, x: float, **found: Any) -> Candidate:
+    """What is known of a family at x without a test of its own, and what it costs there."""
+    protection = family.protection(x)
+    candidate = Candidate(
+        name=family.name,
+        deployable=family.deployable,
         protection=protection.describe(),
+        symbol=family.symbol,
+        strength=family.strength(x),
+        **found,
     )
     return priced(candidate, gauge.ask, protection, pricing)
 
@@ -176,11 +174,5 @@ def _worst_client(counts: Counts, confidence: float, kappa: float) -> tuple[Esti
         return None, few
     each = 1 - (1 - confidence) / len(enough)
     clients = [client_leakage(hits, n, confidence=each, kappa=kappa) for n, hits in enough]
-    return (
-        Estimate(
-            max(c.value for c in clients),
-            max(c.low for c in clients),
-            max(c.high for c in clients),
-        ),
-        few,
-    )
+    ends = ([getattr(c, end) for c in clients] for end in ("value", "low", "high"))
+    return Estimate(*map(max, ends)), few

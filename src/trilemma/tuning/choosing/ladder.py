@@ -34,16 +34,13 @@ _BARE_UNITS: Final = 16
 
 def tested_rungs(plan: Plan, candidates: Mapping[str, Candidate]) -> tuple[Rung, ...]:
     """The chosen rung, as tested."""
-    made = []
-    for family in plan.families:
-        found = candidates.get(family.name)
-        if found is None or not family.deployable:
-            continue
-        made.append(_rung(plan.request.knows, found, tested=found.feasible))
-    return tuple(made)
+    able = [each.name for each in plan.families if each.deployable and each.name in candidates]
+    found = [candidates[name] for name in able]
+    return tuple(_rung(plan.request.knows, each, tested=each.feasible) for each in found)
 
 
 def _rung(knows: Knows, found: Candidate, *, tested: bool) -> Rung:
+    costs = found.costs
     return Rung(
         knows=knows,
         family=found.name,
@@ -51,10 +48,8 @@ def _rung(knows: Knows, found: Candidate, *, tested: bool) -> Rung:
         rounds=found.rounds,
         strength=found.strength,
         leakage=found.leakage,
-        metric=None if found.costs is None else found.costs.protected_metric,
-        efficiency_reduction=(
-            None if found.costs is None else found.costs.efficiency_reduction.value
-        ),
+        metric=None if costs is None else costs.protected_metric,
+        efficiency_reduction=None if costs is None else costs.efficiency_reduction.value,
         note=found.statement,
         counted=found.basis == "counted",
     )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced
 from trilemma.tuning.results.candidates import Candidate
-from trilemma.tuning.surrogate.promises import promises
-from trilemma.tuning.surrogate.promises import surrogate_constants as constants_of
+from trilemma.tuning.surrogate.promises import promises, surrogate_constants
 
 if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
@@ -29,12 +28,9 @@ def promised_procedures(plan: Plan) -> dict[str, Procedure]:
 
 def _promises(plan: Plan, ask: Ask) -> tuple[SurrogateConstants, tuple[Promise, ...]]:
     """The paper's closed forms, from what is picked in single unprotected rounds."""
-    gauge, asked = plan.gauge(ask), plan.request
-    found = constants_of(gauge.control(), plan.claim.kappa, asked.confidence)
-    profile = plan.pricing.profile
-    return found, promises(
-        gauge, found, asked.problem, profile, asked.confidence, plan.claim.kappa
-    )
+    gauge, pricing, kappa = plan.gauge(ask), plan.pricing, plan.claim.kappa
+    found = surrogate_constants(gauge.control(), kappa, pricing.confidence)
+    return found, promises(gauge, found, pricing, kappa)
 
 
 def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:

@@ -16,7 +16,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.certificate.above import bounds_above
 from trilemma.tuning.certificate.beside import proved_rounds
-from trilemma.tuning.families.counts import total, won_after
+from trilemma.tuning.families.counts import played
 from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 
 if TYPE_CHECKING:
@@ -103,20 +103,17 @@ def _played(
     ask: Ask,
 ) -> tuple[int, ...]:
     """Games won after each of the checkpoints."""
-    tasks = [
-        AttackJob(
-            stream="rounds",
-            protection=chosen.protection or "none",
-            attacks=(attack,),
-            adversary=plan.request.adversary,
-            rounds=plan.claim.rounds,
-            first=first,
-            count=_CHUNK,
-            participation=participation,
-        )
-        for first in range(0, games, _CHUNK)
-    ]
-    return total([won_after(read_attack(payload), attack) for payload in ask(tasks)])
+    job = AttackJob(
+        stream="rounds",
+        protection=chosen.protection or "none",
+        attacks=(attack,),
+        adversary=plan.request.adversary,
+        rounds=plan.claim.rounds,
+        first=0,
+        count=games,
+        participation=participation,
+    )
+    return played(ask, job, _CHUNK).after[attack]
 
 
 def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:

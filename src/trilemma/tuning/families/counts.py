@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.tuning.calibrating.outcomes import Calibration, Tested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counts", "Measured", "Seen", "counted", "total", "won_after"]
+    from trilemma.work.replay import Ask
+
+__all__ = ["Counts", "Measured", "Seen", "counted", "played", "total", "won_after"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,23 @@ class Seen:
     correct: dict[str, NDArray[np.bool_]]
     failed: int
     after: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def played(ask: Ask, job: AttackJob, chunk: int) -> Seen:
+    """The games of a job, `chunk` of them a task."""
+    end = job.first + job.count
+    tasks = [
+        replace(job, first=first, count=min(chunk, end - first))
+        for first in range(job.first, end, chunk)
+    ]
+    parts = [read_attack(payload) for payload in ask(tasks)]
+    wins = {name: [np.asarray(part["correct"][name]) for part in parts] for name in job.attacks}
+    return Seen(
+        np.concatenate([np.asarray(part["client"]) for part in parts]),
+        {name: np.concatenate(each) for name, each in wins.items()},
+        sum(sum(part["failed"].values()) for part in parts),
+        {name: total([won_after(part, name) for part in parts]) for name in job.attacks},
+    )
 
 
 def counted(seen: Sequence[Seen]) -> Counts:

@@ -112,6 +112,11 @@ class Family:
         low, high = self.domain
         return low + place * (high - low)
 
+    def place(self, x: float) -> float:
+        """Where x lies in the domain, the inverse of `at`."""
+        low, high = self.domain
+        return (x - low) / (high - low)
+
     def decades(self, strength: float) -> float:
         """x of a strength: how many decades it lies beyond the warm start."""
         if self.mechanism is None:

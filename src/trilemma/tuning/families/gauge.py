@@ -34,7 +34,15 @@ from trilemma.tuning.calibrating.outcomes import (
     Control,
     Tested,
 )
-from trilemma.tuning.families.counts import Counts, Measured, Seen, counted, total, won_after
+from trilemma.tuning.families.counts import (
+    Counts,
+    Measured,
+    Seen,
+    counted,
+    played,
+    total,
+    won_after,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,17 +88,18 @@ class Gauge:
         adversary: Adversary | None = None,
         rounds: int | None = None,
         chunk: int = CHUNK,
-        pictures: int = 0,
     ) -> Counts:
         """Play that many games of a stream from its first, `chunk` of them a task."""
-        seen = self._play(
-            *(stream, protection, 0, units, tuple(attacks or self.suite.attacks)),
-            adversary=adversary,
-            rounds=rounds,
-            chunk=chunk,
-            pictures=pictures,
+        job = AttackJob(
+            stream,
+            protection.describe(),
+            tuple(attacks or self.suite.attacks),
+            adversary or self.adversary,
+            self.rounds if rounds is None else rounds,
+            first=0,
+            count=units,
         )
-        return counted([seen])
+        return counted([played(self.ask, job, chunk)])
 
     def control(self) -> Counts:
         """What every attack wins from the server's view of unprotected single rounds."""
@@ -275,46 +284,14 @@ class Gauge:
     ) -> AttackUnits:
         def play(strength: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
             shown = family.attacked(strength, self.adversary)
-            seen = self._play(stream, shown, first_unit, count, (attack,), rounds=rounds)
+            job = AttackJob(
+                *(stream, shown.describe(), (attack,), self.adversary, rounds), first_unit, count
+            )
+            seen = played(self.ask, job, CHUNK)
             log.append((strength, stage, seen))
             return seen.correct[attack]
 
         return play
-
-    def _play(
-        self,
-        stream: str,
-        protection: Protection,
-        first: int,
-        count: int,
-        attacks: tuple[str, ...],
-        *,
-        adversary: Adversary | None = None,
-        rounds: int | None = None,
-        chunk: int = CHUNK,
-        pictures: int = 0,
-    ) -> Seen:
-        spec, who = protection.describe(), adversary or self.adversary
-        over = self.rounds if rounds is None else rounds
-        tasks = [
-            AttackJob(
-                *(stream, spec, attacks, who, over),
-                first=start,
-                count=min(chunk, first + count - start),
-                pictures=pictures if start == 0 else 0,
-            )
-            for start in range(first, first + count, chunk)
-        ]
-        parts = [read_attack(payload) for payload in self.ask(tasks)]
-        return Seen(
-            np.concatenate([np.asarray(part["client"]) for part in parts]),
-            {
-                name: np.concatenate([np.asarray(part["correct"][name]) for part in parts])
-                for name in attacks
-            },
-            sum(sum(part["failed"].values()) for part in parts),
-            {name: total([won_after(part, name) for part in parts]) for name in attacks},
-        )
 
 
 def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:

@@ -47,9 +47,8 @@ def curve_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, P
                 wanted[name] = _tested(meter, family, candidate)
         else:
             for x in grid(family, candidate, plan.request.strengths):
-                low, high = family.domain
-                place = (x - low) / (high - low)
-                wanted[f"{name} at {family.strength(x):.3g}"] = meter.point(family, place)
+                at = meter.point(family, family.place(x))
+                wanted[f"{name} at {family.strength(x):.3g}"] = at
             if candidate.costs is not None:
                 wanted[f"{name} as tested"] = _tested(meter, family, candidate)
     return wanted

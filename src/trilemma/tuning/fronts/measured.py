@@ -46,7 +46,7 @@ def front_of(
     kept = [able[best] for best in non_dominated([at for _, at in able])]
     kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
     best = [at for _, at in kept]
-    others = limits(None, plan.suite, plan.request, plan.claim)[:-1]
+    others = limits(plan, None)[:-1]
     return Front(
         limits=(_ESTIMATE, *others, _ADVERSARY[plan.request.adversary]),
         points=tuple(points),

@@ -69,23 +69,20 @@ class Meter:
 
     def tested(self, family: Family, candidate: Candidate) -> Point:
         """The point at the strength that was found, by what its test has counted already."""
-        x = UNPROTECTED if candidate.strength is None else family.decades(candidate.strength)
-        low, high = family.domain
-        place = (x - low) / (high - low) if candidate.strength is not None else 0.0
-        point = _blank(family, x, place)
-        won = next((each for each in reversed(candidate.tests) if each.passed), None)
-        costs = candidate.costs
-        if costs is None:
-            return point
+        x, place = UNPROTECTED, 0.0
+        if candidate.strength is not None:
+            x = family.decades(candidate.strength)
+            place = family.place(x)
+        passed = [each for each in candidate.tests if each.passed]
         tested = replace(
-            point,
+            _blank(family, x, place),
             protection=candidate.protection,
             leakage=candidate.leakage,
-            units=0 if won is None else won.units,
-            recovered=0 if won is None else won.recovered,
-            by_attack={each.attack: each.recovered for each in candidate.tests if each.passed},
+            units=passed[-1].units if passed else 0,
+            recovered=passed[-1].recovered if passed else 0,
+            by_attack={each.attack: each.recovered for each in passed},
         )
-        return _costing(tested, costs)
+        return tested if candidate.costs is None else _costing(tested, candidate.costs)
 
     def sights(self, family: Family, x: float) -> list[Sight]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""

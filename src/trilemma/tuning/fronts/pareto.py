@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.identity import own_code, scenario_identity
+from trilemma.quantities import counted
 from trilemma.tuning.fronts.measured import front_of
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.fronts.study import SAMPLERS, Study
@@ -62,9 +63,8 @@ def pareto(
         )
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)
-    for name, value in (("evaluations", evaluations), ("units", units)):
-        if value < 1:
-            raise InvalidInput(f"{name} must be at least 1, got {value}.")
+    counted("evaluations", evaluations)
+    counted("units", units)
     plan = Plan.of(source, asked, run=run, data_key=data_key, beside=NOT_OF_A_FRONT)
     if run is not None:
         run.require({"units": units, "sampler": sampler}, whose="the front's")

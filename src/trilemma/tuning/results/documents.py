@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
 from trilemma.work.files import parse_json, write_json
 
-__all__ = ["Document", "Kept", "Share", "Shares"]
+__all__ = ["Kept", "Share", "Shares"]
 
-Kind = TypeVar("Kind")
 _SLACK: Final = 1e-9  # of rounding
 _OF_ALL: Final = (
     ("recovered", "units"),
@@ -45,98 +44,77 @@ Share = Annotated[float, AfterValidator(_share)]
 Shares = Annotated[Estimate, AfterValidator(_shares)]
 
 
-@dataclass(frozen=True)
-class Document(Generic[Kind]):
-    """How values of a class are kept in a file whose entry `key` holds the `version`.
+class Kept:
+    """A result that is kept in a file, whose entry `version_key` holds the version of its form.
 
-    `remedy` says what to do about a file that is no such document, `upgrade` about one of an
+    `remedy` says what to do about a file that is no such result, `upgrade` about one of an
     earlier version.
     """
 
-    kind: type[Kind]
-    name: str
-    version: int
-    remedy: str
-    upgrade: str = ""
-    key: str = "schema_version"
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+    version_key: ClassVar[str] = "schema_version"
+    remedy: ClassVar[str]
+    upgrade: ClassVar[str] = ""
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Kind]:
-        return TypeAdapter(self.kind)
+    @classmethod
+    @cache
+    def _adapter(cls) -> TypeAdapter[Any]:
+        return TypeAdapter(cls)
 
-    def plain(self, value: Kind) -> dict[str, Any]:
-        """The value as plain values, the version first."""
-        document: dict[str, Any] = self._adapter.dump_python(value, mode="json")
-        return {self.key: document.pop(self.key), **document}
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        schema = cls._adapter().json_schema(mode="serialization")
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
-    def write(self, value: Kind, path: Path | str) -> None:
-        """The file is complete, or not there."""
-        write_json(path, self.plain(value))
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain values, the version first."""
+        document: dict[str, Any] = self._adapter().dump_python(self, mode="json")
+        return {self.version_key: document.pop(self.version_key), **document}
 
-    def read(self, path: Path | str) -> Kind:
-        """The value in a file; one sentence where there is none."""
+    def save(self, path: Path | str) -> None:
+        """Write the result; the file is complete, or not there."""
+        write_json(path, self.as_json())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The result in a file; one sentence where there is none."""
+        name, wanted = cls.__name__.lower(), getattr(cls, cls.version_key)
         try:
             text = Path(path).read_bytes()
             document = parse_json(text)
         except OSError as error:
             raise InvalidInput(
-                f"cannot read the {self.name} {path} ({error.strerror}); {self.remedy}."
+                f"cannot read the {name} {path} ({error.strerror}); {cls.remedy}."
             ) from None
         except ValueError as error:
             reason = str(error).removesuffix(".")
             raise InvalidInput(
-                f"{path} is not a whole JSON file ({reason}); {self.remedy}."
+                f"{path} is not a whole JSON file ({reason}); {cls.remedy}."
             ) from None
-        version = document.get(self.key) if isinstance(document, dict) else None
-        if version != self.version:
-            if self.upgrade and isinstance(version, int) and 0 < version < self.version:
+        version = document.get(cls.version_key) if isinstance(document, dict) else None
+        if version != wanted:
+            if cls.upgrade and isinstance(version, int) and 0 < version < wanted:
                 raise InvalidInput(
-                    f"{path} is a {self.name} of version {version}, and this is trilemma's "
-                    f"version {self.version}; {self.upgrade.format(folder=Path(path).parent)}."
+                    f"{path} is a {name} of version {version}, and this is trilemma's version "
+                    f"{wanted}; {cls.upgrade.format(folder=Path(path).parent)}."
                 )
             raise InvalidInput(
-                f"{path} is no {self.name} of version {self.version} ({self.key} is "
-                f"{version!r:.40}); {self.remedy}."
+                f"{path} is no {name} of version {wanted} ({cls.version_key} is "
+                f"{version!r:.40}); {cls.remedy}."
             )
         try:
-            value = self._adapter.validate_json(text, strict=True)  # a "1e999" is no number
+            # Strictly: a "1e999" is no number.
+            value: Self = cls._adapter().validate_json(text, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InvalidInput(
-                f"{path} is not a {self.name}: {place or 'its content'} is wrong "
-                f"({first['msg'].lower()}); {self.remedy}."
+                f"{path} is not a {name}: {place or 'its content'} is wrong "
+                f"({first['msg'].lower()}); {cls.remedy}."
             ) from None
         for where, fault in _faults(value, ()):
-            raise InvalidInput(
-                f"{path} is not a {self.name}: {'.'.join(where)} {fault}; {self.remedy}."
-            )
+            raise InvalidInput(f"{path} is not a {name}: {'.'.join(where)} {fault}; {cls.remedy}.")
         return value
-
-    def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the file."""
-        schema = self._adapter.json_schema(mode="serialization")
-        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-class Kept:
-    """A result that is kept in a file, as its `document` says."""
-
-    document: ClassVar[Document[Any]]
-
-    def as_json(self) -> dict[str, Any]:
-        """The result as plain values, the version first."""
-        return self.document.plain(self)
-
-    def save(self, path: Path | str) -> None:
-        """Write the result; the file is complete, or not there."""
-        self.document.write(self, path)
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """The result in a file."""
-        found: Self = cls.document.read(path)
-        return found
 
 
 def _faults(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

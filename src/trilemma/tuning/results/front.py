@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from pydantic import ConfigDict
+from typing import ClassVar, Literal
 
 from trilemma.estimation.playing.claims import Claim
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.documents import Document, Kept
+from trilemma.tuning.results.documents import Kept
 from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.verdict import Federation
 
-__all__ = ["Front", "SamplerName", "front_schema"]
+__all__ = ["Front", "SamplerName"]
 
 SamplerName = Literal["grid", "motpe", "nsga2"]
 
@@ -28,7 +26,8 @@ class Front(Kept):
     trilemma.toml is, empty from Python.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+    remedy: ClassVar = "take the pareto.json that trilemma pareto wrote"
+    upgrade: ClassVar = "run the same trilemma pareto command again with --fresh --out {folder}"
 
     limits: tuple[str, ...]
     points: tuple[Point, ...]
@@ -47,17 +46,3 @@ class Front(Kept):
     versions: dict[str, str]
     reproduce: str = ""
     schema_version: Literal[3] = 3
-
-
-Front.document = Document(
-    Front,
-    "front",
-    3,
-    remedy="take the pareto.json that trilemma pareto wrote",
-    upgrade="run the same trilemma pareto command again with --fresh --out {folder}",
-)
-
-
-def front_schema() -> dict[str, Any]:
-    """The JSON Schema of pareto.json."""
-    return Front.document.schema()

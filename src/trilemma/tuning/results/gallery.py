@@ -7,12 +7,12 @@ shown, and it lives in a file of its own: a verdict never holds one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.results.documents import Document, Kept
+from trilemma.tuning.results.documents import Kept
 
 __all__ = ["GALLERY", "RECORDS", "Cell", "Column", "Gallery", "Label", "Picture"]
 
@@ -51,7 +51,8 @@ class Gallery(Kept):
     were tagged before the attack.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+    version_key: ClassVar = "gallery_version"
+    remedy: ClassVar = "take the gallery.json that trilemma tune wrote"
 
     shape: tuple[int, int, int]
     low: float
@@ -79,12 +80,3 @@ class Gallery(Kept):
             raise InvalidInput(
                 f"a gallery holds levels, or cells under {len(self.heads)} heads, not both."
             )
-
-
-Gallery.document = Document(
-    Gallery,
-    "gallery",
-    2,
-    remedy="take the gallery.json that trilemma tune wrote",
-    key="gallery_version",
-)

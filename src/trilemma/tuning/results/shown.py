@@ -22,7 +22,7 @@ class Shown:
         return str(_notebook().short(self))
 
     def _repr_html_(self) -> str:
-        return str(_notebook().summary(self))
+        return str(_notebook().verdict_cell(self))
 
     def plot_leakage(self) -> Figure:
         """What leaks: against strength, else against rounds, else of each family, with limits."""

@@ -7,9 +7,9 @@ JSON Schema of that text is docs/verdict.schema.json, made from the classes belo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
@@ -17,7 +17,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
-from trilemma.tuning.results.documents import Document, Kept, Share, Shares
+from trilemma.tuning.results.documents import Kept, Share, Shares
 from trilemma.tuning.results.points import Point
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.results.shown import Shown
@@ -25,19 +25,7 @@ from trilemma.tuning.results.shown import Shown
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "AttackUsed",
-    "Beside",
-    "Federation",
-    "PaperLeakage",
-    "RoundsPoint",
-    "Rung",
-    "Verdict",
-    "verdict_schema",
-]
-
-SCHEMA_VERSION: Final = 3
+__all__ = ["AttackUsed", "Beside", "Federation", "PaperLeakage", "RoundsPoint", "Rung", "Verdict"]
 
 
 def _protection(value: Any) -> Protection:
@@ -165,7 +153,11 @@ class Verdict(Shown, Kept):
     verdict where no trilemma.toml is; both are empty from Python.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+    remedy: ClassVar = "take the verdict.json that trilemma tune wrote"
+    upgrade: ClassVar = (
+        "its claim was about one round and weaker attackers: run trilemma tune again with "
+        "--fresh --out {folder}"
+    )
 
     headline: str
     limits: tuple[str, ...]
@@ -193,26 +185,8 @@ class Verdict(Shown, Kept):
     show_records: bool
     source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[3] = 3
 
     @property
     def choice(self) -> Candidate | None:
-        """The candidate that was chosen."""
         return next((each for each in self.candidates if each.name == self.chosen), None)
-
-
-Verdict.document = Document(
-    Verdict,
-    "verdict",
-    SCHEMA_VERSION,
-    remedy="take the verdict.json that trilemma tune wrote",
-    upgrade=(
-        "its claim was about one round and weaker attackers: run trilemma tune again with "
-        "--fresh --out {folder}"
-    ),
-)
-
-
-def verdict_schema() -> dict[str, Any]:
-    """The JSON Schema of verdict.json."""
-    return Verdict.document.schema()

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.bounds.surrogate import Constants, log_c2
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import client_leakage
 from trilemma.protections.laws import LAWS
-from trilemma.protections.laws.base import Form, Law
+from trilemma.protections.laws.base import Form
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
-from trilemma.tuning.surrogate.solving import Solution, solve
+from trilemma.tuning.surrogate.solving import Solution, finite_or_none, solve
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.families.gauge import Gauge
-    from trilemma.tuning.problem import Problem
-    from trilemma.updates import Profile
+    from trilemma.tuning.families.pricing import Pricing
 
 __all__ = ["promises", "surrogate_constants"]
 
@@ -57,55 +57,52 @@ def surrogate_constants(control: Counts, kappa: float, confidence: float) -> Sur
 
 
 def promises(
-    gauge: Gauge,
-    found: SurrogateConstants,
-    problem: Problem,
-    profile: Profile,
-    confidence: float,
-    kappa: float,
+    gauge: Gauge, found: SurrogateConstants, pricing: Pricing, kappa: float
 ) -> tuple[Promise, ...]:
     """γ* of every mechanism, printed and corrected, attacked as the server would."""
     if found.c1.value <= 0 or found.c2 <= 0:
         return ()
     constants = Constants(min(1.0, found.c1.value), found.c2)
     return tuple(
-        _promise(gauge, law, form, constants, problem, profile, confidence, kappa)
+        _promise(
+            gauge,
+            solve(law, constants, pricing.problem, [pricing.profile], form=form),
+            pricing,
+            kappa,
+        )
         for law in LAWS.values()
         for form in _FORMS.get(law.name, ("printed", "corrected"))
     )
 
 
-def _promise(
-    gauge: Gauge,
-    law: Law,
-    form: Form,
-    constants: Constants,
-    problem: Problem,
-    profile: Profile,
-    confidence: float,
-    kappa: float,
-) -> Promise:
-    solution = solve(law, constants, problem, [profile], form=form)
+def _promise(gauge: Gauge, solution: Solution, pricing: Pricing, kappa: float) -> Promise:
+    value = solution.value
     protection, note = _runnable(solution)
-    measured, counts = None, None
-    if protection is not None:
-        counts = gauge.count(f"surrogate {law.name} {form}", protection, _UNITS, rounds=1)
-        measured = client_leakage(
-            counts.successes, counts.units, confidence=confidence, kappa=kappa
-        )
-    return Promise(
-        mechanism=law.name,
-        form=form,
+    made = Promise(
+        mechanism=solution.mechanism,
+        form=solution.form,
         symbol=solution.parameter.symbol,
-        parameter=_finite(solution.value.value if solution.value else None),
-        distance=_finite(solution.value.distance if solution.value else None),
-        protection=None if protection is None else protection.describe(),
-        promised=problem.budget,
-        measured=measured,
-        units=0 if counts is None else counts.units,
-        successes=0 if counts is None else counts.successes,
-        objective=_finite(solution.objective),
+        parameter=finite_or_none(value.value if value else None),
+        distance=finite_or_none(value.distance if value else None),
+        protection=None,
+        promised=pricing.problem.budget,
+        measured=None,
+        units=0,
+        successes=0,
+        objective=finite_or_none(solution.objective),
         note=note,
+    )
+    if protection is None:
+        return made
+    stream = f"surrogate {solution.mechanism} {solution.form}"
+    counts = gauge.count(stream, protection, _UNITS, rounds=1)
+    won, games = counts.successes, counts.units
+    return replace(
+        made,
+        protection=protection.describe(),
+        measured=client_leakage(won, games, confidence=pricing.confidence, kappa=kappa),
+        units=games,
+        successes=won,
     )
 
 
@@ -124,7 +121,3 @@ def _runnable(solution: Solution) -> tuple[Protection | None, str]:
     except InvalidInput:
         return None, "γ* is no protection at all."
     return None, f"No key has a modulus of {value.value:.3g}: γ* encrypts nothing."
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -23,7 +23,7 @@ from trilemma.protections.parameter import Parameter
 from trilemma.tuning.problem import Problem
 from trilemma.updates import Profile
 
-__all__ = ["Solution", "solve"]
+__all__ = ["Solution", "finite_or_none", "solve"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ def solve(
         efficiency_bound=_mean(cost),
         objective=problem.objective(utility, cost),
     )
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """The value where JSON can hold it."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _mean(values: Sequence[float]) -> float:

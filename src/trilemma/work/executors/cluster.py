@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Hands, Try, name_of, payload_of, pickled
 from trilemma.work.log import versions
@@ -53,8 +54,7 @@ class Cluster(Generic[Kind]):
         workers: int,
         device: str = "cpu",
     ) -> None:
-        if workers < 1:
-            raise InvalidInput(f"workers must be at least 1, got {workers}.")
+        counted("workers", workers)
         self._make_work, self._address = make_work, address
         self._workers, self._device = workers, device
         self._waiting: deque[Try[Kind]] = deque()

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, Self, TypeVar
 
-from trilemma.errors import InvalidInput
+from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
 
@@ -43,8 +43,7 @@ class Crew(Generic[Kind]):
         workers: int,
         device: str = "cpu",
     ) -> None:
-        if workers < 1:
-            raise InvalidInput(f"workers must be at least 1, got {workers}.")
+        counted("workers", workers)
         self._make_work, self._workers, self._device = make_work, workers, device
         self._waiting: deque[Try[Kind]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}

@@ -175,10 +175,14 @@ class Plot {
   }
 }
 
-// One entry of a legend below a plot.
-function key(shape, name, text) {
+// One entry of a legend below a plot; `own` is the class that says its colour.
+function key(shape, name, text, own = "") {
   const picture = svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, marker(shape, 10, 10, 6, name));
-  return html("li", {}, picture, ` ${text}`);
+  return html("li", { class: own }, picture, ` ${text}`);
 }
+
+// The legend in the block below a plot: one list for each row of entries.
+const legend = (id, ...rows) => document.getElementById(id)
+  .append(...rows.map((entries) => html("ul", { class: "legend" }, ...entries)));
 
 const shapeAt = (n) => Object.keys(SHAPES)[n % Object.keys(SHAPES).length];

@@ -52,9 +52,7 @@ function frontPlot() {
 const frontHost = document.getElementById("front-plot");
 if (frontHost) {
   new Plot(frontHost, frontPlot);
-  document.getElementById("front-legend").append(
-    html("ul", { class: "legend" }, ...families.map((name) => key(shapeOf(name), "off", data.names[name]))),
-    html("ul", { class: "legend" }, html("li", {}, "filled: on the front; a round takes"),
-      ...LENGTH_TEXT.map((text, n) => key("circle", `on c${n}`, text))),
-  );
+  legend("front-legend", families.map((name) => key(shapeOf(name), "off", data.names[name])),
+    [html("li", {}, "filled: on the front; a round takes"),
+      ...LENGTH_TEXT.map((text, n) => key("circle", `on c${n}`, text))]);
 }

@@ -37,14 +37,7 @@ function ladderPlot() {
 const ladderHost = document.getElementById("ladder-plot");
 if (ladderHost && data.ladder) {
   new Plot(ladderHost, ladderPlot);
-  const entry = (n, name, text) => {
-    const item = key(shapeAt(n), name, text);
-    item.classList.add(`m${n % 8}`);
-    return item;
-  };
-  document.getElementById("ladder-legend").append(
-    html("ul", { class: "legend" },
-      ...data.ladder.families.map((name, n) => entry(n, "step tested", name))),
-    html("ul", { class: "legend" }, html("li", {}, "filled: tested, proved, or resting on a key; open: an estimate; faint: leaks more than the budget; dotted line: no protection")),
-  );
+  legend("ladder-legend",
+    data.ladder.families.map((name, n) => key(shapeAt(n), "step tested", name, `m${n % 8}`)),
+    [html("li", {}, "filled: tested, proved, or resting on a key; open: an estimate; faint: leaks more than the budget; dotted line: no protection")]);
 }

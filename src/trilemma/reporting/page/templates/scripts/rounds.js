@@ -31,10 +31,6 @@ function roundsPlot() {
 const roundsHost = document.getElementById("rounds-plot");
 if (roundsHost) {
   new Plot(roundsHost, roundsPlot);
-  document.getElementById("rounds-legend").append(html("ul", { class: "legend" },
-    ...data.rounds.series.map(({ name }, n) => {
-      const item = key(shapeAt(n), "point", name);
-      item.classList.add(`m${n % 8}`);
-      return item;
-    })));
+  legend("rounds-legend",
+    data.rounds.series.map(({ name }, n) => key(shapeAt(n), "point", name, `m${n % 8}`)));
 }

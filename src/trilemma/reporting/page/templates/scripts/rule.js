@@ -1,4 +1,4 @@
-// The rule of page/explorer.py, number for number: which measured points keep a budget, in order.
+// min η_u·ε_u + η_e·ε_e over the families: which measured points keep a budget, in order.
 
 const found = data.explorer;
 const NAMES = ["budget", "utility_weight", "efficiency_weight"];
@@ -10,7 +10,8 @@ function objective(point, want) {
   return { value: end("value"), low: end("low"), high: end("high") };
 }
 
-// From strong to weak, as long as the upper limit stays within the budget.
+// The weakest point at which, and at every stronger one, the upper limit of the leakage is within
+// the budget. What cannot be run has no protection, and was not attacked.
 function weakest(family, budget) {
   const places = points.map((_, place) => place).filter((n) => points[n].family === family);
   places.sort((a, b) => (points[b].place || 0) - (points[a].place || 0));
