@@ -53,12 +53,12 @@ def test_the_tested_rung_repeats_the_candidates(plan: Plan) -> None:
 
 def test_other_rungs_are_estimates_by_their_leading_attack(plan: Plan) -> None:
     done: list[Job] = []
-    middle = {"dlg": 1e-4, "map": 1e-3, "exact-posterior": 1e-1}
+    middle = {"dlg": 1e-4, "linkage": 1e-3, "exact-posterior": 1e-1}
     rungs = estimated(plan, done, middle=middle)
     assert len(rungs) == 3 * 4
     assert not any(each.tested for each in rungs.values())
     played = {each.attacks for each in done if isinstance(each, AttackJob)}
-    assert played == {("dlg",), ("map",), ("exact-posterior",)}
+    assert played == {("dlg",), ("linkage",), ("exact-posterior",)}
     noise = [rungs[f"{knows}: randomization"].strength for knows in ("nothing", "public", "rest")]
     for strength, m in zip(noise, (1e-4, 1e-3, 1e-1), strict=True):
         expected = m * (1 / plan.p_max - 1)  # where 1/(1 + v/m) = p_max
