@@ -146,8 +146,8 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
             "trilemma.door.checking.examine",
         ):  # fmt: skip
             stack.enter_context(patch(target, started))
-        for target in ("_verdict", "_front"):
-            stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda _: {}))
+        for target in ("_verdict", "_curves"):
+            stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda *_: {}))
         stack.enter_context(patch.object(tune, "command_line", noted))
         stack.enter_context(patch.object(pareto, "command_line", noted))
         stack.enter_context(patch.object(scenarios, "load_scenario", _scenario))

@@ -64,10 +64,10 @@ def test_the_deployment_is_what_is_attacked() -> None:
 def test_a_run_belongs_to_one_scenario(tmp_path: Path) -> None:
     asked = Request(attacks=ATTACKS, steps=2)
     with Run.open(tmp_path, {}) as run:
-        tag = Plan.of(small(), asked, run=run, data_key=run.key("data")).federation.data_hash
+        tag = Plan.of(small(), asked, run=run).federation.data_hash
         run.commit("stage", 0, b"payload")
     with Run.open(tmp_path, {}) as run:
-        again = Plan.of(small(), asked, run=run, data_key=run.key("data"))
+        again = Plan.of(small(), asked, run=run)
         assert again.federation.data_hash == tag
         with pytest.raises(InvalidInput, match="local training"):
             Plan.of(small().with_local_training(lr=0.7), asked, run=run)

@@ -305,7 +305,7 @@ def test_what_a_run_holds_is_not_measured_again(
 
     def once() -> Verdict:
         with Run.open(tmp_path, {}) as run:
-            return tune(shown, asked, run=run, data_key=run.key("data"))
+            return tune(shown, asked, run=run)
 
     first = once()
     assert (tmp_path / "gallery.json").exists()

@@ -82,7 +82,6 @@ def pareto(
             storage=storage or sqlite_url(folder / _STUDY),
             shared=storage is not None,
             run=run,
-            data_key=run.key("data"),
             ticker=ticker,
             report=save,
             **running.crew,

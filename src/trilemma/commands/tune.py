@@ -64,7 +64,4 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
         ticker.say(f"reading {federated.scenario}")
         from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
-        key = run.key("data")
-        return find(
-            federated.source(), request, run=run, data_key=key, ticker=ticker, **running.crew
-        )
+        return find(federated.source(), request, run=run, ticker=ticker, **running.crew)

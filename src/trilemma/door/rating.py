@@ -110,16 +110,14 @@ def rate(
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         asked = {name: partial(_played, name, specs, units) for name in suite.attacks}
         found = settle(asked, crew, run=run, ticker=ticker, known={})
-    rated = tuple(_rated(name, found[name], units) for name in suite.attacks)
-    order = sorted(rated, key=lambda each: -each.won)
-    shown = {name: found[name][-1] for name in suite.attacks} if scenario.show_records else None
+    order = sorted((found[name][0] for name in suite.attacks), key=lambda each: -each.won)
+    shown = {name: found[name][1] for name in suite.attacks} if scenario.show_records else None
     return Ratings(Arena.of(scenario, rounds=1).claim, tuple(order), shown)
 
 
-def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
-    """Right picks under each protection, and the pictures of all, or None."""
-    won: list[Any] = []
-    pictures: dict[str, Any] = {}
+def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> tuple[Rated, dict[str, Any]]:
+    """Right picks without protection and under one, and by protection the pictures, or None."""
+    won, pictures = [], {}
     for spec in specs:
         tasks = [
             AttackJob(
@@ -133,12 +131,8 @@ def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> list[Any]:
         parts = [read_attack(payload) for payload in ask(tasks)]
         won.append(sum(sum(part["correct"][name]) for part in parts))
         pictures[spec] = parts[0].get("pictures")
-    return [*won, pictures]
-
-
-def _rated(name: str, found: list[Any], units: int) -> Rated:
-    won, *protected = found[:-1]
-    made = Rated(name, get(name).rung, units, won, success_rate(won, units))
+    bare, *protected = won
+    made = Rated(name, get(name).rung, units, bare, success_rate(bare, units))
     for hits in protected:
         made = replace(made, protected=hits, protected_success=success_rate(hits, units))
-    return made
+    return made, pictures

@@ -45,14 +45,7 @@ def tune(
         if out is None:
             return find(source, asked, workers=workers, ray=ray, ticker=ticker)
         with Run.open(out, {"command": "tune", **asked.decides()}) as run:
-            verdict = find(
-                *(source, asked),
-                run=run,
-                data_key=run.key("data"),
-                workers=workers,
-                ray=ray,
-                ticker=ticker,
-            )
+            verdict = find(source, asked, run=run, workers=workers, ray=ray, ticker=ticker)
             verdict.save(run.folder / "verdict.json")
             write_report(verdict, run.folder)
     return verdict

@@ -60,7 +60,6 @@ class Plan:
         request: Request,
         *,
         run: Run | None = None,
-        data_key: bytes | None = None,
         beside: Collection[str] = BESIDE,
     ) -> Plan:
         """Look at the federation: its claim, its updates, the families that it can run.
@@ -72,7 +71,7 @@ class Plan:
         if run is not None:
             require_scenario(run, scenario)
             run.require(request.decides(beside), whose="the request's")
-        tag = data_hash(scenario, data_key or secrets.token_bytes(32))
+        key = secrets.token_bytes(32) if run is None else run.key("data")
         trained = request.rounds or scenario.rounds
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
@@ -104,7 +103,7 @@ class Plan:
                 request.bandwidth,
                 request.confidence,
             ),
-            federation=Federation.of(scenario, tag),
+            federation=Federation.of(scenario, data_hash(scenario, key)),
             deployment=_deployment(scenario, request, trained),
         )
         if run is not None:

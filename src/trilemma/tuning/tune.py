@@ -26,7 +26,6 @@ def tune(
     request: Request | None = None,
     *,
     run: Run | None = None,
-    data_key: bytes | None = None,
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
@@ -39,7 +38,7 @@ def tune(
     the Ray cluster at the address `ray`. Where the scenario shows records, gallery.json in the
     run's folder shows some beside what the attacks make of them.
     """
-    plan = Plan.of(source, Request.of(request, settings), run=run, data_key=data_key)
+    plan = Plan.of(source, Request.of(request, settings), run=run)
     if ticker is not None:
         ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
     with plan.crew(workers, ray) as crew:

@@ -112,7 +112,6 @@ def test_a_front_goes_on_where_it_was(front: Front, tmp_path: Path) -> None:
                 units=10,
                 storage=f"sqlite:///{tmp_path / 'study.sqlite'}",
                 run=run,
-                data_key=run.key("data"),
                 report=seen.append,
                 **ASKED,
             )

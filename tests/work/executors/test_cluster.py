@@ -220,7 +220,7 @@ def test_no_key_of_a_run_is_sent(
     )  # fmt: skip
     with Run.open(tmp_path, {}) as run:
         key = run.key("data")
-        tune(small, asked, run=run, data_key=key, workers=2, ray="auto")
+        tune(small, asked, run=run, workers=2, ray="auto")
         kept = (tmp_path / "run.key").read_bytes()
     assert len(ray.sent) > 10
     secrets = [key, key.hex().encode(), kept, kept.hex().encode(), str(tmp_path).encode()]

@@ -42,7 +42,6 @@ def pareto(
     storage: str = "sqlite://",
     shared: bool = False,
     run: Run | None = None,
-    data_key: bytes | None = None,
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
@@ -65,7 +64,7 @@ def pareto(
         raise UnknownName("sampler", sampler, SAMPLERS)
     counted("evaluations", evaluations)
     counted("units", units)
-    plan = Plan.of(source, asked, run=run, data_key=data_key, beside=NOT_OF_A_FRONT)
+    plan = Plan.of(source, asked, run=run, beside=NOT_OF_A_FRONT)
     if run is not None:
         run.require({"units": units, "sampler": sampler}, whose="the front's")
     made = {
