@@ -97,8 +97,9 @@ def _median(text: str, clients: int, rounds: int, *, pinned: bool, empty: bool) 
         pins = home if pinned else ""
         filled = {"text": text, "pins": pins, "clients": clients, "empty": empty}
         script.write_text(_APP.format(root=str(_ROOT), rounds=2 + rounds, **filled))
-        # One thread, which Ray's workers learn from the environment alone.
-        settings = {"FLWR_HOME": home, "OMP_NUM_THREADS": "1", **dict.fromkeys(_OFF, "0")}
+        # One thread, which Ray's workers learn from the environment alone, and a Ray of its own.
+        settings = {"FLWR_HOME": home, "OMP_NUM_THREADS": "1", "RAY_ADDRESS": "local"}
+        settings |= dict.fromkeys(_OFF, "0")
         done = subprocess.run(
             [sys.executable, str(script)],
             capture_output=True,

@@ -67,7 +67,7 @@ class NodeIdentity(Identity):
         able = self._unseen if public is None else self._unseen & {public}
         last = _LAST.get(client)
         for key in sorted(able, key=lambda each: each != last):
-            if signed_by(key, statement, signature):
+            if _signed_by(key, statement, signature):
                 self._unseen.remove(key)
                 _LAST[client] = key
                 return key
@@ -75,6 +75,9 @@ class NodeIdentity(Identity):
             f"the keys shown for client {client} are not signed by a pinned peer of its own; the "
             "server may have swapped them, so this node leaves."
         )
+
+
+_signed_by = lru_cache(maxsize=4096)(signed_by)  # the nodes of a simulation share a process
 
 
 @lru_cache(maxsize=1)
