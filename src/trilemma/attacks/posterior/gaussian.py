@@ -14,6 +14,7 @@ from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     average_path,
+    bent_models,
     contributions,
     in_company,
     likely_deviation,
@@ -156,27 +157,26 @@ class _Block:
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
         """The average client's path, the gap [B, m] to it, and the table of updates around it."""
-        known, averaged = self.units.known[self.block], self._path()
+        view, known = self.units.view, self.units.known[self.block]
+        averaged = observed_path(view.task, *self._path(), self.people, view.local_training)
         mean = known * averaged[1]
         gap = self.units.update[self.block] - self._total() * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
         return averaged, gap, table
 
-    def _path(self) -> Path:
-        """The average client's path, bent to where the observation says that it ended."""
-        task, training = self.units.view.task, self.units.view.local_training
-        averaged = average_path(task, self.units.weights[self.block], self.people, training)
+    def _path(self) -> tuple[Path, torch.Tensor]:
+        """The average client's path, and how far from its end the first client's is likely."""
+        view, start = self.units.view, self.units.weights[self.block]
+        averaged = average_path(view.task, start, self.people, view.local_training)
         known, weights = self.units.known[self.block], self.units.client_weights[self.block]
         gap = self.units.update[self.block] - known * self._total() * averaged[1]
-        noise = self._noise() * known.sum(1)
-        deviation = likely_deviation(gap, weights, averaged[0][0], noise)
-        return observed_path(task, averaged, deviation, self.people, training)
+        return averaged, likely_deviation(gap, weights, start, self._noise() * known.sum(1))
 
     def _read(self, weights: torch.Tensor) -> Table:
         """The table of what is read of a large unit, whose clients have weights [1, K]."""
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
-            path = self._path()[0]
+            path = bent_models(*self._path())
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
             *(self.people, self.line_ups, view.local_training),
