@@ -75,3 +75,14 @@ def test_a_model_that_is_too_slow_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(checking, "_SLOW_S", 0.0)
     with pytest.raises(InvalidInput, match=r"takes .* s here.*about .*device='cuda'"):
         checking.examine(small, Request(), lambda _: None)
+
+
+def test_attacks_that_one_reason_leaves_out_are_named_together() -> None:
+    draw = torch.Generator().manual_seed(0)
+    words = torch.randint(0, 9, (60, 3), generator=draw), torch.randint(0, 2, (60,))
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
+    made = Scenario(net, nn.functional.cross_entropy, [words], words, LocalTraining(batch=2))
+    why = dict(checking.examine(made, Request(rounds=4), lambda _: None).left_out)
+    (names,) = (each for each in why if "dlg" in each)
+    assert "inverting-gradients" in names
+    assert why[names].startswith("each searches over real numbers")

@@ -65,10 +65,10 @@ def test_the_global_generator_is_left_as_it_was() -> None:
 
 
 class OwnTensor(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, scale: torch.Tensor) -> None:
         super().__init__()
         self.inner = nn.Linear(5, 3)
-        self.scale = nn.Parameter(torch.ones(3))
+        self.scale = nn.Parameter(scale)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self.inner(inputs) * self.scale
@@ -76,8 +76,17 @@ class OwnTensor(nn.Module):
 
 
 def test_a_tensor_that_nothing_redraws_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match="'scale' has no reset_parameters"):
-        prepare_models(scenario(OwnTensor()), [0])
+    drawn = scenario(OwnTensor(torch.tensor([1.0, 2.0, 1.0])))
+    with pytest.raises(InvalidInput, match=r"'scale' has no reset_parameters.*OwnTensor"):
+        prepare_models(drawn, [0])
+
+
+def test_a_tensor_of_one_number_starts_from_it() -> None:
+    made = scenario(OwnTensor(torch.full((3,), 0.5)))
+    named = made.task.layout.unflatten(fresh_weights(made, [4])[0])
+    assert torch.equal(named["scale"], torch.full((3,), 0.5))
+    again = made.task.layout.unflatten(fresh_weights(made, [5])[0])
+    assert not torch.equal(named["inner.weight"], again["inner.weight"])
 
 
 def test_divergence_and_a_negative_count_are_refused() -> None:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation import suitability
 from trilemma.learning import LocalTraining, client_update
 
 WEIGHT = torch.tensor([1.0, 2.0, 5.0])
@@ -93,3 +94,24 @@ def test_a_loss_that_looks_at_values_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match="cannot be computed for each class of each record"):
         make(loss=looks, local_training=LocalTraining(batch=3))
+
+
+class Tents(nn.Module):
+    """A tent map again and again: kinks at every 2^-26, and a slope between any two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        for _ in range(26):
+            inputs = 1 - 2 * torch.relu(inputs) - 2 * torch.relu(-inputs)
+        outputs: torch.Tensor = self.inner(inputs)
+        return outputs
+
+
+def test_kinks_close_together_are_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make(model=Tents()).classes == 3
+    monkeypatch.setattr(suitability, "_STEPS", (1e-6, 1e-8))
+    with pytest.raises(InvalidInput, match="not twice differentiable"):
+        make(model=Tents())

@@ -103,6 +103,24 @@ def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatc
     assert costs.unprotected.train == pytest.approx(1 / 3), "a second of three clients"
 
 
+def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: dict[str, set[int]] = {"plain": set(), "paillier": set()}
+    run = getattr(timing, "run_round")  # noqa: B009
+
+    def noted(protection: Protection, updates: Any, *more: Any, **settings: Any) -> Any:
+        lengths[protection.transport.name].update(each.numel() for each in updates)
+        return run(protection, updates, *more, **settings)
+
+    monkeypatch.setattr(timing, "run_round", noted)
+    sealed = Protection((), Paillier(bits=256, insecure=True, clip_range=2.0))
+    whole = round_costs(federation(FEDSGD), sealed, rounds=1).protected
+    monkeypatch.setattr(timing, "_ENCRYPTED", SIZE // 3)
+    part = round_costs(federation(FEDSGD), sealed, rounds=1).protected
+    assert lengths == {"plain": {SIZE}, "paillier": {SIZE, SIZE // 3}}
+    assert part.bits_up > 2 * whole.bits_up / 3, "told of all coordinates"
+    assert Spent(2, 4, 1, 6, 8, 10).scaled(1.5) == Spent(3, 6, 1, 9, 12, 15)
+
+
 @pytest.mark.parametrize(
     "setting",
     [

@@ -47,3 +47,10 @@ def test_rows_and_kinds_of_numbers() -> None:
 def test_what_is_no_dataset_is_one_sentence(dataset: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         Records.of(dataset, "mine")
+
+
+def test_copies_are_equal_in_input_and_label() -> None:
+    inputs = torch.tensor([[1.0], [1.0], [1.0], [2.0]])
+    kinds = Records(inputs, torch.tensor([0, 1, 0, 0])).kinds()
+    assert kinds[0] == kinds[2]
+    assert len(set(kinds.tolist())) == 3

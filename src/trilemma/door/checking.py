@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -149,8 +149,7 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.request.attacks is None:
         rungs = RUNGS[: RUNGS.index(plan.suite.rung) + 1]
         names = [name for name in ATTACKS if get(name).rung in rungs and name not in _OF_KINDS]
-        why = {name: why_not(scenario, name) for name in names}
-        yield from ((name, f"{reason}.") for name, reason in why.items() if reason is not None)
+        yield from _by_reason({name: why_not(scenario, name) for name in names})
     if plan.setting.clients < 2:
         yield (
             "secret sharing, Paillier",
@@ -172,3 +171,14 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "a proof (--knows anyone)", str(error)
     if scenario.classes is None:
         yield "accuracy", "the labels are no classes: minus the loss is measured instead."
+
+
+def _by_reason(why: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Attacks that one reason leaves out, together: "dlg, map" and "each searches ..."."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in why.items():
+        if reason is not None:
+            alike.setdefault(reason.removeprefix(name), []).append(name)
+    for reason, names in alike.items():
+        who = "" if reason[0] != " " else "it" if len(names) == 1 else "each"
+        yield ", ".join(names), f"{who}{reason}."

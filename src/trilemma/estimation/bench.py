@@ -214,10 +214,12 @@ def _trained(scenario: Scenario, task: TrainJob) -> dict[str, Any]:
             real_rounds=0,
             **_rounds_of(recipe),
         )
-    except (InvalidInput, ProtocolViolation) as error:  # the latter: what is sent is not finite
+    except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection() and recipe is None:
             raise
-        return {"diverged": str(error)}  # a fact about the protection, not about the input
+        # a fact about the protection, not about the input or a client
+        lost = "a training under it diverged: what a client would send is not finite."
+        return {"diverged": lost if isinstance(error, ProtocolViolation) else str(error)}
     return {
         "rounds": [asdict(each) for each in history.rounds],
         "client_metrics": history.client_metrics,

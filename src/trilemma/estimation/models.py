@@ -78,13 +78,19 @@ def _reset(model: nn.Module) -> None:
 
 
 def _require_reset(model: nn.Module) -> None:
-    """Every trainable tensor must be redrawn, or all "fresh" models would share it."""
+    """Every trainable tensor must be redrawn, or start from one and the same number everywhere.
+
+    What was drawn when the model was made would be another in each process, and the same in all
+    "fresh" models of one.
+    """
     for path, module in model.named_modules():
-        own = [name for name, p in module.named_parameters(recurse=False) if p.requires_grad]
-        if own and not (
-            hasattr(module, "reset_parameters") or hasattr(module, "_reset_parameters")
-        ):
-            raise InvalidInput(
-                f"the tensor {'.'.join(filter(None, (path, own[0])))!r} has no reset_parameters() "
-                f"that redraws it; give the scenario an initialise(model) function."
-            )
+        if hasattr(module, "reset_parameters") or hasattr(module, "_reset_parameters"):
+            continue
+        for name, tensor in module.named_parameters(recurse=False):
+            if tensor.requires_grad and bool((tensor != tensor.flatten()[0]).any()):
+                raise InvalidInput(
+                    f"the tensor {'.'.join(filter(None, (path, name)))!r} has no "
+                    f"reset_parameters() that redraws it; give {type(module).__name__} such a "
+                    f"method (def reset_parameters(self): nn.init.normal_(self.{name}, std=0.02), "
+                    f"say), or the scenario an initialise(model) function."
+                )

@@ -22,6 +22,9 @@ from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from trilemma.beliefs.line_up import Distance
     from trilemma.beliefs.recovery import Criterion
     from trilemma.records.columns import Column
@@ -184,6 +187,11 @@ class Scenario:
             torch.cat([client.inputs for client in self.records]),
             torch.cat([client.labels for client in self.records]),
         )
+
+    @cached_property
+    def kinds(self) -> NDArray[np.int64]:
+        """A number for each record of the pool; exact copies share theirs."""
+        return self.pooled().kinds()
 
     def _tried(self) -> Records:
         """Records on which the loss is tried, the first client's again and again if it has few."""

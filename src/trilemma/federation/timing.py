@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
@@ -19,6 +19,7 @@ from trilemma.federation.training import start_weights
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
+from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.wire import SERVER
 from trilemma.work.clock import work_seconds
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from trilemma.protections.transcripts import RoundResult
 
 __all__ = ["RoundCosts", "Spent", "round_costs"]
+
+_ENCRYPTED: Final = 2**13  # coordinates that a timed round encrypts: some hundred ciphertexts
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class Spent:
     def duration(self, bandwidth: float) -> float:
         """Seconds + bits / bandwidth."""
         return self.seconds + self.bits / bandwidth
+
+    def scaled(self, times: float) -> Spent:
+        """The same for an update so many times as long, by as much training."""
+        return replace(Spent(*(times * each for each in astuple(self))), train=self.train)
 
     @classmethod
     def median(cls, each: Sequence[Spent]) -> Spent:
@@ -125,7 +132,8 @@ def round_costs(
     """Run `rounds` pairs of real rounds at the model's own weights, after one that warms up.
 
     Each client trains by itself, as on a machine of its own, once for both rounds of a pair. Where
-    clients may pin identities they do, unless the threshold is too low for that.
+    clients may pin identities they do, unless the threshold is too low for that. Ciphertexts are
+    alike and independent, so that of a long update a part is encrypted and stands for all.
     """
     if rounds < 1:
         raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
@@ -148,10 +156,11 @@ def round_costs(
         info = RoundInfo.new(clients, entropy, run="costs", number=number, threshold=threshold)
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
-            result = run_round(
-                arms[name], updates, counts, info, entropy=entropy, secret=secrets[name]
-            )
-            pair[name] = _spent(result, clients, local)
+            arm, length = arms[name], weights.numel()
+            part = min(length, _ENCRYPTED) if isinstance(arm.transport, Paillier) else length
+            some = [update[:part] for update in updates]
+            result = run_round(arm, some, counts, info, entropy=entropy, secret=secrets[name])
+            pair[name] = _spent(result, clients, local).scaled(length / part)
         pairs.append(pair)
     # The local work is the same with and without protection, and in all rounds.
     local = median(pair["without"].train for pair in pairs[1:])

@@ -53,9 +53,9 @@ def text(
         name="text",
         words=words,
         show_records=True,
-        server_lr=0.2,
+        server_lr=0.4,
         server_decay=True,
-        rounds=100,
+        rounds=60,
     )
 
 

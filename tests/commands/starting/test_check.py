@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from tests.commands.own_scenario import small
 from tests.commands.running import here
+from torch import nn
+
+from trilemma.commands.starting.check import _show
+from trilemma.door.checking import Examined
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
 
 SPEC = "tests.commands.own_scenario:small"
 
@@ -31,3 +40,13 @@ def test_what_is_not_supported_is_one_sentence(
         code, out, err = here(monkeypatch, capsys, "check", f"{module}:{name}")
         assert (code, out) == (2, "")
         assert err.splitlines()[-1].startswith("trilemma: ")
+
+
+def test_what_is_changed_in_a_model_is_told_before_it_is_tuned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    net = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+    made = replace(small(), model=net)
+    _show(Examined(Plan.of(made, Request()), (), (), 60.0, 30.0), "mine:make")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "What is done with your model - Dropout ('1') is off in what is trained" in said

@@ -14,10 +14,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.playing.games import Arena, copies
+from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.records.records import Records
 
 
 def scenario(
@@ -148,13 +147,6 @@ def test_outsiders_are_neither_candidates_nor_used() -> None:
     for row in (*game.line_up, *used):
         assert tuple(arena.pool.inputs[int(row)].tolist()) not in flat
     assert len(arena.outsiders(game, used, 12, 0)) == 12
-
-
-def test_copies_are_equal_in_input_and_label() -> None:
-    inputs = torch.tensor([[1.0], [1.0], [1.0], [2.0]])
-    kinds = copies(Records(inputs, torch.tensor([0, 1, 0, 0])))
-    assert kinds[0] == kinds[2]
-    assert len(set(kinds.tolist())) == 3
 
 
 def test_a_line_up_larger_than_a_client_allows_is_refused() -> None:

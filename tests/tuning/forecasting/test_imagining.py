@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.commands.own_scenario import small
@@ -70,3 +71,11 @@ def test_pictures_of_a_table_are_imagined_by_its_cells() -> None:
     plan = Plan.of(breast_cancer(clients=2), Request(preset="quick"))
     shown = sum(expected_work(plan, pictures=True).values())
     assert shown > sum(expected_work(plan).values())
+
+
+def test_a_game_sees_as_many_rounds_as_its_client_shows_on_average() -> None:
+    plan = plan_of()
+    uneven = replace(plan.setting, records=(40, 400), clients=2, unit_size=4)
+    timed = forecast_of(replace(plan, setting=uneven), speeds={Kind("games", LEAD, 1, "plain"): 1})
+    views = 60 * (4 / 40 + 4 / 400) / 2
+    assert timed.speed(Kind("games", LEAD, 60, "plain")) == pytest.approx(views)

@@ -13,7 +13,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trilemma.attacks.posterior.units import blocks
+from trilemma.attacks.posterior.units import blocks, held_at_once
 from trilemma.learning import clip_records
 
 if TYPE_CHECKING:
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Path",
     "average_path",
+    "bent_models",
     "contributions",
     "in_company",
     "likely_deviation",
+    "likely_walk",
     "observed_path",
     "seen_path",
 ]
 
 Path = tuple[list[torch.Tensor], torch.Tensor]
-"""Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
+"""Models [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
+_WALKED: Final = 64  # records whose mean several steps follow
 _DRAWS: Final = 4  # batches that hold a record, where records are normalised together
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
@@ -44,10 +47,13 @@ def average_path(
 ) -> Path:
     """The path of a client that descends the mean loss of the records `average`.
 
-    One model for a gradient, T for T local steps, w_{t+1} = w_t - lr · ∇L(w_t).
+    One model for a gradient, T for T local steps, w_{t+1} = w_t - lr · ∇L(w_t); several follow
+    some of the records, since a client's own path is bent away from theirs.
     """
     path = [weights]
     local = training.algorithm == "fedavg"
+    if local and training.steps > 1:
+        average = average.rows(0, _WALKED)
     step = total = _mean_gradient(task, weights, average, training)
     for _ in range(training.steps - 1 if local else 0):
         path.append(path[-1] - training.lr * step)
@@ -56,24 +62,32 @@ def average_path(
     return path, training.lr * total if local else total
 
 
-def observed_path(
-    task: Task, path: Path, deviation: torch.Tensor, average: Batch, training: LocalTraining
-) -> Path:
-    """The path of a client whose update deviates by [U, m] from the average one's.
+def bent_models(path: Path, deviation: torch.Tensor) -> list[torch.Tensor]:
+    """Models [U, m] on the path of a client whose update deviates by [U, m] from the average.
 
     It gets as far with each step as the average client does, but straight to where its own update
-    says that it ended: what records do to one another's gradients is in the update.
+    says that it ended: what records do to one another's gradients is in the update. On a straight
+    line two models stand for all, their places' mean less and plus the deviation: gradients that
+    change along it as a parabola does have the same mean there.
     """
     models, mean = path
     if len(models) == 1:
-        return path
+        return models
     start, norm = models[0], mean.square().sum(1, keepdim=True)
-    bent = [
-        start - ((start - model) * mean).sum(1, keepdim=True) / norm * (mean + deviation)
-        for model in models
-    ]
+    along = torch.stack([((start - each) * mean).sum(1, keepdim=True) / norm for each in models])
+    middle, spread = along.mean(0), along.std(0, correction=0)
+    return [start - place * (mean + deviation) for place in (middle - spread, middle + spread)]
+
+
+def observed_path(
+    task: Task, path: Path, deviation: torch.Tensor, average: Batch, training: LocalTraining
+) -> Path:
+    """The models of a client whose update deviates by [U, m], and what the average adds there."""
+    if len(path[0]) == 1:
+        return path
+    bent = bent_models(path, deviation)
     gradients = [_mean_gradient(task, model, average, training) for model in bent]
-    return bent, training.lr * torch.stack(gradients).sum(0)
+    return bent, training.lr * training.steps * torch.stack(gradients).mean(0)
 
 
 def likely_deviation(
@@ -92,16 +106,21 @@ def likely_deviation(
     return lead.reshape(len(gap), -1) * kept[:, None] * gap
 
 
-def seen_path(units: Units, block: slice, people: Batch) -> Path:
-    """The average client's path of some units, bent to where their messages say that it ended."""
+def likely_walk(units: Units, block: slice, people: Batch) -> tuple[Path, torch.Tensor]:
+    """The average client's path of some units, and how far from its end the first client's is."""
     task, training, weights = units.view.task, units.view.local_training, units.weights[block]
     averaged = average_path(task, weights, people, training)
     known, clients = units.known[block], units.client_weights[block]
     total = clients.sum(1).reshape(len(clients), -1)
     gap = units.update[block] - known * total * averaged[1]
     noise = units.noise[block].square() * known.sum(1)
-    deviation = likely_deviation(gap, clients, weights, noise)
-    return observed_path(task, averaged, deviation, people, training)
+    return averaged, likely_deviation(gap, clients, weights, noise)
+
+
+def seen_path(units: Units, block: slice, people: Batch) -> Path:
+    """The average client's path of some units, bent to where their messages say that it ended."""
+    walk = likely_walk(units, block, people)
+    return observed_path(units.view.task, *walk, people, units.view.local_training)
 
 
 def _mean_gradient(
@@ -115,7 +134,7 @@ def _mean_gradient(
             mean: torch.Tensor = slope(weights, average.inputs, average.labels)
         return mean
     sums = []
-    for start, stop in blocks(average.count, _HELD // weights.numel()):
+    for start, stop in blocks(average.count, held_at_once(_HELD, weights) // weights.numel()):
         some = average.rows(start, stop)
         if together:
             made = _together(task, weights, some, training, average)
@@ -133,7 +152,7 @@ def contributions(
     beside: tuple[Batch, torch.Tensor] | None = None,
     axes: Axes | None = None,
 ) -> torch.Tensor:
-    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
+    """Each record's contribution [U, n, m]: its gradient, or lr · T times their mean on the path.
 
     With axes, what they read of one unit's records, [1, n, k].
 
@@ -153,7 +172,7 @@ def contributions(
     for weights in path[1:]:
         total += gradients(weights)
     if training.algorithm == "fedavg":
-        total.mul_(training.lr)
+        total.mul_(training.lr * training.steps / len(path))
     if beside is None or not together:
         return total
     mean = beside[1][:, None]

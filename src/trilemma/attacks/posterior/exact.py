@@ -13,7 +13,14 @@ from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.matching import explained_update
 from trilemma.attacks.posterior.by_record import scores_by_record
 from trilemma.attacks.posterior.candidate_updates import contributions
-from trilemma.attacks.posterior.units import Batch, beliefs, blocks, stacked, units_of
+from trilemma.attacks.posterior.units import (
+    Batch,
+    beliefs,
+    blocks,
+    held_at_once,
+    stacked,
+    units_of,
+)
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -114,7 +121,7 @@ class _Gaps:
         start, explained_by = self._linear() if self.linear else self._by_substitution()
         held = self.units.view.task.layout.size * len(self.slots)
         squared, largest = [], []
-        for first, end in blocks(line_ups.count, _HELD // held):
+        for first, end in blocks(line_ups.count, held_at_once(_HELD, start) // held):
             added = explained_by(line_ups.rows(first, end))
             cross = (added @ start.transpose(1, 2))[:, :, 0].double()
             norms = torch.linalg.vector_norm(added, dim=2).double()

@@ -13,8 +13,10 @@ from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
+    bent_models,
     contributions,
     in_company,
+    likely_walk,
     seen_path,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
@@ -154,10 +156,8 @@ class _Block:
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
         """The average client's path, the gap [B, m] to it, and the table of updates around it."""
-        known, averaged = (
-            self.units.known[self.block],
-            seen_path(self.units, self.block, self.people),
-        )
+        known = self.units.known[self.block]
+        averaged = seen_path(self.units, self.block, self.people)
         mean = known * averaged[1]
         gap = self.units.update[self.block] - self._total() * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
@@ -167,7 +167,7 @@ class _Block:
         """The table of what is read of a large unit, whose clients have weights [1, K]."""
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
-            path = seen_path(self.units, self.block, self.people)[0]
+            path = bent_models(*likely_walk(self.units, self.block, self.people))
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
             *(self.people, self.line_ups, view.local_training),

@@ -11,7 +11,7 @@ import torch
 from trilemma.attacks.posterior.axes import Axes
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.inner_products import Table, tabulate
-from trilemma.attacks.posterior.units import Batch, blocks
+from trilemma.attacks.posterior.units import Batch, blocks, held_at_once
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining, Task
@@ -45,14 +45,14 @@ class Read:
         training: LocalTraining,
     ) -> Read:
         """Contributions along a path, and of an update [1, m] what is `known` [1, m] of it."""
-        sizes = list(task.layout.sizes)
+        sizes, made = list(task.layout.sizes), held_at_once(_MADE, update)
         first = contributions(task, path, people.rows(0, _LOOKED), training)[0]
         axes = Axes.of(task.layout, first - first.mean(0), known[0])
 
         def read(batch: Batch, start: int) -> list[torch.Tensor]:
             return [
                 contributions(task, path, batch.rows(start + a, start + b), training, axes=axes)
-                for a, b in blocks(batch.count - start, _MADE // task.layout.size)
+                for a, b in blocks(batch.count - start, made // task.layout.size)
             ]
 
         seen = axes.read(torch.split(torch.where(known > 0, update, 0.0), sizes, 1))

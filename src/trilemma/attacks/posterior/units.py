@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -16,7 +16,9 @@ from trilemma.records.records import Records
 if TYPE_CHECKING:
     from trilemma.attacks.base import Rung
 
-__all__ = ["Batch", "beliefs", "blocks", "flat_weights", "stacked", "units_of"]
+__all__ = ["Batch", "beliefs", "blocks", "flat_weights", "held_at_once", "stacked", "units_of"]
+
+_OF_MEMORY: Final = 32  # updates take so small a part of a GPU's; what makes them takes the rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +102,14 @@ def blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
     size = max(1, size)
     for start in range(0, count, size):
         yield start, min(start + size, count)
+
+
+def held_at_once(numbers: int, like: torch.Tensor) -> int:
+    """So many numbers, which suit a CPU's cache, or what a GPU has the memory for."""
+    if like.device.type != "cuda":
+        return numbers
+    memory = torch.cuda.get_device_properties(like.device).total_memory
+    return max(numbers, memory // (_OF_MEMORY * like.element_size()))
 
 
 def flat_weights(weights: torch.Tensor, known: torch.Tensor) -> torch.Tensor | None:

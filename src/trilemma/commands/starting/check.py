@@ -67,6 +67,9 @@ def _show(found: Examined, spec: str) -> None:
     out.table(("attack", "knows", "a game against one round"), rows, gap=2)
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
+    if plan.scenario.remarks:
+        out.title("What is done with your model")
+        out.bullets(plan.scenario.remarks)
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)

@@ -6,7 +6,6 @@ anything is attacked.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -95,15 +94,16 @@ class Arena:
         """Where each client's records start in the pool [K]."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
 
-    @cached_property
+    @property
     def kinds(self) -> NDArray[np.int64]:
         """A number for each record of the pool; exact copies share theirs."""
-        return copies(self.pool)
+        return self.scenario.kinds
 
     @classmethod
     def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
         """The games of the largest line-up that the scenario allows."""
-        distinct = [len(np.unique(copies(records))) for records in scenario.records]
+        ends = np.cumsum([len(each) for each in scenario.records])[:-1]
+        distinct = [len(np.unique(each)) for each in np.split(scenario.kinds, ends)]
         unit = scenario.local_training.unit_size
         return cls(scenario, Claim.of(distinct, unit, rounds=rounds, line_up=line_up))
 
@@ -216,15 +216,3 @@ class Arena:
             torch.cat([public.inputs[chosen], mine.inputs]),
             torch.cat([public.labels[chosen], mine.labels]),
         )
-
-
-def copies(records: Records) -> NDArray[np.int64]:
-    """A number for each record [n]; records that are equal in input and label share theirs."""
-    columns = [records.inputs.flatten(1), records.labels.reshape(len(records), -1)]
-    inputs, labels = (column.cpu().numpy() + 0 for column in columns)  # -0 is 0
-    seen: dict[bytes, int] = {}  # by digest: sorting whole rows takes many times as long
-    rows = (
-        hashlib.blake2b(x.tobytes() + y.tobytes(), digest_size=16).digest()
-        for x, y in zip(inputs, labels, strict=True)
-    )
-    return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)

@@ -31,7 +31,7 @@ def show_front(front: Front) -> None:
     best = [(front.points[place], place) for place in front.front]
     best.sort(key=lambda pair: pair[0].objectives or ())
     out.table(
-        ("", "family", "strength", "leakage", shown[:8], "round"),
+        ("", "family", "strength", "leakage", shown.replace("minus the ", "-"), "round"),
         [("*" if place == front.knee else "", *_cells(each)) for each, place in best],
     )
     out.title("Reading")

@@ -123,7 +123,7 @@ def _show_ladder(out: Printer, verdict: Verdict) -> None:
         if all(each.metric is None and each.mark != "fails" for each in made.on(knows))
     ]
     rows = [row for knows in made.rungs if knows not in bare for row in _rung(made, knows)]
-    out.table(("", "strength", "leaks", made.metric[:8], "round", ""), rows)
+    out.table(("", "strength", "leaks", made.metric.replace("minus the ", "-"), "round", ""), rows)
     for knows in bare:
         out.note(f"{RUNGS[knows].capitalize()}: {made.on(knows)[0].note}")
     if any(each.once for each in made.steps):
@@ -164,7 +164,9 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
                 "–" if costs is None else slower(costs.efficiency_reduction.value),
             )
         )
-    out.table(("#", "family", "strength", "leakage", shown[:8], "round"), rows)
+    out.table(
+        ("#", "family", "strength", "leakage", shown.replace("minus the ", "-"), "round"), rows
+    )
     for statement, names in _statements(verdict).items():
         out.note(Text.assemble((", ".join(names), "bold"), f": {statement}"))
 

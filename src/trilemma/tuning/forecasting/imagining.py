@@ -56,7 +56,8 @@ def forecast_of(
 ) -> Forecast:
     """How long a tuning by this plan takes, with seconds a unit that were measured before."""
     work, there = expected_work(plan, pictures=pictures), plan.setting
-    share = there.clients / len(there.records) * there.unit_size / min(there.records)
+    used = sum(there.unit_size / size for size in there.records) / len(there.records)
+    share = used * there.clients / len(there.records)  # a game's client is any of them
     views = {each.rounds: each.rounds * share for each in work}
     control = len(plan.suite.attacks)
     return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds, control=control)
