@@ -13,6 +13,7 @@ from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
 from trilemma.attacks.matching import Minima, Units, explained_update, minimise
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
+from trilemma.attacks.matching.widths import filled, widened
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -161,15 +162,16 @@ def _bound(
     )
 
     def bind(chosen: torch.Tensor) -> Evaluate:
-        rows = tuple(tensor[chosen] for tensor in data)
-        by_class = Sorted.of(rows[-1], prior.classes)
-        run = traced(key, task, evaluation, (units.weights.new_zeros(len(chosen), *shape), *rows))
+        wide = widened(chosen)
+        rows = tuple(tensor[wide] for tensor in data)
+        by_class = Sorted.of(labels[chosen], prior.classes)
+        run = traced(key, task, evaluation, (units.weights.new_zeros(len(wide), *shape), *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             numbers = prior.records(z.reshape(-1, *shape), by_class)
-            gradient, loss = run(numbers, *rows)
-            slope = prior.pulled_back(gradient, by_class).reshape(z.shape)
-            return loss + 0.5 * (z * z).sum(1), slope + z
+            gradient, loss = run(filled(numbers, len(wide)), *rows)
+            slope = prior.pulled_back(gradient[: len(z)], by_class).reshape(z.shape)
+            return loss[: len(z)] + 0.5 * (z * z).sum(1), slope + z
 
         return evaluate
 

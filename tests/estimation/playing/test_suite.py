@@ -19,6 +19,7 @@ from trilemma.estimation.playing.suite import (
     suite_of,
     why_not,
 )
+from trilemma.learning import LocalTraining
 from trilemma.scenarios.tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
 
@@ -28,7 +29,7 @@ def test_the_leading_attack_is_of_the_rung_itself(rung: Rung) -> None:
     suite = suite_of(small(), rung)
     assert get(suite.lead).rung == rung
     assert leading(small(), rung, 1) == Suite(rung, (suite.lead,))
-    assert suite.attacks == (suite.lead, *suite.others)
+    assert suite.attacks[0] == suite.lead
     ranks = [RUNGS.index(get(name).rung) for name in suite.attacks]
     assert ranks == sorted(ranks, reverse=True)
 
@@ -37,6 +38,21 @@ def test_over_rounds_the_attack_leads_that_links_them() -> None:
     assert suite_of(small(), "public").attacks[:2] == ("map", "linkage")
     assert suite_of(small(), "public", rounds=9).attacks[:2] == ("linkage", "map")
     assert leading(small(), "public", 9) == Suite("public", ("linkage",))
+
+
+def test_what_would_search_more_than_twice_what_is_read_is_left_out() -> None:
+    """Nine clients of four records of six numbers: 24 numbers in a message, 216 in a sum."""
+    made = scenario(sizes=(40,) * 9)
+    read, four = made.task.layout.size, LocalTraining(batch=4)
+    one = replace(made, local_training=four)
+    assert 24 <= 2 * read < 216
+    suite = suite_of(one, "public")
+    assert suite.lost == {"dlg", "inverting-gradients", "idlg"}, "the leading one is tried on all"
+    assert suite.on("message") == suite.attacks
+    assert suite.on("sum") == ("map", "linkage", "analytic")
+    whole = replace(made, local_training=LocalTraining(batch=40))
+    assert suite_of(whole, "public").attacks == ("linkage", "analytic")
+    assert "here 240 numbers behind 21" in (why_not(whole, "map") or "")
 
 
 def test_who_knows_more_attacks_as_those_who_know_less() -> None:

@@ -12,6 +12,7 @@ from torch.func import grad_and_value, vmap
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.matching.explaining import squared_distance
 from trilemma.attacks.matching.lbfgs import Evaluate, minimise
+from trilemma.attacks.matching.widths import filled, widened
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
@@ -39,12 +40,13 @@ def evaluations(
     evaluation = vmap(grad_and_value(value))
 
     def bind(chosen: torch.Tensor) -> Evaluate:
-        rows = tuple(tensor[chosen] for tensor in data)
-        run = traced(key, task, evaluation, (starts[chosen, 0], *rows))
+        wide = widened(chosen)
+        rows = tuple(tensor[wide] for tensor in data)
+        run = traced(key, task, evaluation, (starts[wide, 0], *rows))
 
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            gradient, loss = run(z, *rows)
-            return loss, gradient
+            gradient, loss = run(filled(z, len(wide)), *rows)
+            return loss[: len(z)], gradient[: len(z)]
 
         return evaluate
 

@@ -35,21 +35,22 @@ class Suite:
     """The attacks of a rung, each of which must pass its own test; the first one leads.
 
     The leading attack is the strongest that the rung's knowledge allows: strengths are searched
-    with it, and the others are tested where it passes.
+    with it, and the others are tested where it passes. Those that are `lost` in the sum of a
+    cohort, where they would search far more numbers than are read, are not tried on sums.
     """
 
     rung: Rung
     attacks: tuple[str, ...]
+    lost: frozenset[str] = frozenset()
 
     @property
     def lead(self) -> str:
         """The attack with which strengths are searched."""
         return self.attacks[0]
 
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The attacks that are tested at the strength found."""
-        return self.attacks[1:]
+    def on(self, seen: str) -> tuple[str, ...]:
+        """The attacks that are tried where a "message" or a "sum" is seen."""
+        return tuple(name for name in self.attacks if seen != "sum" or name not in self.lost)
 
 
 def suite_of(
@@ -73,7 +74,8 @@ def suite_of(
             f"no attack of an attacker who knows {rung!r} applies to this scenario "
             f"({why_not(scenario, order[0])}); climb with knows='candidates'."
         )
-    return Suite(rung, tuple(able))
+    lost = (name for name in able[1:] if _hopeless(scenario, name, scenario.per_round))
+    return Suite(rung, tuple(able), frozenset(lost))
 
 
 def leading(scenario: Scenario, rung: Rung, rounds: int) -> Suite | None:
@@ -95,11 +97,11 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
             f"on its batch: attacks that simulate the batch are run instead"
         )
-    numbers, read = scenario.local_training.unit_size * spec.size, scenario.task.layout.size
-    if name in _WHOLE and numbers > _BEHIND * read:
+    if _hopeless(scenario, name, 1):
+        numbers = scenario.local_training.unit_size * spec.size
         return (
             f"{name} searches all records of a message at once, here {numbers} numbers behind "
-            f"{read}: attacks that seek one record alone are run instead"
+            f"{scenario.task.layout.size}: attacks that seek one record alone are run instead"
         )
     if name == "analytic" and not analytic_applies(scenario):
         return (
@@ -114,6 +116,12 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"tokens up, which this {type(scenario.model).__name__} has not"
         )
     return None
+
+
+def _hopeless(scenario: Scenario, name: str, clients: int) -> bool:
+    """Whether an attack would search many more numbers than updates of so many clients tell."""
+    numbers = clients * scenario.local_training.unit_size * scenario.input_spec.size
+    return name in _WHOLE and numbers > _BEHIND * scenario.task.layout.size
 
 
 def _ladder(scenario: Scenario, rounds: int) -> Mapping[Rung, tuple[str, ...]]:

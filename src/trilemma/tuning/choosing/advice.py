@@ -73,6 +73,11 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
             f"with the knowledge stated: one that knows more of the data may pick right more "
             f"often; `--knows rest` measures, and `--knows anyone` proves."
         )
+        if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
+            sentences.append(
+                f"{', '.join(lost)} were not tried on sums of {plan.scenario.per_round} clients, "
+                f"of which they would search more than twice as many numbers as there are."
+            )
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
         )

@@ -36,7 +36,8 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
     protection = parse_protection(chosen.protection or "none")
     asked = plan.request.adversary
     shown: list[tuple[Label, str, int]] = [("unprotected", "none", 1)]
-    hidden = asked is Adversary.SERVER and protection.transport.server_reads == "nothing"
+    reads = protection.transport.server_reads
+    hidden = asked is Adversary.SERVER and reads == "nothing"
     if not hidden and chosen.protection not in (None, "none"):
         shown.append(("verdict", protection.describe(), chosen.rounds))
 
@@ -45,7 +46,7 @@ def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
             AttackJob(
                 stream=f"gallery, {label}",
                 protection=spec,
-                attacks=plan.suite.attacks,
+                attacks=plan.suite.on("message" if label == "unprotected" else reads),
                 adversary=asked,
                 rounds=rounds,
                 first=0,

@@ -159,7 +159,7 @@ class Gauge:
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
             at = family.strength(found.strength)
             tests.append(replace(point, attack=lead, strength=at, after=counts.after[lead]))
-            others = [name for name in self.suite.attacks if name != lead]
+            others = [name for name in self.suite.on(family.seen) if name != lead]
             shown = family.attacked(found.strength, self.adversary)
             tested = self._tested(
                 *(others, shown, f"{stream}, the others", rounds, at),
@@ -194,7 +194,7 @@ class Gauge:
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
         lead = self.suite.lead
-        others = [name for name in self.suite.attacks if name != lead]
+        others = [name for name in self.suite.on(family.seen) if name != lead]
         tests: list[Tested] = []
         for names in ((lead,), others):
             tests += self._tested(
