@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from tests.attacks.posterior.lining_up import Game, beliefs
@@ -7,7 +10,7 @@ from tests.attacks.posterior.lining_up import Game, beliefs
 from trilemma.attacks import Attack, GaussianPosterior
 from trilemma.attacks.posterior import gaussian
 from trilemma.attacks.posterior.large import Read
-from trilemma.attacks.posterior.units import Batch
+from trilemma.attacks.posterior.units import Batch, held_at_once
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
 from trilemma.observations import Adversary
@@ -63,3 +66,20 @@ def test_the_table_is_that_of_what_is_read() -> None:
     assert torch.allclose(table.rows[0].double(), plain, atol=1e-4 * float(plain.amax()))
     gap = (read.update[0, 0].double() - rows.mean(0)) * unit
     assert float(table.anchor[0, 0, 0]) == pytest.approx(float(gap @ gap), rel=1e-3)
+
+
+def test_a_cpu_holds_what_suits_its_cache_and_a_gpu_a_part_of_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OnGpu:
+        device = torch.device("cuda")
+
+        def element_size(self) -> int:
+            return 4
+
+    memory = SimpleNamespace(total_memory=2**33)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
+    like: Any = OnGpu()
+    assert held_at_once(2**23, torch.ones(1)) == 2**23
+    assert held_at_once(2**23, like) == 2**26
+    assert held_at_once(2**30, like) == 2**30

@@ -35,9 +35,8 @@ __all__ = [
 ]
 
 Path = tuple[list[torch.Tensor], torch.Tensor]
-"""Models [U, m] at which a client uses its records, and the mean contribution [U, m]."""
+"""Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
-_WALKED: Final = 64  # records whose mean several steps follow
 _DRAWS: Final = 4  # batches that hold a record, where records are normalised together
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
@@ -47,13 +46,10 @@ def average_path(
 ) -> Path:
     """The path of a client that descends the mean loss of the records `average`.
 
-    One model for a gradient, T for T local steps, w_{t+1} = w_t - lr · ∇L(w_t); several follow
-    some of the records, since a client's own path is bent away from theirs.
+    One model for a gradient, T for T local steps, w_{t+1} = w_t - lr · ∇L(w_t).
     """
     path = [weights]
     local = training.algorithm == "fedavg"
-    if local and training.steps > 1:
-        average = average.rows(0, _WALKED)
     step = total = _mean_gradient(task, weights, average, training)
     for _ in range(training.steps - 1 if local else 0):
         path.append(path[-1] - training.lr * step)
@@ -66,17 +62,16 @@ def bent_models(path: Path, deviation: torch.Tensor) -> list[torch.Tensor]:
     """Models [U, m] on the path of a client whose update deviates by [U, m] from the average.
 
     It gets as far with each step as the average client does, but straight to where its own update
-    says that it ended: what records do to one another's gradients is in the update. On a straight
-    line two models stand for all, their places' mean less and plus the deviation: gradients that
-    change along it as a parabola does have the same mean there.
+    says that it ended: what records do to one another's gradients is in the update.
     """
     models, mean = path
     if len(models) == 1:
         return models
     start, norm = models[0], mean.square().sum(1, keepdim=True)
-    along = torch.stack([((start - each) * mean).sum(1, keepdim=True) / norm for each in models])
-    middle, spread = along.mean(0), along.std(0, correction=0)
-    return [start - place * (mean + deviation) for place in (middle - spread, middle + spread)]
+    return [
+        start - ((start - model) * mean).sum(1, keepdim=True) / norm * (mean + deviation)
+        for model in models
+    ]
 
 
 def observed_path(
@@ -87,7 +82,7 @@ def observed_path(
         return path
     bent = bent_models(path, deviation)
     gradients = [_mean_gradient(task, model, average, training) for model in bent]
-    return bent, training.lr * training.steps * torch.stack(gradients).mean(0)
+    return bent, training.lr * torch.stack(gradients).sum(0)
 
 
 def likely_deviation(
@@ -152,7 +147,7 @@ def contributions(
     beside: tuple[Batch, torch.Tensor] | None = None,
     axes: Axes | None = None,
 ) -> torch.Tensor:
-    """Each record's contribution [U, n, m]: its gradient, or lr · T times their mean on the path.
+    """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
 
     With axes, what they read of one unit's records, [1, n, k].
 
@@ -172,7 +167,7 @@ def contributions(
     for weights in path[1:]:
         total += gradients(weights)
     if training.algorithm == "fedavg":
-        total.mul_(training.lr * training.steps / len(path))
+        total.mul_(training.lr)
     if beside is None or not together:
         return total
     mean = beside[1][:, None]
