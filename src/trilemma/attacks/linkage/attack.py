@@ -35,14 +35,15 @@ class Linkage:
 
     x = m_c + L_c z maximises Σ_rounds log p(G | x) - ‖z‖² / 2 - 50 Σ (x - clamp x)², the rest of
     each message integrated out (`rest`). The class c is the one whose public records are the
-    likeliest on average. A message that shares its record with no other is looked at alone. Where
-    there is less noise than a level, its variance falls from level to level.
+    likeliest on average. A message that shares its record with no other is looked at alone.
 
-    The fields are the effort: levels of the noise's variance, relative to the mean square of the
-    observed coordinates, with the evaluations at each; pairs of L-BFGS memory.
+    The fields are the effort: the least variance that noise is taken to have, relative to the mean
+    square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
+    of L-BFGS memory.
     """
 
-    levels: tuple[tuple[float, int], ...] = ((1e-2, 40), (1e-5, 200))
+    level: float = 1e-3
+    evaluations: int = 40
     history: int = 20
 
     name: ClassVar[str] = "linkage"
@@ -101,22 +102,19 @@ class _Search:
         view, prior = self.units.view, self.prior
         points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
         never = torch.full_like(points[:, 0, 0], -torch.inf)
-        labels = None
-        for variance, evaluations in self.units.variances(self.effort.levels):
-            law, seen = Rest.of(self.units, variance, self.people, self.seed)
-            labels = self._classes(self._added(seen)) if labels is None else labels
-            minima = minimise(
-                self._bound(law, labels),
-                points,
-                never,
-                solved=never,
-                resolution=torch.full_like(never, 1e-3),
-                iterations=evaluations,
-                history=self.effort.history,
-                slots=len(points),
-            )
-            points = minima.points[:, None]
-        assert labels is not None
+        variance = self.units.variance(self.effort.level)
+        law, seen = Rest.of(self.units, variance, self.people, self.seed)
+        labels = self._classes(self._added(seen))
+        minima = minimise(
+            self._bound(law, labels),
+            points,
+            never,
+            solved=never,
+            resolution=torch.full_like(never, 1e-3),
+            iterations=self.effort.evaluations,
+            history=self.effort.history,
+            slots=len(points),
+        )
         found = prior.records(torch.nan_to_num(minima.points), Sorted.of(labels, prior.classes))
         pushed = prior.pushed(found[:, None], labels[:, None])[:, 0]
         inputs, guesses = (view.input_spec.settled(self._inputs(each)) for each in (found, pushed))

@@ -72,13 +72,16 @@ class Units:
         Levels are relative to the mean square of the observed coordinates; those below the noise
         of all units are one.
         """
-        mean_square = self.energy / self.known.sum(1).clamp(min=1)
         last: torch.Tensor | None = None
         for level, spent in levels:
-            variance = torch.maximum(self.noise**2, level * mean_square)
+            variance = self.variance(level)
             if last is None or bool((variance != last).any()):
                 yield variance, spent
             last = variance
+
+    def variance(self, level: float) -> torch.Tensor:
+        """That of the noise [U], at least `level` of the mean square of what was observed."""
+        return torch.maximum(self.noise**2, level * self.energy / self.known.sum(1).clamp(min=1))
 
     @property
     def energy(self) -> torch.Tensor:
