@@ -107,6 +107,8 @@ def test_what_thins_is_estimated_for_one_round(plan: Plan) -> None:
     rungs = estimated(plan)
     assert rungs["rest: compression"].rounds == 1
     assert rungs["rest: randomization"].rounds == plan.claim.rounds == 60
+    assert rungs["public: randomization"].rounds == 60, "the leading attack links rounds"
+    assert rungs["nothing: randomization"].rounds == 1
 
 
 def test_one_that_cannot_be_run_says_so_on_its_rung(

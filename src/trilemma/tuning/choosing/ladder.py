@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks import get
+from trilemma.attacks.base import RUNGS, links
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.suite import leading
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ladder_procedures", "tested_rungs"]
 
 _SEEDS: Final = 2
-_WHOLE: Final = ("candidates", "rest")  # the others reconstruct, which takes far longer
+_WHOLE: Final = ("candidates", "rest")  # who reconstructs round by round takes far longer
 _BARE_UNITS: Final = 16
 
 
@@ -88,7 +89,8 @@ def _estimate(
                 note=f"Nothing is added at the rung {plan.suite.rung!r}, and so nothing here.",
             )
         gauge = plan.gauge(ask, rung=rung)
-        whole = family.seen == "nothing" or (family.whole_training and rung in _WHOLE)
+        able = rung in _WHOLE or links(get(gauge.suite.lead))
+        whole = family.seen == "nothing" or (family.whole_training and able)
         rounds = gauge.rounds if whole else 1
         if family.seen == "nothing":
             x, counts = UNPROTECTED, None
