@@ -105,6 +105,17 @@ def test_every_way_to_send_is_read(how: dict[str, object]) -> None:
     assert int((own < others).sum()) >= 4
 
 
+def test_of_a_long_training_some_messages_are_read() -> None:
+    views = [
+        replace(view, training=7, round=at)
+        for at, view in enumerate(make_problems(9, variance=1e-3, public=100).views)
+    ]
+    found = Linkage(messages=3)(views, restarts=1, seed=0)
+    some = Linkage()([views[0], views[4], views[8]], restarts=1, seed=0)
+    assert found.inputs.shape == (9, 1, 64)
+    assert torch.equal(found.inputs, some.inputs[:1].expand(9, -1, -1))
+
+
 def test_public_records_are_needed() -> None:
     with pytest.raises(InvalidInput, match="the attack 'linkage' learns from public records"):
         get("linkage")(make_problems(1).views, restarts=1, seed=0)

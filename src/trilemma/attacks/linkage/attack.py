@@ -39,12 +39,13 @@ class Linkage:
 
     The fields are the effort: the least variance that noise is taken to have, relative to the mean
     square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
-    of L-BFGS memory.
+    of L-BFGS memory; messages of one training that are read, evenly spread where it has more.
     """
 
     level: float = 1e-3
     evaluations: int = 40
     history: int = 20
+    messages: int = 48
 
     name: ClassVar[str] = "linkage"
     rung: ClassVar[Rung] = "public"
@@ -55,34 +56,44 @@ class Linkage:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
         prior = Prior.of(public, views[0]).to(torch.float32)
+        trainings = _trainings(views)
+        read = [_spread(own, self.messages) for own in trainings]
         found = []
         with torch.no_grad():
-            for chosen in _together(views, len(public)):
-                units = Units.of(chosen, "single")
+            for some in _together(read, _HELD // (len(public) * views[0].weights.numel())):
+                units = Units.of([view for own in some for view in own], "single")
                 people = Batch(public.inputs, public.labels, True).to(units.weights)
-                training = _trainings(chosen).to(units.weights.device)
+                whose = torch.tensor([at for at, own in enumerate(some) for _ in own])
+                training = whose.to(units.weights.device)
                 found.append(_Search(self, units, people, prior, training, seed).run())
-        inputs, labels, guesses, loss = (torch.cat(each) for each in zip(*found, strict=True))
+        held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])
+        inputs, labels, guesses, loss = (
+            torch.cat(each)[held.to(each[0].device)] for each in zip(*found, strict=True)
+        )
         return Reconstructions(inputs, labels, loss, ~torch.isfinite(loss), guesses=guesses)
 
 
-def _trainings(views: Sequence[View]) -> torch.Tensor:
-    """The number [V] of each view's training, in order; a view of none is one of its own."""
+def _trainings(views: Sequence[View]) -> list[list[View]]:
+    """The views of each training, neighbours in their order; a view of none is alone."""
     names = [("alone", at) if v.training is None else v.training for at, v in enumerate(views)]
-    return torch.tensor([at for at, (_, own) in enumerate(groupby(names)) for _ in own])
+    places = groupby(range(len(views)), key=names.__getitem__)
+    return [[views[at] for at in own] for _, own in places]
 
 
-def _together(views: Sequence[View], people: int) -> Iterator[list[View]]:
-    """The views, some whole trainings at a time."""
-    most = _HELD // (people * views[0].weights.numel())
-    numbers = _trainings(views).tolist()
-    chosen: list[View] = []
-    for _, own in groupby(range(len(views)), key=numbers.__getitem__):
-        more = [views[at] for at in own]
-        if chosen and len(chosen) + len(more) > most:
+def _spread(views: list[View], most: int) -> list[View]:
+    """At most so many of them, the first and the last among them."""
+    places = torch.linspace(0, len(views) - 1, min(most, len(views)), dtype=torch.float64)
+    return [views[at] for at in places.round().int().tolist()]
+
+
+def _together(trainings: list[list[View]], most: int) -> Iterator[list[list[View]]]:
+    """Some whole trainings at a time, of at most so many views or one by one."""
+    chosen: list[list[View]] = []
+    for own in trainings:
+        if chosen and sum(map(len, chosen)) + len(own) > most:
             yield chosen
             chosen = []
-        chosen = chosen + more
+        chosen = [*chosen, own]
     yield chosen
 
 
@@ -98,7 +109,7 @@ class _Search:
     seed: int
 
     def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The record [V, 1, *shape] of each message, its label or target, the guess, the loss."""
+        """The record [T, 1, *shape] of each training, its label or target, the guess, the loss."""
         view, prior = self.units.view, self.prior
         points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
         never = torch.full_like(points[:, 0, 0], -torch.inf)
@@ -121,7 +132,7 @@ class _Search:
         like = view.observation.update
         made = (inputs, self._targets(found, labels), guesses, minima.loss)
         inputs, told, guesses, loss = (
-            (each.to(like) if each.is_floating_point() else each)[self.training] for each in made
+            each.to(like) if each.is_floating_point() else each for each in made
         )
         return inputs[:, None], told[:, None], guesses[:, None], loss
 
