@@ -114,7 +114,7 @@ def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(timing, "run_round", noted)
     sealed = Protection((), Paillier(bits=256, insecure=True, clip_range=2.0))
     whole = round_costs(federation(FEDSGD), sealed, rounds=1).protected
-    monkeypatch.setattr(timing, "_ENCRYPTED", SIZE // 3)
+    monkeypatch.setattr(Paillier, "alike", SIZE // 3)
     part = round_costs(federation(FEDSGD), sealed, rounds=1).protected
     assert lengths == {"plain": {SIZE}, "paillier": {SIZE, SIZE // 3}}
     assert part.bits_up > 2 * whole.bits_up / 3, "told of all coordinates"

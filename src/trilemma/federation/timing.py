@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
@@ -19,7 +19,6 @@ from trilemma.federation.training import start_weights
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
-from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.wire import SERVER
 from trilemma.work.clock import work_seconds
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from trilemma.protections.transcripts import RoundResult
 
 __all__ = ["RoundCosts", "Spent", "round_costs"]
-
-_ENCRYPTED: Final = 2**13  # coordinates that a timed round encrypts: some hundred ciphertexts
-
 
 @dataclass(frozen=True)
 class Spent:
@@ -157,7 +153,7 @@ def round_costs(
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
             arm, length = arms[name], weights.numel()
-            part = min(length, _ENCRYPTED) if isinstance(arm.transport, Paillier) else length
+            part = min(length, arm.transport.alike or length)
             some = [update[:part] for update in updates]
             result = run_round(arm, some, counts, info, entropy=entropy, secret=secrets[name])
             pair[name] = _spent(result, clients, local).scaled(length / part)

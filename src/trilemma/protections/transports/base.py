@@ -155,6 +155,7 @@ class Transport(ABC):
     law: ClassVar[Law | None] = None  # the paper's, if it has one
     preparations: ClassVar[int] = 0  # exchanges before the one that carries updates
     brings: ClassVar[Brings] = "nothing"
+    alike: ClassVar[int | None] = None  # coordinates that cost what any as many others do
 
     @property
     @abstractmethod
