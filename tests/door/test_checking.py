@@ -41,7 +41,7 @@ def test_a_federation_that_lacks_nothing() -> None:
     told: list[str] = []
     found = checking.examine(lambda: small(show_records=True), Request(), told.append)
     assert told == ["timing"]
-    assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "map"]
+    assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "linkage"]
     assert {each.seconds for each in found.attacks if each.rung == "candidates"} == {0.5}
     assert {each.seconds for each in found.attacks if each.rung == "nothing"} == {0.5}, "1 start"
     lower = checking.examine(lambda: small(), Request(knows="nothing"), told.append)

@@ -27,7 +27,15 @@ def test_every_attack_of_the_rung_without_and_under_a_protection() -> None:
     noise = parse_protection("randomization:variance=0.001")
     found = rating.rate(small, knows="candidates", protection=noise, **EFFORT)
     assert {each.attack for each in found.rated} == {
-        *("gaussian-posterior", "map", "dlg", "inverting-gradients", "idlg", "analytic"),
+        *(
+            "gaussian-posterior",
+            "linkage",
+            "map",
+            "dlg",
+            "inverting-gradients",
+            "idlg",
+            "analytic",
+        ),
     }
     assert all(each.won == each.units == 24 for each in found.rated)
     lead = next(each for each in found.rated if each.attack == "gaussian-posterior")
