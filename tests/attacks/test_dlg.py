@@ -61,6 +61,7 @@ def test_sums_of_clients_are_attacked_as_one_batch(problems: Maker) -> None:
     assert made.recovered(found.inputs) >= 14
 
 
+@pytest.mark.slow
 def test_sums_of_own_places_are_taken_apart_by_who_sent_what(problems: Maker) -> None:
     """At ρ = .1 most coordinates hold one client; read as sums of both they explain nothing."""
     made = problems(5, clients=2, keep=0.1, own_places=True)
@@ -79,6 +80,7 @@ def test_clipped_sums_are_matched_with_the_clip(problems: Maker) -> None:
     assert made.recovered(found.inputs) >= 13
 
 
+@pytest.mark.slow
 def test_unrolled_local_steps_beat_the_one_gradient_reading(problems: Maker) -> None:
     training = LocalTraining("fedavg", lr=0.5, steps=5, batch=2)
     made = problems(8, training=training)

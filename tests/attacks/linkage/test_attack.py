@@ -24,6 +24,7 @@ from trilemma.records.records import Records
 from trilemma.scenarios import load_scenario
 
 
+@pytest.mark.slow
 def test_several_messages_tell_more_than_each_alone() -> None:
     """Of the demo's trainings: the guess from all rounds is nearer than those from each."""
     arena = Arena.of(load_scenario("digits"), rounds=150)

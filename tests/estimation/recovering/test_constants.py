@@ -130,6 +130,7 @@ def test_a_criterion_is_the_one_asked_for_the_scenarios_own_or_the_default() -> 
         choose_criterion(scenario, Criterion("ssim", 0.5))
 
 
+@pytest.mark.slow
 def test_c1_lies_in_its_interval_across_seeds() -> None:
     """Noisy updates, so that about half of the records are recovered; truth from 1,000 units."""
     scenario = small_scenario(clients=1, size=60)

@@ -99,6 +99,7 @@ def test_too_few_known_coordinates_are_infinitely_uncertain() -> None:
         predict([], inputs, labels)
 
 
+@pytest.mark.slow
 def test_predicted_half_point_is_where_half_are_recovered() -> None:
     views, inputs, labels = units(40)
     half = predict(views, inputs, labels).half_point(25.0)

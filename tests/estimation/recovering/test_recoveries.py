@@ -109,6 +109,7 @@ def test_beliefs_over_classes_sum_to_one_for_a_batch_of_one_class() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_workers_and_interruptions_change_nothing(tmp_path: Path) -> None:
     scenario = small_scenario()
     asked = Measurement(
