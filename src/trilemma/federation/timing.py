@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RoundCosts", "Spent", "round_costs"]
 
+
 @dataclass(frozen=True)
 class Spent:
     """What a round takes a client: bits both ways, and seconds of each part of it.
