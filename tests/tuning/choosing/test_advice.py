@@ -23,11 +23,14 @@ TRAINING = Claim(150, 38)
 
 
 def not_covered(
-    chosen: Candidate | None, request: Request | None = None, claim: Claim = TRAINING
+    chosen: Candidate | None,
+    request: Request | None = None,
+    claim: Claim = TRAINING,
+    suite: Suite = SUITE,
 ) -> tuple[str, ...]:
-    scenario = SimpleNamespace(local_training=LocalTraining())
+    scenario = SimpleNamespace(local_training=LocalTraining(), per_round=10)
     plan = SimpleNamespace(
-        suite=SUITE, request=request or Request(), claim=claim, scenario=scenario
+        suite=suite, request=request or Request(), claim=claim, scenario=scenario
     )
     return limits(cast(Plan, plan), chosen)
 
@@ -67,6 +70,15 @@ def test_limits_of_a_measurement_name_the_attackers() -> None:
     assert any("single records may leak more" in each for each in found)
     assert not_covered(None) == found
     assert all(each.endswith(".") for each in found)
+
+
+def test_attacks_that_are_lost_in_sums_are_named() -> None:
+    chosen = candidate("randomization", 0.1)
+    assert not any("Not tried" in said for said in not_covered(chosen))
+    suite = replace(SUITE, lost=frozenset({"analytic"}))
+    (said,) = [each for each in not_covered(chosen, suite=suite) if "Not tried" in each]
+    assert said.startswith("Not tried on sums of 10 clients")
+    assert said.endswith(": analytic.")
 
 
 def test_what_was_only_counted_says_that_a_record_in_use_may_be_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,19 @@ def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
     assert ({each.attack for each in found.tests} == {breaks}) == alone, "who leads goes first"
     assert found.calibration.strength is None
     assert breaks in found.calibration.reason
+
+
+@pytest.mark.parametrize("name", ["secret-sharing", "randomization+secret-sharing"])
+def test_an_attack_that_is_lost_in_sums_is_not_tried_on_them(name: str) -> None:
+    """One that would always win: it decides about messages, and is not asked about sums."""
+    made = gauge(lambda attack, _: 1.0 if attack == "other" else 0.02)
+    made.suite = replace(made.suite, lost=frozenset({"other"}))
+    summed = made.measure(family(name))
+    assert summed.calibration.strength is not None
+    assert {each.attack for each in summed.tests} == {"lead"}
+    alone = made.measure(family())
+    assert "other" in {each.attack for each in alone.tests}
+    assert alone.calibration.strength is None
 
 
 def test_games_are_never_used_twice_in_one_calibration() -> None:

@@ -75,8 +75,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         )
         if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
             sentences.append(
-                f"{', '.join(lost)} were not tried on sums of {plan.scenario.per_round} clients, "
-                f"of which they would search more than twice as many numbers as there are."
+                f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
+                f"more than twice as many numbers as are read: {', '.join(lost)}."
             )
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
