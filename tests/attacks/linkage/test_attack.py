@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from trilemma.attacks import Knowledge, Linkage, View, get
+from trilemma.attacks.linkage.rest import Rest
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.picks import play
@@ -115,6 +117,30 @@ def test_of_a_long_training_some_messages_are_read() -> None:
     some = Linkage()([views[0], views[4], views[8]], restarts=1, seed=0)
     assert found.inputs.shape == (9, 1, 64)
     assert torch.equal(found.inputs, some.inputs[:1].expand(9, -1, -1))
+
+
+def test_many_public_records_teach_the_prior_and_some_of_them_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The records drawn are public ones and the same for every call, however it is seeded."""
+    views = make_problems(2, variance=1e-3, public=90).views
+    public = views[0].knowledge.public
+    assert public is not None
+    taught, of = [], Rest.of
+
+    def watched(*args: Any) -> Any:
+        taught.append(args[2].inputs)
+        return of(*args)
+
+    monkeypatch.setattr(Rest, "of", watched)
+    found = [Linkage(people=30)(views, restarts=1, seed=seed) for seed in (0, 1)]
+    assert [len(each) for each in taught] == [30, 30]
+    assert torch.equal(*taught)
+    gaps = torch.cdist(taught[0].flatten(1).to(public.inputs), public.inputs.flatten(1)).amin(1)
+    assert float(gaps.max()) < 1e-6
+    assert torch.equal(found[0].inputs, found[1].inputs)
+    Linkage()(views, restarts=1, seed=0)
+    assert len(taught[-1]) == 90
 
 
 def test_public_records_are_needed() -> None:

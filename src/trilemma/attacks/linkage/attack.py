@@ -17,6 +17,7 @@ from trilemma.attacks.matching.candidates import target_shape
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.units import Batch
 from trilemma.attacks.priors import Prior, Sorted
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,13 +40,16 @@ class Linkage:
 
     The fields are the effort: the least variance that noise is taken to have, relative to the mean
     square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
-    of L-BFGS memory; messages of one training that are read, evenly spread where it has more.
+    of L-BFGS memory; messages of one training that are read, evenly spread where it has more; and
+    public records that teach the law of the rest, drawn where there are more: its time grows with
+    their cube. The prior is learnt from all.
     """
 
     level: float = 1e-3
     evaluations: int = 40
     history: int = 20
     messages: int = 48
+    people: int = 400
 
     name: ClassVar[str] = "linkage"
     rung: ClassVar[Rung] = "public"
@@ -56,13 +60,15 @@ class Linkage:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
         prior = Prior.of(public, views[0]).to(torch.float32)
+        order = torch.randperm(len(public), generator=Seeded(0).torch_generator("the rest's law"))
+        taught = public[order[: self.people].sort().values.to(public.labels.device)]
         trainings = _trainings(views)
         read = [_spread(own, self.messages) for own in trainings]
         found = []
         with torch.no_grad():
-            for some in _together(read, _HELD // (len(public) * views[0].weights.numel())):
+            for some in _together(read, _HELD // (len(taught) * views[0].weights.numel())):
                 units = Units.of([view for own in some for view in own], "single")
-                people = Batch(public.inputs, public.labels, True).to(units.weights)
+                people = Batch(taught.inputs, taught.labels, True).to(units.weights)
                 whose = torch.tensor([at for at, own in enumerate(some) for _ in own])
                 training = whose.to(units.weights.device)
                 found.append(_Search(self, units, people, prior, training, seed).run())
