@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.estimation.attackers import Division, small_scenario
 
+from trilemma.attacks import get
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.recovering.recoveries import measure
@@ -60,6 +61,20 @@ def test_a_curious_client_takes_its_own_part_out_of_the_sum() -> None:
     alone = load_scenario("digits-mlp", clients=1, batch=1)
     with pytest.raises(InvalidInput, match="got 1 client; use 2 or more"):
         measure(alone, asked, Criterion())
+
+
+def test_who_has_public_records_recovers_from_them() -> None:
+    scenario = load_scenario("digits-mlp", clients=2, batch=1)
+    _, control = measure(scenario, Measurement(get("map"), units=4, restarts=1), Criterion())
+    assert control.recovered.shape == (8, 1, 1)
+    assert control.tagged().mean() > 0.6
+
+
+@pytest.mark.parametrize("name", ["linkage", "gaussian-posterior", "exact-posterior"])
+def test_what_singles_one_record_out_recovers_no_batch(name: str) -> None:
+    rung = get(name).rung
+    with pytest.raises(InvalidInput, match=f"'{name}' singles one record out.*--knows {rung}"):
+        Measurement(get(name))
 
 
 def test_what_nobody_can_read_is_not_attacked() -> None:

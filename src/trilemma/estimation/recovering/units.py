@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.func import vmap
 
-from trilemma.attacks import Attack, View, get
+from trilemma.attacks import Attack, Knowledge, View, get
+from trilemma.attacks.base import links
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import prepare_models
@@ -57,6 +58,12 @@ class Measurement:
         if self.models is not None and self.models < 1:
             raise InvalidInput(f"models must be at least 1, got {self.models}.")
         Seeded(self.seed)
+        if self.attack.rung not in ("nothing", "public") or links(self.attack):
+            raise InvalidInput(
+                f"the attack {self.attack.name!r} singles one record out instead of recovering "
+                f"those of an update; play it with all of its rung: leave --attack out and say "
+                f"--knows {self.attack.rung}."
+            )
         reads = self.protection.transport.server_reads
         if reads == "nothing" and self.adversary is Adversary.SERVER:
             raise InvalidInput(
@@ -171,7 +178,7 @@ class Sight:
         self, scenario: Scenario, units: Sequence[Unit], batches: Sequence[Sequence[Records]]
     ) -> list[View]:
         """What the adversary sees of each unit."""
-        asked, training = self.measurement, scenario.local_training
+        asked, training, spec = self.measurement, scenario.local_training, scenario.input_spec
         numbers = sorted({unit.model for unit in units})
         prepared = prepare_models(scenario, numbers, steps=asked.steps, seed=asked.seed)
         weights_of = prepared[[numbers.index(unit.model) for unit in units]]
@@ -184,11 +191,14 @@ class Sight:
         clients = vmap(send, in_dims=(None, 0, 0))
         updates = vmap(clients)(weights_of, inputs.to(scenario.device), labels.to(scenario.device))
         step = training.lr if training.algorithm == "fedsgd" else 1.0
+        knowledge = Knowledge()
+        if asked.attack.rung == "public":
+            knowledge = Knowledge(scenario.public_records.to(scenario.device))
         views = []
         for unit, weights, sent in zip(units, weights_of, updates, strict=True):
             seen = self._observation(sent, unit) if self.protected else Observation(sent[0])
             at = weights - step * sent[0] if asked.literal else weights
-            views.append(View(scenario.task, at, seen, training, scenario.input_spec))
+            views.append(View(scenario.task, at, seen, training, spec, knowledge))
         return views
 
     def sought(
