@@ -234,6 +234,9 @@ class Gauge:
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, separation, largest)
         tests: dict[str, Tested] = {}
+        if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
+            soonest = next((i for i in range(len(test.looks)) if test.decide(i, 0) == "pass"), 0)
+            self._wins(stream, shown, _pieces(test.looks[: soonest + 1]), attacks, rounds)
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
             pieces = _pieces(test.looks[: look + 1])
@@ -264,8 +267,8 @@ class Gauge:
                 first=first,
                 count=count,
             )
-            for name in attacks
             for first, count in pieces
+            for name in attacks  # one after the other: they share what is seen of their games
         ]
         won: dict[str, list[tuple[int, ...]]] = {name: [] for name in attacks}
         for task, payload in zip(tasks, self.ask(tasks), strict=True):
