@@ -43,6 +43,7 @@ from trilemma.tuning.families.counts import (
     total,
     won_after,
 )
+from trilemma.tuning.results.gallery import RECORDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.work.replay import Ask
 
-__all__ = ["Gauge", "stream_of", "streams"]
+__all__ = ["Gauge", "control_tasks", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 _CONTROL: Final = 16
@@ -103,11 +104,7 @@ class Gauge:
 
     def control(self) -> Counts:
         """What every attack wins from the server's view of unprotected single rounds."""
-        server = Adversary.SERVER
-        tasks = [
-            AttackJob("control", Protection().describe(), (name,), server, 1, 0, _CONTROL)
-            for name in self.suite.attacks
-        ]
+        tasks = control_tasks(self.suite)
         found = [read_attack(payload) for payload in self.ask(tasks)]
         correct = {
             name: np.asarray(each["correct"][name])
@@ -295,6 +292,15 @@ class Gauge:
             return seen.correct[attack]
 
         return play
+
+
+def control_tasks(suite: Suite) -> list[AttackJob]:
+    """Each attack alone on unprotected single rounds, the first of them with pictures."""
+    bare, server = Protection().describe(), Adversary.SERVER
+    return [
+        AttackJob("control", bare, (name,), server, 1, 0, _CONTROL, pictures=RECORDS)
+        for name in suite.attacks
+    ]
 
 
 def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:
