@@ -12,6 +12,8 @@ from torch.fx import Graph, GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from trilemma.learning.shortening import MEMORY, memory, shorten
+
 if TYPE_CHECKING:
     from torch.fx import Node
 
@@ -66,7 +68,7 @@ def _recorded(
     graph.output(recorder.nodes(result))
     for name, constant in recorder.constants.items():
         root.register_buffer(name, constant)
-    graph.eliminate_dead_code()
+    shorten(graph, recorder.written)
     replay: Callable[..., Result] = GraphModule(root, graph).forward
     return replay
 
@@ -79,7 +81,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.graph = Graph()
         self.constants: dict[str, torch.Tensor] = {}
         self._node: dict[int, Node] = {}
-        self._alive: list[torch.Tensor] = []  # so that no other tensor gets the same id
+        self._changed: set[int] = set()
+        self._alive: list[
+            tuple[torch.Tensor, Node]
+        ] = []  # so that no other tensor gets the same id
         for place, tensor in enumerate(example):
             self._is(tensor, self.graph.placeholder(f"argument_{place}"))
 
@@ -90,8 +95,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         func = _SAFER.get(func, func)
         if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._node:
             raise RuntimeError(f"{func} reads a number out of a tensor, which cannot be recorded")
-        node = self.graph.call_function(func, self.nodes(args), self.nodes(kwargs))
+        inputs = self.nodes(args), self.nodes(kwargs)
         made = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            places = zip(func._schema.arguments, args, strict=False)
+            self._changed.update(_place(each) for place, each in places if place.is_write)
+        elif args and _same_view(made, args[0]):
+            self._is(made, inputs[0][0])
+            return made
+        node = self.graph.call_function(func, *inputs)
         if isinstance(made, torch.Tensor):
             self._is(made, node)
         elif isinstance(made, list | tuple):
@@ -100,6 +112,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     part = self.graph.call_function(getitem, (node, place))
                     self._is(each, part)
         return made
+
+    @property
+    def written(self) -> set[Node]:
+        """What shares memory with something that an operation writes into."""
+        return {node for tensor, node in self._alive if _place(tensor) in self._changed}
 
     def nodes(self, values: Any) -> Any:
         """The same with a node in the place of every tensor."""
@@ -114,4 +131,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _is(self, tensor: torch.Tensor, node: Node) -> None:
         self._node[id(tensor)] = node
-        self._alive.append(tensor)
+        self._alive.append((tensor, node))
+        node.meta[MEMORY] = memory(tensor)
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _same_view(made: Any, given: Any) -> bool:
+    """Whether both are the very same numbers in the very same shape."""
+    if not (isinstance(made, torch.Tensor) and isinstance(given, torch.Tensor)):
+        return False
+    return made.data_ptr() == given.data_ptr() and memory(made) == memory(given)
