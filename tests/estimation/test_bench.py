@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 from tests.commands.own_scenario import shown, small
 
-from trilemma.attacks import get
+from trilemma.attacks import View, get
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import (
@@ -22,6 +23,8 @@ from trilemma.estimation.jobs import (
     read_costs,
     read_training,
 )
+from trilemma.estimation.playing.games import Game
+from trilemma.estimation.playing.sights import Observer
 from trilemma.observations import Adversary
 from trilemma.scenarios.text import text
 
@@ -35,6 +38,28 @@ def test_a_payload_depends_on_the_task_and_the_settings_alone() -> None:
     other(TrainJob("none", 3, 2))
     assert one(GAMES) == other(GAMES) == one(GAMES)
     assert one(GAMES) != bench(1)()(GAMES)
+
+
+def test_attacks_on_the_same_games_share_what_is_seen_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Observer] = []
+    views = Observer.views
+
+    def counted(self: Observer, games: Sequence[Game]) -> list[list[View]]:
+        made.append(self)
+        return views(self, games)
+
+    monkeypatch.setattr(Observer, "views", counted)
+    games = replace(GAMES, protection="randomization:variance=1e-6", rounds=6)
+    names = ("analytic", "map", "analytic", "gaussian-posterior", "exact-posterior")
+    tasks = [replace(games, attacks=(name,), pictures=name == "map") for name in names]
+    work = bench(0)()
+    together = [work(task) for task in tasks]
+    assert [each.rung for each in made] == ["public", "candidates", "rest"]
+    assert together == [bench(0)()(task) for task in tasks]
+    work(replace(games, first=6))
+    assert len(made) == 4 + len(tasks), "other games are others"
 
 
 def test_streams_share_no_game() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from tests.learning.small import make
 from torch.func import grad, vmap
@@ -39,3 +40,30 @@ def test_what_a_record_takes_as_constant_is_part_of_its_key() -> None:
     again = traced(("loss",), task, loss, example)
     task.model.eval()
     assert traced(("loss",), task, loss, example) is not again
+
+
+def test_constants_are_replayed_as_they_were() -> None:
+    """What is written into while recording is written into anew, every time."""
+    task, weights, _, _ = make()
+    outside = torch.arange(3.0)
+
+    def shifted(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        inside = torch.tensor([1.0, 2.0, 3.0])
+        inside += at[:3]
+        largest, place = (inside * outside).max(0)
+        return torch.cat([inside, outside.gather(0, place[None])]), largest
+
+    run = traced(("shifted",), task, shifted, (weights,))
+    for at in (weights, 2 * weights, -weights):
+        for found, expected in zip(run(at), shifted(at), strict=True):
+            assert torch.equal(found, expected)
+
+
+def test_what_depends_on_a_number_read_out_cannot_be_recorded() -> None:
+    task, weights, _, _ = make()
+
+    def branching(at: torch.Tensor) -> torch.Tensor:
+        return at if at[0] > 0 else -at
+
+    with pytest.raises(RuntimeError, match="cannot be recorded"):
+        traced(("branching",), task, branching, (weights,))

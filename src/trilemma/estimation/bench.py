@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from trilemma.attacks import Rung, get
+from trilemma.attacks import Knowledge, Rung, View, get
 from trilemma.attacks.base import RUNGS, Attack
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
@@ -30,6 +30,15 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 
 __all__ = ["Bench"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """Games, and what the observer sees of each."""
+
+    observer: Observer
+    games: list[Game]
+    views: list[list[View]]
 
 
 @dataclass(frozen=True)
@@ -63,9 +72,19 @@ class Bench:
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
             return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
+        last: dict[tuple[AttackJob, Rung], _Shown] = {}
+
+        def shown(task: AttackJob, rung: Rung) -> _Shown:
+            """The games of a task as they are seen; the next attack on them finds them here."""
+            key = replace(task, attacks=(), pictures=0), rung
+            if key not in last:
+                last.clear()  # before the next are made: those of large models fill the memory
+                last[key] = self._shown(arena(task.rounds, task.recipe), task, rung)
+            return last[key]
+
         def work(task: Job) -> bytes:
             if isinstance(task, AttackJob):
-                return _write(self._played(arena(task.rounds, task.recipe), task))
+                return _write(self._played(task, shown))
             if isinstance(task, BeliefJob):
                 return _write(self._believed(arena(task.rounds, None), task))
             if isinstance(task, CostJob):
@@ -92,9 +111,7 @@ class Bench:
         found = paper_leakage(observer, games, attack, draws=task.draws)
         return {"client": [game.client for game in games], "leakage": found.tolist()}
 
-    def _played(self, arena: Arena, task: AttackJob) -> dict[str, Any]:
-        attacks = {name: get(name) for name in task.attacks}
-        rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
+    def _shown(self, arena: Arena, task: AttackJob, rung: Rung) -> _Shown:
         equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
             self._observer(arena, task, rung),
@@ -102,10 +119,21 @@ class Bench:
             blind=task.blind,
             participation=task.participation,
         )
-        seed = observer.seed
-        games = [arena.draw(n, seed) for n in range(task.first, task.first + task.count)]
-        views = observer.views(games)
-        start = Seeded(seed).integer("attack", task.first)
+        numbers = range(task.first, task.first + task.count)
+        games = [arena.draw(number, observer.seed) for number in numbers]
+        return _Shown(observer, games, observer.views(games))
+
+    def _played(
+        self, task: AttackJob, shown: Callable[[AttackJob, Rung], _Shown]
+    ) -> dict[str, Any]:
+        attacks = {name: get(name) for name in task.attacks}
+        rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
+        # Those who know nothing see the rounds of those with public records, less the records.
+        seen = shown(task, "public" if rung == "nothing" else rung)
+        observer, games, views = seen.observer, seen.games, seen.views
+        if rung == "nothing":
+            views = [[replace(view, knowledge=Knowledge()) for view in own] for own in views]
+        start = Seeded(observer.seed).integer("attack", task.first)
         found = {
             name: play(
                 *(observer, games, views, attack),
@@ -125,8 +153,8 @@ class Bench:
                 for name, each in found.items()
             },
         }
-        if task.pictures and arena.scenario.show_records:
-            counts["pictures"] = _pictures(arena, games[: task.pictures], found)
+        if task.pictures and observer.arena.scenario.show_records:
+            counts["pictures"] = _pictures(observer.arena, games[: task.pictures], found)
         return counts
 
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from operator import getitem
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
+from torch.fx import Graph, GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from trilemma.learning.shortening import MEMORY, memory, shorten
 
 if TYPE_CHECKING:
+    from torch.fx import Node
+
     from trilemma.learning.tasks import Task
 
 __all__ = ["traced"]
 
 Result = TypeVar("Result")
 _TRACES: OrderedDict[tuple[object, ...], tuple[Task, Callable[..., Any]]] = OrderedDict()
-_KEPT_TRACES = 24
+_KEPT_TRACES: Final = 24
+_ATEN: Final = torch.ops.aten
+# Replayed, the first would hand out the recorded constant itself, to be written into.
+_SAFER: Final[Mapping[object, Any]] = {_ATEN.lift_fresh.default: _ATEN.lift_fresh_copy.default}
 
 
 def traced(
@@ -31,8 +41,6 @@ def traced(
     model. Traces are kept by `key`, the shapes and the state of all that a trace takes as
     constant: the model's buffers, frozen parameters and modes.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     model = task.model
     constants = [*model.buffers(), *(p for p in model.parameters() if not p.requires_grad)]
     state = tuple((constant.data_ptr(), constant._version) for constant in constants)
@@ -42,12 +50,97 @@ def traced(
     if full_key in _TRACES:
         _TRACES.move_to_end(full_key)
         return _TRACES[full_key][1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # make_fx touches deprecated corners of torch itself
-        graph = make_fx(function)(*example)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    _TRACES[full_key] = task, graph  # holding the task keeps its id from being reused
+    replay = _recorded(function, example)
+    _TRACES[full_key] = task, replay  # holding the task keeps its id from being reused
     if len(_TRACES) > _KEPT_TRACES:
         _TRACES.popitem(last=False)
-    return graph
+    return replay
+
+
+def _recorded(
+    function: Callable[..., Result], example: tuple[torch.Tensor, ...]
+) -> Callable[..., Result]:
+    """The operations that `function` does on the example, as a function of the same arguments."""
+    recorder = _Recorder(example)
+    with recorder:
+        result = function(*example)
+    graph, root = recorder.graph, torch.nn.Module()
+    graph.output(recorder.nodes(result))
+    for name, constant in recorder.constants.items():
+        root.register_buffer(name, constant)
+    shorten(graph, recorder.written)
+    replay: Callable[..., Result] = GraphModule(root, graph).forward
+    return replay
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes down every operation; a tensor that none of them made is a constant."""
+
+    def __init__(self, example: tuple[torch.Tensor, ...]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.graph = Graph()
+        self.constants: dict[str, torch.Tensor] = {}
+        self._node: dict[int, Node] = {}
+        self._changed: set[int] = set()
+        self._alive: list[
+            tuple[torch.Tensor, Node]
+        ] = []  # so that no other tensor gets the same id
+        for place, tensor in enumerate(example):
+            self._is(tensor, self.graph.placeholder(f"argument_{place}"))
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        func = _SAFER.get(func, func)
+        if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._node:
+            raise RuntimeError(f"{func} reads a number out of a tensor, which cannot be recorded")
+        inputs = self.nodes(args), self.nodes(kwargs)
+        made = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            places = zip(func._schema.arguments, args, strict=False)
+            self._changed.update(_place(each) for place, each in places if place.is_write)
+        elif args and _same_view(made, args[0]):
+            self._is(made, inputs[0][0])
+            return made
+        node = self.graph.call_function(func, *inputs)
+        if isinstance(made, torch.Tensor):
+            self._is(made, node)
+        elif isinstance(made, list | tuple):
+            for place, each in enumerate(made):
+                if isinstance(each, torch.Tensor):
+                    part = self.graph.call_function(getitem, (node, place))
+                    self._is(each, part)
+        return made
+
+    @property
+    def written(self) -> set[Node]:
+        """What shares memory with something that an operation writes into."""
+        return {node for tensor, node in self._alive if _place(tensor) in self._changed}
+
+    def nodes(self, values: Any) -> Any:
+        """The same with a node in the place of every tensor."""
+        return tree_map_only(torch.Tensor, self._of, values)
+
+    def _of(self, tensor: torch.Tensor) -> Node:
+        if id(tensor) not in self._node:
+            name = f"constant_{len(self.constants)}"
+            self.constants[name] = tensor
+            self._is(tensor, self.graph.get_attr(name))
+        return self._node[id(tensor)]
+
+    def _is(self, tensor: torch.Tensor, node: Node) -> None:
+        self._node[id(tensor)] = node
+        self._alive.append((tensor, node))
+        node.meta[MEMORY] = memory(tensor)
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _same_view(made: Any, given: Any) -> bool:
+    """Whether both are the very same numbers in the very same shape."""
+    if not (isinstance(made, torch.Tensor) and isinstance(given, torch.Tensor)):
+        return False
+    return made.data_ptr() == given.data_ptr() and memory(made) == memory(given)

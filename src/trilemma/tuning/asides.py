@@ -10,14 +10,22 @@ from trilemma.tuning.choosing.shown import shown_procedures
 from trilemma.tuning.fronts.curves import curve_procedures
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trilemma.tuning.choosing.choice import Choice, Done
     from trilemma.tuning.plan import Plan
+    from trilemma.work.replay import Procedure
 
 __all__ = ["measure_asides"]
 
 
-def measure_asides(plan: Plan, choice: Choice, done: Done) -> dict[str, Any]:
-    """The verdict's fields beside, ladder, curves, rounds and beliefs, a tuple each."""
+def measure_asides(
+    plan: Plan, choice: Choice, done: Done, along: Mapping[str, Procedure] | None = None
+) -> dict[str, Any]:
+    """The verdict's fields beside, ladder, curves, rounds and beliefs, a tuple each.
+
+    Procedures that go `along` are done at the same time, for whoever asks for them later.
+    """
     asked, chosen = plan.request, choice.chosen
     measured = asked.basis == "measured"
     estimated = measured and asked.knows != "anyone"  # a proof needs no estimates
@@ -28,7 +36,8 @@ def measure_asides(plan: Plan, choice: Choice, done: Done) -> dict[str, Any]:
         "curves": curve_procedures(plan, choice.candidates) if curves else {},
     }
     shown = shown_procedures(plan, chosen) if chosen is not None and measured else {}
-    found = done({name: each for some in (*groups.values(), shown) for name, each in some.items()})
+    every = (*groups.values(), shown, along or {})
+    found = done({name: each for some in every for name, each in some.items()})
     made = {field: tuple(found[name] for name in some) for field, some in groups.items()}
     if measured:
         tested = tested_rungs(plan, {each.name: each for each in choice.candidates})

@@ -13,23 +13,34 @@ from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trilemma.tuning.choosing.choice import Choice, Done
     from trilemma.tuning.plan import Plan
+    from trilemma.work.replay import Procedure
 
 __all__ = ["judged", "verdict_on"]
 
 
-def judged(plan: Plan, done: Done, tell: Callable[[str], None] | None = None) -> Verdict:
-    """Measure, choose, measure what stands beside; `tell` hears the answer in between."""
+def judged(
+    plan: Plan,
+    done: Done,
+    tell: Callable[[str], None] | None = None,
+    along: Callable[[Choice], Mapping[str, Procedure]] | None = None,
+) -> Verdict:
+    """Measure, choose, measure what stands beside; `tell` hears the answer in between.
+
+    What someone else will need of what was chosen is done `along` with what stands beside it.
+    """
     choice = choose(plan, done)
     if tell is not None:
         tell(choice.answer)
-    return verdict_on(plan, choice, done)
+    return verdict_on(plan, choice, done, along(choice) if along else None)
 
 
-def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
+def verdict_on(
+    plan: Plan, choice: Choice, done: Done, along: Mapping[str, Procedure] | None = None
+) -> Verdict:
     """Measure what stands beside the choice, and put everything in one value."""
     request, chosen, control = plan.request, choice.chosen, choice.control
     protection = None if chosen is None else parse_protection(chosen.protection or "none")
@@ -71,5 +82,5 @@ def verdict_on(plan: Plan, choice: Choice, done: Done) -> Verdict:
         promises=choice.promises,
         versions=versions(),
         show_records=plan.scenario.show_records,
-        **measure_asides(plan, choice, done),
+        **measure_asides(plan, choice, done, along),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trilemma.tuning.choosing.pictures import keep_gallery
+from trilemma.tuning.choosing.pictures import gallery_procedures, keep_gallery
 from trilemma.tuning.forecasting.imagining import forecast_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -43,7 +43,13 @@ def tune(
         ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
     with plan.crew(workers, ray) as crew:
         done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
-        verdict = judged(plan, done, tell=None if ticker is None else ticker.tell)
+        tell = None if ticker is None else ticker.tell
+        verdict = judged(
+            plan,
+            done,
+            tell,
+            along=(lambda choice: gallery_procedures(plan, choice.chosen)) if run else None,
+        )
         if run is not None:
             keep_gallery(plan, verdict.choice, run, done)
     return verdict

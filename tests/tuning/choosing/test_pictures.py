@@ -16,7 +16,7 @@ from tests.tuning.simulating import asking, simulate
 
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, Job
-from trilemma.tuning.choosing.pictures import gallery_procedure
+from trilemma.tuning.choosing.pictures import gallery_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.gallery import GALLERY, RECORDS, Gallery
@@ -35,7 +35,8 @@ LOUD = "randomization:variance=1e3"
 def made(protection: str | None, done: list[Job] | None = None, **settings: Any) -> Gallery:
     plan = Plan.of(shown(), Request(attacks=ATTACKS, steps=2, claim="one-round", **settings))
     chosen = replace(candidate("randomization", 0.1), protection=protection)
-    found = gallery_procedure(plan, chosen)(asking(Bench(shown, None, 1, 2, 0), done))
+    make = gallery_procedures(plan, chosen)["gallery"]
+    found = make(asking(Bench(shown, None, 1, 2, 0), done))
     assert isinstance(found, Gallery)
     return found
 
@@ -92,7 +93,7 @@ def test_the_games_of_the_two_labels_are_not_the_same() -> None:
     done: list[Job] = []
     made(QUIET, done)
     streams = [each.stream for each in done if isinstance(each, AttackJob)]
-    assert streams == ["gallery, unprotected", "gallery, verdict"]
+    assert streams == ["control"] * 2 + ["gallery, verdict"] * 2
     assert all(each.pictures == RECORDS for each in done if isinstance(each, AttackJob))
 
 

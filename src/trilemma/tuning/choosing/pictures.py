@@ -9,6 +9,7 @@ from trilemma.estimation.jobs import AttackJob, read_attack
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.tuning.families.gauge import control_tasks
 from trilemma.tuning.results.gallery import GALLERY, RECORDS, Column, Gallery
 
 if TYPE_CHECKING:
@@ -19,70 +20,76 @@ if TYPE_CHECKING:
     from trilemma.work.journal import Run
     from trilemma.work.replay import Ask, Procedure
 
-__all__ = ["gallery_procedure", "keep_gallery"]
+__all__ = ["gallery_procedures", "keep_gallery"]
 
 
 def keep_gallery(plan: Plan, chosen: Candidate | None, run: Run, done: Done) -> None:
     """Have the run's folder hold the gallery of this choice, or none."""
-    if plan.scenario.show_records and chosen is not None:
-        made = done({"gallery": gallery_procedure(plan, chosen)})
+    made = done(gallery_procedures(plan, chosen))
+    if made:
         made["gallery"].save(run.folder / GALLERY)
     else:
         (run.folder / GALLERY).unlink(missing_ok=True)  # of a scenario that showed records
 
 
-def gallery_procedure(plan: Plan, chosen: Candidate) -> Procedure:
-    """Play a few games without protection and at the verdict, with every attack of the rung."""
+def gallery_procedures(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
+    """By "gallery" the one that draws it; none where no records are shown, or nothing chosen.
+
+    Some games of the control, and as many at the verdict, with every attack of the rung.
+    """
+    if chosen is None or not plan.scenario.show_records:
+        return {}
     protection = parse_protection(chosen.protection or "none")
     asked = plan.request.adversary
-    shown: list[tuple[Label, str, int]] = [("unprotected", "none", 1)]
     reads = protection.transport.server_reads
     hidden = asked is Adversary.SERVER and reads == "nothing"
+    tasks: dict[Label, list[AttackJob]] = {"unprotected": control_tasks(plan.suite)}
     if not hidden and chosen.protection not in (None, "none"):
-        shown.append(("verdict", protection.describe(), chosen.rounds))
-
-    def make(ask: Ask) -> Gallery:
-        tasks = [
+        tasks["verdict"] = [
             AttackJob(
-                stream=f"gallery, {label}",
-                protection=spec,
-                attacks=plan.suite.on("message" if label == "unprotected" else reads),
+                stream="gallery, verdict",
+                protection=protection.describe(),
+                attacks=(name,),
                 adversary=asked,
-                rounds=rounds,
+                rounds=chosen.rounds,
                 first=0,
                 count=RECORDS,
                 pictures=RECORDS,
-                recipe=recipe_of(chosen) if label == "verdict" else None,
+                recipe=recipe_of(chosen),
             )
-            for label, spec, rounds in shown
+            for name in plan.suite.on(reads)
         ]
-        payloads = [read_attack(payload)["pictures"] for payload in ask(tasks)]
+
+    def make(ask: Ask) -> Gallery:
+        payloads = iter(ask([task for some in tasks.values() for task in some]))
+        drawn = [
+            (label, task, read_attack(next(payloads))["pictures"])
+            for label, some in tasks.items()
+            for task in some
+        ]
         spec = plan.scenario.input_spec
         return Gallery(
             shape=_picture_shape(spec.shape),
             heads=tuple(plan.scenario.heads),
             low=spec.low,
             high=spec.high,
-            tagged={
-                each[0]: _pictures(found["tagged"])
-                for each, found in zip(shown, payloads, strict=True)
-            },
+            tagged={label: _pictures(found["tagged"]) for label, _, found in drawn},
             columns=tuple(
                 Column(
                     label=label,
-                    protection=described,
+                    protection=task.protection,
                     attack=name,
-                    rounds=rounds,
+                    rounds=task.rounds,
                     made=_pictures(column["made"]),
                     picked=_pictures(column["picked"]),
                     correct=tuple(column["correct"]),
                 )
-                for (label, described, rounds), found in zip(shown, payloads, strict=True)
+                for label, task, found in drawn
                 for name, column in found["attacks"].items()
             ),
         )
 
-    return make
+    return {"gallery": make}
 
 
 def _pictures(shown: list[list[Any]]) -> tuple[Picture, ...]:

@@ -43,6 +43,7 @@ from trilemma.tuning.families.counts import (
     total,
     won_after,
 )
+from trilemma.tuning.results.gallery import RECORDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.work.replay import Ask
 
-__all__ = ["Gauge", "stream_of", "streams"]
+__all__ = ["Gauge", "control_tasks", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 _CONTROL: Final = 16
@@ -103,11 +104,7 @@ class Gauge:
 
     def control(self) -> Counts:
         """What every attack wins from the server's view of unprotected single rounds."""
-        server = Adversary.SERVER
-        tasks = [
-            AttackJob("control", Protection().describe(), (name,), server, 1, 0, _CONTROL)
-            for name in self.suite.attacks
-        ]
+        tasks = control_tasks(self.suite)
         found = [read_attack(payload) for payload in self.ask(tasks)]
         correct = {
             name: np.asarray(each["correct"][name])
@@ -234,6 +231,9 @@ class Gauge:
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, separation, largest)
         tests: dict[str, Tested] = {}
+        if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
+            soonest = next((i for i in range(len(test.looks)) if test.decide(i, 0) == "pass"), 0)
+            self._wins(stream, shown, _pieces(test.looks[: soonest + 1]), attacks, rounds)
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
             pieces = _pieces(test.looks[: look + 1])
@@ -264,8 +264,8 @@ class Gauge:
                 first=first,
                 count=count,
             )
-            for name in attacks
             for first, count in pieces
+            for name in attacks  # one after the other: they share what is seen of their games
         ]
         won: dict[str, list[tuple[int, ...]]] = {name: [] for name in attacks}
         for task, payload in zip(tasks, self.ask(tasks), strict=True):
@@ -292,6 +292,15 @@ class Gauge:
             return seen.correct[attack]
 
         return play
+
+
+def control_tasks(suite: Suite) -> list[AttackJob]:
+    """Each attack alone on unprotected single rounds, the first of them with pictures."""
+    bare, server = Protection().describe(), Adversary.SERVER
+    return [
+        AttackJob("control", bare, (name,), server, 1, 0, _CONTROL, pictures=RECORDS)
+        for name in suite.attacks
+    ]
 
 
 def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.tuning.choosing.pictures import gallery_procedure
+from trilemma.tuning.choosing.pictures import gallery_procedures
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import amount_of, kind_of
 from trilemma.tuning.telling import judged
@@ -41,9 +41,11 @@ _BARE_SUM: Final = 0.9  # right picks from a sum without noise
 def expected_work(plan: Plan, *, pictures: bool = False) -> Counter[Kind]:
     """Units of each kind that a tuning by this plan asks for, each task once."""
     head = _Head(plan)
-    chosen = judged(plan, head.done).choice
-    if pictures and plan.scenario.show_records and chosen is not None:
-        head.done({"gallery": gallery_procedure(plan, chosen)})
+    judged(
+        plan,
+        head.done,
+        along=(lambda choice: gallery_procedures(plan, choice.chosen)) if pictures else None,
+    )
     return head.work
 
 
