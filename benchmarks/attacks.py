@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 from benchmarks.pages.stamp import stamp
 
 DLG, MAP, GAUSSIAN, EXACT = "dlg", "map", "gaussian-posterior", "exact-posterior"
-NAMES = (DLG, "idlg", "inverting-gradients", "analytic", MAP, GAUSSIAN, EXACT)
+NAMES = (DLG, "idlg", "inverting-gradients", "analytic", MAP, "linkage", GAUSSIAN, EXACT)
 SUM = "secret-sharing"
 PUBLIC = 297  # records on which the rates' Gaussian posterior learns the law of the rest
 HURRIED: Mapping[str, dict[str, Any]] = {
@@ -220,10 +220,13 @@ def spend(
     while attack.name in HURRIED and spent + first <= seconds:
         other = attack(views, restarts=1, seed=starts)
         better = (other.loss < best.loss) | (best.failed & ~other.failed)
-        where = better.reshape(-1, *[1] * (best.inputs.ndim - 1))
+        where, guesses = better.reshape(-1, *[1] * (best.inputs.ndim - 1)), best.guesses
+        if guesses is not None and other.guesses is not None:
+            guesses = torch.where(where, other.guesses, guesses)
         best = replace(
             best,
             inputs=torch.where(where, other.inputs, best.inputs),
+            guesses=guesses,
             loss=torch.where(better, other.loss, best.loss),
             failed=best.failed & other.failed,
         )
