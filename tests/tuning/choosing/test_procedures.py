@@ -41,3 +41,8 @@ def test_the_papers_basis_measures_what_the_paper_promises() -> None:
     assert constants.smoothed, "all 16 controls were won, so the plain estimate is infinite"
     assert {each.mechanism for each in promises} >= {"randomization", "compression"}
     assert found["surrogate"](ask).basis == "surrogate"
+
+
+def test_a_measured_run_attacks_the_papers_optimum_only_if_asked() -> None:
+    assert list(procedures(plan(paper=True))) == ["control", "promises", "randomization"]
+    assert "promises" not in procedures(plan())

@@ -35,8 +35,9 @@ class Suite:
     """The attacks of a rung, each of which must pass its own test; the first one leads.
 
     The leading attack makes use of all that the rung knows: strengths are searched with it, and
-    the others, of which one may be stronger here and there, are tested where it passes. Those that are `lost` in the sum of a
-    cohort, where they would search far more numbers than are read, are not tried on sums.
+    the others, of which one may be stronger here and there, are tested where it passes. Those that
+    are `lost` in the sum of a cohort, where they would search far more numbers than are read, are
+    not tried on sums.
     """
 
     rung: Rung

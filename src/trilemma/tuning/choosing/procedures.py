@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trilemma.tuning.certificate.candidates import certified_procedures
 from trilemma.tuning.choosing.candidates import measured_candidate
-from trilemma.tuning.choosing.promised import promised_procedures
+from trilemma.tuning.choosing.promised import paper_procedure, promised_procedures
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
@@ -21,6 +21,8 @@ def procedures(plan: Plan) -> dict[str, Procedure]:
     wanted: dict[str, Procedure] = {"control": lambda ask: plan.gauge(ask).control()}
     if plan.request.basis == "surrogate":
         return wanted | promised_procedures(plan)
+    if plan.request.paper:
+        wanted |= paper_procedure(plan)
     if plan.request.knows == "anyone":
         return wanted | certified_procedures(plan)
     return wanted | {family.name: _measured(plan, family) for family in plan.families}

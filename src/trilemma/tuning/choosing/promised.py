@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.promises import Promise, SurrogateConstants
     from trilemma.work.replay import Ask, Procedure
 
-__all__ = ["promised_candidate", "promised_procedures"]
+__all__ = ["paper_procedure", "promised_candidate", "promised_procedures"]
+
+
+def paper_procedure(plan: Plan) -> dict[str, Procedure]:
+    """The paper's promises, and what attacks make of them."""
+    return {"promises": lambda ask: _promises(plan, ask)}
 
 
 def promised_procedures(plan: Plan) -> dict[str, Procedure]:
     """The paper's promises, and the candidate that follows from them."""
-    return {
-        "promises": lambda ask: _promises(plan, ask),
-        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing),
+    return paper_procedure(plan) | {
+        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing)
     }
 
 
