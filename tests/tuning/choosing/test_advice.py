@@ -27,10 +27,15 @@ def not_covered(
     request: Request | None = None,
     claim: Claim = TRAINING,
     suite: Suite = SUITE,
+    parameters: int = 2410,
 ) -> tuple[str, ...]:
     scenario = SimpleNamespace(local_training=LocalTraining(), per_round=10)
     plan = SimpleNamespace(
-        suite=suite, request=request or Request(), claim=claim, scenario=scenario
+        suite=suite,
+        request=request or Request(),
+        claim=claim,
+        scenario=scenario,
+        deployment=SimpleNamespace(parameters=parameters),
     )
     return limits(cast(Plan, plan), chosen)
 
@@ -92,6 +97,15 @@ def test_limits_of_a_key_name_no_attacker() -> None:
     found = " ".join(not_covered(key))
     assert "gaussian-posterior" not in found
     assert "Honest but curious" in found
+
+
+def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
+    key = replace(candidate("paillier", 0.1), basis="cryptographic", protection="paillier")
+    assert not any("scaled" in each for each in not_covered(key, parameters=8192))
+    (said,) = [each for each in not_covered(key, parameters=93_252) if "scaled" in each]
+    assert "8,192 of the update's 93,252 coordinates" in said
+    noise = replace(key, protection="randomization:variance=0.1+secret-sharing")
+    assert not any("scaled" in each for each in not_covered(noise, parameters=93_252))
 
 
 def test_limits_of_one_round_and_of_inserted_records() -> None:

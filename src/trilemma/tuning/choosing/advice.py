@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
+from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.above import refused_above
 from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 
@@ -86,6 +87,14 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
             "The clients hold too few records for line-ups of their own: the claim is about a "
             "record that was inserted in place of one of the client's."
         )
+    if chosen is not None and chosen.protection is not None:
+        whole = plan.deployment.parameters
+        part = parse_protection(chosen.protection).transport.alike
+        if part is not None and part < whole:
+            sentences.append(
+                f"Seconds and bits are those of {part:,} of the update's {whole:,} coordinates, "
+                f"scaled to all: ciphertexts are alike."
+            )
     sentences += refused_above(plan, chosen)
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
