@@ -23,7 +23,7 @@ __all__ = ["traced"]
 
 Result = TypeVar("Result")
 _TRACES: OrderedDict[tuple[object, ...], tuple[Task, Callable[..., Any]]] = OrderedDict()
-_KEPT_TRACES: Final = 24
+_KEPT_TRACES: Final = 48
 _ATEN: Final = torch.ops.aten
 # Replayed, the first would hand out the recorded constant itself, to be written into.
 _SAFER: Final[Mapping[object, Any]] = {_ATEN.lift_fresh.default: _ATEN.lift_fresh_copy.default}

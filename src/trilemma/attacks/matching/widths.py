@@ -1,6 +1,6 @@
 """Few widths for many: functions are recorded for each number of units that they are called with.
 
-A recording takes as long as hundreds of replays of a small model, and units come and go, so that
+A recording takes as long as tens of replays of a small model, and units come and go, so that
 every number of them would be called for.
 """
 
@@ -12,15 +12,14 @@ __all__ = ["filled", "widened"]
 
 
 def widened(chosen: torch.Tensor) -> torch.Tensor:
-    """Units [A] and the first of them again, up to the next width: 1, 2, 3, 4, 6, 8, 12, 16 ...
+    """Units [A] and the first of them again, up to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
 
-    >>> widened(torch.tensor([7, 5, 3, 1, 2])).tolist()
-    [7, 5, 3, 1, 2, 7]
+    >>> widened(torch.arange(9)).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]
     """
-    count, width = len(chosen), 1
-    while width < count:
-        half = 3 * width // 2
-        width = half if count <= half else 2 * width
+    count = len(chosen)
+    step = max(1, 2 ** ((count - 1).bit_length() - 3))
+    width = -(-count // step) * step
     return torch.cat((chosen, chosen[:1].expand(width - count)))
 
 
