@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
@@ -138,3 +140,25 @@ def test_guesses_are_pushed_by_the_variance_that_is_missing(size: int) -> None:
     assert torch.allclose(prior.pushed(mean + own, labels), mean + own, atol=0.08)
     tiny = prior.pushed(mean + 0.01 * own, labels)
     assert torch.allclose(tiny, mean + 0.03 * own, atol=1e-9), "three times at most"
+
+
+@pytest.mark.parametrize("size", [5, 300])
+def test_a_record_is_of_the_class_that_makes_it_likely(size: int) -> None:
+    """Densities written out by SciPy, of small records and of large ones."""
+    public = records(90, size, 3)
+    prior = Prior.of(public, view(size, 3))
+    x = public.inputs[:9] + 0.02
+    laws = [
+        multivariate_normal(mean.numpy(), own.numpy(), allow_singular=False)
+        for mean, own in zip(prior.mean, covariances(prior), strict=True)
+    ]
+    density = np.stack([law.logpdf(x.numpy()) for law in laws], 1)
+    expected = density - logsumexp(density, 1, keepdims=True)
+    assert np.allclose(prior.memberships(x), expected, atol=1e-5)
+    assert len(set(prior.memberships(x).argmax(1).tolist())) > 1
+
+
+def test_all_records_of_a_regression_are_of_one_class() -> None:
+    public = Records(torch.rand(20, 4).double(), torch.rand(20, 2).double())
+    prior = Prior.of(public, view(4, None))
+    assert prior.memberships(public.inputs).tolist() == [[0.0]] * 20

@@ -20,6 +20,7 @@ __all__ = [
     "RUNGS",
     "Attack",
     "Knowledge",
+    "Likelihood",
     "Reconstructions",
     "Rung",
     "View",
@@ -87,6 +88,14 @@ class View:
         return self.observation.clients * self.local_training.unit_size
 
 
+class Likelihood(Protocol):
+    """What was read of single inputs, settled before a candidate is seen."""
+
+    def log_likelihood(self, inputs: torch.Tensor) -> torch.Tensor:
+        """How well inputs [N, *shape] fit what was read, [N], up to a constant."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Reconstructions:
     """What an attack found for N units of S records each.
@@ -95,7 +104,8 @@ class Reconstructions:
     targets [N, S, ...]; None where an attack does not tell); loss [N], the matching loss of the
     chosen restart; failed [N], true where every restart diverged. Records come in no order; one
     alone where only the record that messages share is sought. `guesses` [N, S, *shape] are held
-    against candidates instead, where they tell more of them apart.
+    against candidates instead, where they tell more of them apart. `readings` [N] decide instead
+    of both where values are exact: they say what is known of single inputs (None: nothing).
 
     An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
     candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent
@@ -112,6 +122,7 @@ class Reconstructions:
     log_probability: torch.Tensor | None = None
     tokens: torch.Tensor | None = None
     guesses: torch.Tensor | None = None
+    readings: Sequence[Likelihood | None] | None = None
 
 
 @runtime_checkable

@@ -136,6 +136,19 @@ class Prior:
         further = variance[labels].sum(1) / away.square().sum((1, 2)).clamp(min=1e-12)
         return self.mean[labels] + further.clamp(1, _FURTHEST)[:, None, None] * away
 
+    def memberships(self, records: torch.Tensor) -> torch.Tensor:
+        """log p(c | x) [n, C] of records [n, d], all classes being as frequent."""
+        if self.classes == 1:
+            return records.new_zeros(len(records), 1)
+        away = records.to(self.mean) - self.mean[:, None]
+        inner = away if self.basis is None else away @ self.basis
+        white = torch.linalg.solve_triangular(self.factor, inner.mT, upper=False)
+        found = -white.square().sum(1) / 2
+        found -= self.factor.diagonal(dim1=1, dim2=2).log().sum(1, keepdim=True)
+        if self.basis is not None:
+            found -= (away.square().sum(2) - inner.square().sum(2)) / (2 * self.rest**2)
+        return torch.log_softmax(found.T, 1)
+
     def _times(self, rows: torch.Tensor, factor: torch.Tensor, by_class: Sorted) -> torch.Tensor:
         """Each row times its class's factor; a product a class, not one a row."""
         flat = rows.reshape(-1, self.size)[by_class.order]

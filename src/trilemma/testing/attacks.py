@@ -162,11 +162,21 @@ def _check_unknown(attack: Attack, views: list[View], restarts: int, seed: int) 
 
 
 def _same(one: Reconstructions, other: Reconstructions) -> bool:
-    for field in dataclasses.fields(one):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        if (a is None) != (b is None) or (a is not None and not torch.equal(a, b)):
+    for a, b in zip(_parts(one), _parts(other), strict=True):
+        if (a is None) != (b is None) or (a is not None and b is not None and not a.equal(b)):
             return False
     return True
+
+
+def _parts(found: Reconstructions) -> list[torch.Tensor | None]:
+    """All that was found; of what was read, how the reconstructions themselves fit it."""
+    names = (field.name for field in dataclasses.fields(found) if field.name != "readings")
+    read = found.readings or [None] * len(found.inputs)
+    fits = (
+        None if each is None else each.log_likelihood(inputs)
+        for each, inputs in zip(read, found.inputs, strict=True)
+    )
+    return [*(getattr(found, name) for name in names), *fits]
 
 
 def _require(holds: bool, sentence: str) -> None:

@@ -23,6 +23,7 @@ class Told:
     broken: bool = False
     name: str = "told"
     rung: Rung = "nothing"
+    readings: Sequence[Exact | None] | None = None
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         count = len(views)
@@ -33,6 +34,7 @@ class Told:
             torch.zeros(count),
             torch.full((count,), self.broken),
             None if self.beliefs is None else torch.stack(list(self.beliefs[:count])),
+            readings=self.readings,
         )
 
 
@@ -46,6 +48,30 @@ def test_a_reconstruction_of_the_tagged_record_wins() -> None:
     torch.testing.assert_close(found.shown, torch.cat(exact))
     wrong = [seen.arena.pool.inputs[game.line_up[(game.tagged + 1) % 5]][None] for game in games]
     assert not play(seen, games, views, Told(wrong), restarts=1, seed=0).correct.any()
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Fits one input better than all others."""
+
+    best: torch.Tensor
+
+    def log_likelihood(self, inputs: torch.Tensor) -> torch.Tensor:
+        return -(inputs - self.best).flatten(1).square().sum(1)
+
+
+def test_what_was_read_of_single_inputs_decides_where_there_is_something() -> None:
+    seen = observer(scenario())
+    games = [seen.arena.draw(number, 3) for number in range(5)]
+    views, pool = seen.views(games), seen.arena.pool.inputs
+    near = [pool[game.line_up[(game.tagged + 1) % 5]][None] for game in games]
+
+    exact = [Exact(pool[game.sought]) for game in games]
+    assert not play(seen, games, views, Told(near), restarts=1, seed=0).correct.any()
+    some = Told(near, readings=[*exact[:3], None, None])
+    found = play(seen, games, views, some, restarts=1, seed=0)
+    assert found.correct.tolist() == [True] * 3 + [False] * 2
+    torch.testing.assert_close(found.shown, torch.cat(near))
 
 
 def test_a_game_whose_attack_broke_down_counts_as_won() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from trilemma.attacks.base import Reconstructions, public_records
+from trilemma.attacks.linkage.reading import Reading, readings
 from trilemma.attacks.linkage.rest import Rest
 from trilemma.attacks.matching import Units, minimise
 from trilemma.attacks.matching.candidates import target_shape
@@ -36,7 +37,8 @@ class Linkage:
 
     x = m_c + L_c z maximises Σ_rounds log p(G | x) - ‖z‖² / 2 - 50 Σ (x - clamp x)², the rest of
     each message integrated out (`rest`). The class c is the one whose public records are the
-    likeliest on average. A message that shares its record with no other is looked at alone.
+    likeliest on average. A message that shares its record with no other is looked at alone. What
+    single values say that have no noise is told besides (`reading`).
 
     The fields are the effort: the least variance that noise is taken to have, relative to the mean
     square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
@@ -64,19 +66,25 @@ class Linkage:
         taught = public[order[: self.people].sort().values.to(public.labels.device)]
         trainings = _trainings(views)
         read = [_spread(own, self.messages) for own in trainings]
-        found = []
+        found, said = [], dict[int, Reading | None]()
         with torch.no_grad():
             for some in _together(read, _HELD // (len(taught) * views[0].weights.numel())):
-                units = Units.of([view for own in some for view in own], "single")
+                flat = [view for own in some for view in own]
+                units = Units.of(flat, "single")
                 people = Batch(taught.inputs, taught.labels, True).to(units.weights)
                 whose = torch.tensor([at for at, own in enumerate(some) for _ in own])
                 training = whose.to(units.weights.device)
                 found.append(_Search(self, units, people, prior, training, seed).run())
+                said.update(zip(map(id, flat), readings(units, people, prior), strict=True))
         held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])
         inputs, labels, guesses, loss = (
             torch.cat(each)[held.to(each[0].device)] for each in zip(*found, strict=True)
         )
-        return Reconstructions(inputs, labels, loss, ~torch.isfinite(loss), guesses=guesses)
+        return Reconstructions(
+            *(inputs, labels, loss, ~torch.isfinite(loss)),
+            guesses=guesses,
+            readings=[said.get(id(view)) for view in views],
+        )
 
 
 def _trainings(views: Sequence[View]) -> list[list[View]]:

@@ -17,27 +17,36 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.units import Batch
 
-__all__ = ["told_exactly"]
+__all__ = ["told_exactly", "values_are_exact"]
 
 _RULED_OUT: Final = 20.0  # log odds against a share where a zero was read: sums do not cancel
 _NAMED: Final = 8.0  # log odds for a share that is the value read, but for rounding
 _ROUNDING: Final = 1e-5  # relative
 
 
+def values_are_exact(units: Units) -> bool:
+    """Whether some coordinates of single messages are read, as sums of shares and nothing else.
+
+    Not so under noise, in sums, after clipping or several steps; and where every coordinate is
+    known, which leaves no doubt anyhow.
+    """
+    told, training = units.view.observation, units.view.local_training
+    single = training.algorithm == "fedsgd" and training.record_clip is None
+    if told.clients > 1 or told.clip is not None or not single:
+        return False
+    if units.view.task.normalises_batches or bool((units.noise > 0).any()):
+        return False
+    return not bool((units.known > 0).all())
+
+
 def told_exactly(units: Units, line_ups: Batch) -> torch.Tensor:
     """Log odds [U, N] of candidates by the values of single messages, of which some are known.
 
-    One 0 where nothing is told so: under noise, in sums, after clipping or several steps; and
-    where every coordinate is known, which leaves no doubt anyhow.
+    One 0 where values are not exact.
     """
     view, training = units.view, units.view.local_training
-    told = view.observation
-    nothing = units.update.new_zeros((), dtype=torch.float64)
-    single = training.algorithm == "fedsgd" and training.record_clip is None
-    if told.clients > 1 or told.clip is not None or not single or view.task.normalises_batches:
-        return nothing
-    if bool((units.noise > 0).any()) or bool((units.known > 0).all()):
-        return nothing
+    if not values_are_exact(units):
+        return units.update.new_zeros((), dtype=torch.float64)
     odds = []
     for unit in range(len(units)):
         some = line_ups.units(unit, unit + 1).to(units.weights)

@@ -56,10 +56,11 @@ def play(
 ) -> Picks:
     """Attack every view of every game together, then pick once a game.
 
-    A reconstructing attack picks the candidate that lies near a reconstruction of every round; an
-    attack with a belief the likeliest, its log probabilities added up over rounds; where no round
-    holds the record, every attack guesses. `checkpoints` are numbers of rounds after which a pick
-    is made besides; an attack that links rounds is then run on those alone.
+    A reconstructing attack picks the candidate that lies near a reconstruction of every round, or
+    that fits best what was read of single inputs; an attack with a belief the likeliest, its log
+    probabilities added up over rounds; where no round holds the record, every attack guesses.
+    `checkpoints` are numbers of rounds after which a pick is made besides; an attack that links
+    rounds is then run on those alone.
     """
 
     def attacked(rounds: int | None) -> list[_Game]:
@@ -190,6 +191,10 @@ def _scores(
         tables.append(table)
     near = torch.stack([table.amin(0) for table in tables])
     scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
+    read = [found.readings[row] for row in rows] if found.readings is not None else []
+    told = [each.log_likelihood(candidates).cpu() for each in read if each is not None]
+    if told:  # nearness of a guess to all inputs would only blur what is exact
+        scores = torch.stack(told).sum(0)
     place = int(scores.argmax())
     shown = int(torch.cat([table[:, place] for table in tables]).argmin())
     return scores, found.inputs[rows].flatten(0, 1)[shown].cpu()
