@@ -43,6 +43,14 @@ def test_the_papers_basis_measures_what_the_paper_promises() -> None:
     assert found["surrogate"](ask).basis == "surrogate"
 
 
-def test_a_measured_run_attacks_the_papers_optimum_only_if_asked() -> None:
-    assert list(procedures(plan(paper=True))) == ["control", "promises", "randomization"]
+def test_a_measured_run_attacks_the_papers_optimum_only_if_asked_and_with_the_leading() -> None:
+    found = procedures(plan(paper=True))
+    assert list(found) == ["control", "promises", "randomization"]
     assert "promises" not in procedures(plan())
+    done: list[Job] = []
+    found["promises"](asking(Simulated(small, None, 1, 2, 0), done))
+    assert {
+        task.attacks
+        for task in done
+        if isinstance(task, AttackJob) and task.stream.startswith("surrogate")
+    } == {ATTACKS[:1]}

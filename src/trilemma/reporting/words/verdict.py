@@ -196,7 +196,8 @@ def _statements(verdict: Verdict) -> dict[str, list[str]]:
 def _show_promises(out: Printer, verdict: Verdict) -> None:
     if not verdict.promises:
         return
-    out.title(f"The paper's optimum, promised to leak {number(verdict.request.budget)}, attacked")
+    promised = number(verdict.request.budget)
+    out.title(f"The paper's optimum, promised to leak {promised}, attacked in one round")
     constants = verdict.constants
     if constants is not None:
         smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""

@@ -19,22 +19,25 @@ __all__ = ["paper_procedure", "promised_candidate", "promised_procedures"]
 
 
 def paper_procedure(plan: Plan) -> dict[str, Procedure]:
-    """The paper's promises, and what attacks make of them."""
-    return {"promises": lambda ask: _promises(plan, ask)}
+    """The paper's promises, and what the leading attack makes of them."""
+    return {"promises": lambda ask: _promises(plan, ask, (plan.suite.lead,))}
 
 
 def promised_procedures(plan: Plan) -> dict[str, Procedure]:
     """The paper's promises, and the candidate that follows from them."""
-    return paper_procedure(plan) | {
-        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing)
+    return {
+        "promises": lambda ask: _promises(plan, ask),
+        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing),
     }
 
 
-def _promises(plan: Plan, ask: Ask) -> tuple[SurrogateConstants, tuple[Promise, ...]]:
+def _promises(
+    plan: Plan, ask: Ask, attacks: tuple[str, ...] | None = None
+) -> tuple[SurrogateConstants, tuple[Promise, ...]]:
     """The paper's closed forms, from what is picked in single unprotected rounds."""
     gauge, pricing, kappa = plan.gauge(ask), plan.pricing, plan.claim.kappa
     found = surrogate_constants(gauge.control(), kappa, pricing.confidence)
-    return found, promises(gauge, found, pricing, kappa)
+    return found, promises(gauge, found, pricing, kappa, attacks)
 
 
 def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:

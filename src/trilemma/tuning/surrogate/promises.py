@@ -57,9 +57,16 @@ def surrogate_constants(control: Counts, kappa: float, confidence: float) -> Sur
 
 
 def promises(
-    gauge: Gauge, found: SurrogateConstants, pricing: Pricing, kappa: float
+    gauge: Gauge,
+    found: SurrogateConstants,
+    pricing: Pricing,
+    kappa: float,
+    attacks: tuple[str, ...] | None = None,
 ) -> tuple[Promise, ...]:
-    """γ* of every mechanism, printed and corrected, attacked as the server would."""
+    """γ* of every mechanism, printed and corrected, attacked as the server would.
+
+    By these attacks, or by all of the rung.
+    """
     if found.c1.value <= 0 or found.c2 <= 0:
         return ()
     constants = Constants(min(1.0, found.c1.value), found.c2)
@@ -69,13 +76,20 @@ def promises(
             solve(law, constants, pricing.problem, [pricing.profile], form=form),
             pricing,
             kappa,
+            attacks,
         )
         for law in LAWS.values()
         for form in _FORMS.get(law.name, ("printed", "corrected"))
     )
 
 
-def _promise(gauge: Gauge, solution: Solution, pricing: Pricing, kappa: float) -> Promise:
+def _promise(
+    gauge: Gauge,
+    solution: Solution,
+    pricing: Pricing,
+    kappa: float,
+    attacks: tuple[str, ...] | None,
+) -> Promise:
     value = solution.value
     protection, note = _runnable(solution)
     made = Promise(
@@ -95,7 +109,7 @@ def _promise(gauge: Gauge, solution: Solution, pricing: Pricing, kappa: float) -
     if protection is None:
         return made
     stream = f"surrogate {solution.mechanism} {solution.form}"
-    counts = gauge.count(stream, protection, _UNITS, rounds=1)
+    counts = gauge.count(stream, protection, _UNITS, attacks=attacks, rounds=1)
     won, games = counts.successes, counts.units
     return replace(
         made,
