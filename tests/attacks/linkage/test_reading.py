@@ -258,15 +258,15 @@ def test_few_coordinates_of_digits_are_read_as_another_hand_did(
     arena = Arena.of(load_scenario("digits"), rounds=1, line_up=100)
     few = parse_protection("compression:keep=0.0061")
     observer = Observer(arena, few, Adversary.SERVER, "public", 5)
-    games = [arena.draw(number, 5) for number in range(200)]
+    games = [arena.draw(number, 5) for number in range(100)]
     views = observer.views(games)
 
     def won() -> int:
         attack = get("linkage")
         return int(play(observer, games, views, attack, restarts=1, seed=0).correct.sum())
 
-    assert won() >= 32
+    assert won() >= 20
     monkeypatch.setattr(
         "trilemma.attacks.linkage.attack.readings", lambda units, *_: [None] * len(units)
     )
-    assert won() <= 24
+    assert won() <= 14
