@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from scipy.stats import binomtest
@@ -58,8 +59,15 @@ def test_attacks_on_the_same_games_share_what_is_seen_of_them(
     together = [work(task) for task in tasks]
     assert [each.rung for each in made] == ["public", "candidates", "rest"]
     assert together == [bench(0)()(task) for task in tasks]
-    work(replace(games, first=6))
-    assert len(made) == 4 + len(tasks), "other games are others"
+    others: list[dict[str, Any]] = [
+        *({"first": 6}, {"count": 3}, {"stream": "other"}, {"rounds": 5}, {"blind": True}),
+        *({"protection": "randomization:variance=1.0"}, {"adversary": Adversary.CLIENT}),
+    ]
+    for change in others:
+        before = len(made)
+        work(games)
+        work(replace(games, **change))
+        assert len(made) == before + 2, f"what was seen of other games: {change}"
 
 
 def test_streams_share_no_game() -> None:
