@@ -123,9 +123,11 @@ class Plan:
         suite = self.suite
         if rung is not None:
             suite = leading(self.scenario, rung, self.claim.rounds) or suite
-        ceiling = self.setting.ceiling(self.claim)
+        bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
         return Gauge(
-            *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level), ceiling
+            *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level),
+            self.setting.ceiling(self.claim),
+            next(bare, None),
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

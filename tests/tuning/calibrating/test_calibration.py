@@ -176,6 +176,22 @@ def test_no_protection_is_the_answer_where_it_is_enough() -> None:
     assert -0.5 <= bounded.strength <= 0.5
 
 
+def test_an_attack_that_wins_nothing_is_tested_without_protection_at_once() -> None:
+    result = calibrate(cliff(math.inf, high=0.0), 0.212, Control(0, 16))
+    assert result.strength == UNPROTECTED
+    assert [point.stage for point in result.points] == ["walk"]
+
+
+def test_luck_without_protection_costs_one_test_and_then_the_search_begins() -> None:
+    """One of 16 control games was won, though half of them are: the test says so."""
+    result = calibrate(cliff(0.2, high=0.5), 0.286, Control(1, 16))
+    assert result.strength is not None
+    assert 0.2 <= result.strength < 0.8
+    first, second, *_ = result.points
+    assert (first.strength, first.passed) == (UNPROTECTED, False)
+    assert second.stage == "explore"
+
+
 def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
     generator, results = np.random.default_rng(5), []
     full = SimulatedAttacker("moderate", 0.286)

@@ -107,6 +107,16 @@ def test_the_search_ends_where_every_attack_passes() -> None:
     assert {each.strength for each in found.tests} == {variance}
 
 
+@pytest.mark.parametrize(("bare", "same"), [(0.01, True), (1.0, False)])
+def test_nothing_is_added_to_a_sum_that_passes_by_itself(bare: float, same: bool) -> None:
+    """One claim, one test: noise inside secret sharing without noise is secret sharing."""
+    inside, alone = family("randomization+secret-sharing"), family("secret-sharing")
+    made = gauge(lambda _, variance: bare if variance == 0 else falling(1e-3)(variance))
+    made.bare = alone
+    assert (made.measure(inside) == made.measure(alone)) is same
+    assert made.measure(inside).calibration.strength is not None
+
+
 def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
     lead, other = falling(1e-4), falling(1e-2)
     found = gauge(lambda a, v: (lead if a == "lead" else other)(v)).measure(family())

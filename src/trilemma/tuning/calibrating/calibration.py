@@ -1,7 +1,8 @@
 """The weakest protection whose attack success is at most p_max, with confidence 1 - α.
 
 Strength is x = log₁₀(strength / warm start); a larger x always protects more. The procedure
-explores with a few units, then tests single strengths, from a safe one towards weaker ones.
+explores with a few units, then tests single strengths, from a safe one towards weaker ones; an
+attack that fares badly without protection is tested there at once.
 
 Why the result is valid whatever the curve: call a strength bad when its success rate exceeds
 p_max. Tests come in chains. Chain j tests at level α_j, goes on after a pass and ends at the first
@@ -55,7 +56,6 @@ def calibrate(
     _check(p_max, alpha, domain)
     search = Search(attack_units, p_max, alpha, first_unit)
     search.believe(domain, control, unprotected)
-    search.explore()
     best = search.walks()
     return search.passed(best) if best is not None else search.not_passed()
 

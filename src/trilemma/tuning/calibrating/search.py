@@ -29,6 +29,7 @@ __all__ = ["Search"]
 
 _EXPLORATION: Final = 60  # units at most; 96 for 48: over-protection -0..5 %, units up to +19 %
 _EXPLORATION_START: Final = 18  # units at least
+_CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
 _SETTLED: Final = (0.05, 0.5)  # sd of x* that ends exploration: decades, in the curve's sd
 _SEPARATION: Final = 0.1  # decades beyond x* at which a test should pass
@@ -62,9 +63,9 @@ class Search:
         self.units = 0
 
     def believe(self, domain: tuple[float, float], control: Control, unprotected: bool) -> None:
-        ceiling = min(1.0, (control.successes + 0.5) / (control.units + 0.5))
-        self.curve = SuccessCurve.prior(*domain, ceiling)
-        self.control = control
+        seen = (control.successes + 0.5) / (control.units + 0.5)
+        self.curve = SuccessCurve.prior(*domain, min(1.0, max(_CEILING, seen)))
+        self.domain, self.control = domain, control
         self.offset = 1 if unprotected else 0
         weakest = [UNPROTECTED] if unprotected else []
         self.candidates = np.concatenate([weakest, self.curve.strengths])
@@ -107,11 +108,19 @@ class Search:
                 return
 
     def walks(self) -> int | None:
-        """The chains; the place of the last strength that passed."""
+        """The chains; the place of the last strength that passed.
+
+        Where no protection is likely to pass, it is tested first: there is nothing to explore.
+        """
         failed: int | None = None
+        explored = False
         for chain in range(_CHAINS):
             level = 0.8 * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
             stage = "walk" if chain == 0 else f"fallback {chain}"
+            if not explored and not (chain == 0 and self.idle(level)):
+                self.believe(self.domain, self.control, bool(self.offset))  # a lost test told more
+                self.explore()
+                explored = True
             test, chance = self.suited(level) if chain == 0 else self.surest(level)
             start = _start(chance, failed, self.candidates)
             if start is None:
@@ -121,6 +130,10 @@ class Search:
                 return best
             failed = start
         return None
+
+    def idle(self, level: float) -> bool:
+        """Whether the attack fares so badly that a test without protection is likely to pass."""
+        return bool(self.offset and self.suited(level)[1][0] >= _SAFE)
 
     def walk(self, place: int, test: SequentialTest, stage: str) -> int | None:
         """One chain from `place` towards weaker strengths, up to its first fail."""

@@ -12,7 +12,6 @@ others, so that the sum over all attempts stays within α.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -55,7 +54,6 @@ __all__ = ["Gauge", "control_tasks", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 _CONTROL: Final = 16
-_CEILING: Final = 0.1  # a search needs something to fall from
 _SEPARATION: Final = 0.8  # of the rate that an attack's test should pass, in probits
 _CLOSER: Final = 0.5  # the same where there is no stronger strength to go on to
 _ATTEMPTS: Final = 3
@@ -78,6 +76,7 @@ class Gauge:
     p_max: float
     level: float
     ceiling: float = 1.0  # a rate that nobody exceeds, by counting alone
+    bare: Family | None = None  # the sum with nothing added, where it is tested as well
 
     def count(
         self,
@@ -114,9 +113,16 @@ class Gauge:
         return counted([Seen(np.asarray(found[0]["client"]), correct, failed)])
 
     def measure(self, family: Family) -> Measured:
-        """The weakest strength of a family at which every attack of the rung passes."""
+        """The weakest strength of a family at which every attack of the rung passes.
+
+        Where the bare sum passes, nothing need be added to it: that is the same claim, tested once.
+        """
         if family.mechanism is None:
             return self._single(family)
+        if self.bare is not None and family.seen == self.bare.seen and not family.thins:
+            alone = self._single(self.bare)
+            if alone.calibration.strength is not None:
+                return alone
         return self._searched(family)
 
     def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
@@ -139,7 +145,7 @@ class Gauge:
             log: _Log = []
             top = self._units(family, lead, stream, rounds, log)
             start = UNPROTECTED if attempt == 0 else floor
-            control = Control(*self._start(top, start))
+            control = Control(int(np.asarray(top(start, CHUNK, "control", 0)).sum()), CHUNK)
             found = calibrate(
                 top,
                 self.p_max,
@@ -176,11 +182,6 @@ class Gauge:
         )
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
         return Measured(unmet, tuple(tests), None)
-
-    def _start(self, attack: AttackUnits, x: float) -> tuple[int, int]:
-        """Wins of a few games at the weakest strength; a search needs something to fall from."""
-        wins = int(np.asarray(attack(x, CHUNK, "control", 0)).sum())
-        return max(wins, math.ceil(_CEILING * CHUNK)), CHUNK
 
     def _single(self, family: Family) -> Measured:
         """Test the one strength there is: nothing is added to what the adversary reads.
