@@ -31,10 +31,10 @@ class DLG:
 
     The fields are the effort: evaluations a restart; evaluations up to which the best restart goes
     on where coordinates are missing (compression), since few equations are solved slowly; pairs of
-    L-BFGS memory (at most 20 under noise), units evaluated at once, relative matching loss at
-    which a unit is solved, precision ("auto": double under noise, single elsewhere), and where
-    restarts begin: "middle", near the middle of the range with undecided labels, or "normal",
-    standard normal as published.
+    L-BFGS memory (at most 20 under noise), units evaluated at once (of large models fewer),
+    relative matching loss at which a unit is solved, precision ("auto": as `Units.of` says), and
+    where restarts begin: "middle", near the middle of the range with undecided labels, or
+    "normal", standard normal as published.
     Middle starts fall into fewer local minima (FedAvg, 5 steps: 40 of 40 digits from one start
     each, normal 19).
     """

@@ -70,7 +70,7 @@ class InvertingGradients:
         everyone = torch.arange(len(units), device=best.device)
         with torch.no_grad():
             for restart in range(restarts):
-                for rows in torch.split(everyone, self.slots):
+                for rows in torch.split(everyone, units.at_once(self.slots)):
                     found, value = self.descend(
                         units, candidates, starts[rows, restart], labels, rows
                     )

@@ -87,7 +87,7 @@ class MAP:
                 resolution=torch.full_like(units.noise, 1e-3),
                 iterations=iterations,
                 history=self.history,
-                slots=self.slots,
+                slots=units.at_once(self.slots),
             )
             points = minima.points[:, None]
         return minima

@@ -69,7 +69,8 @@ class TabLeak(InvertingGradients):
         many = _chosen(units, each)
         points = starts.flatten(0, 1)
         with torch.no_grad():
-            for rows in torch.split(torch.arange(len(each), device=starts.device), self.slots):
+            everyone = torch.arange(len(each), device=starts.device)
+            for rows in torch.split(everyone, many.at_once(self.slots)):
                 points[rows], _ = self.descend(many, candidates, points[rows], given, rows)
         found = invert(
             many,

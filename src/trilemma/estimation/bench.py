@@ -26,6 +26,7 @@ from trilemma.estimation.scenario import Scenario, Source
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
+from trilemma.learning.precision import whole_floats
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 
@@ -82,6 +83,7 @@ class Bench:
                 last[key] = self._shown(arena(task.rounds, task.recipe), task, rung)
             return last[key]
 
+        @whole_floats()
         def work(task: Job) -> bytes:
             if isinstance(task, AttackJob):
                 return _write(self._played(task, shown))

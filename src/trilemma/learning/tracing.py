@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from trilemma.learning.capturing import Captured, capturable
 from trilemma.learning.shortening import MEMORY, memory, shorten
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _recorded(
         root.register_buffer(name, constant)
     shorten(graph, recorder.written)
     replay: Callable[..., Result] = GraphModule(root, graph).forward
+    if any(each.is_cuda for each in example) and capturable(graph):
+        return Captured(replay)
     return replay
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from tests.attacks.conftest import make_problems
 
 from trilemma.attacks.matching import Units
-from trilemma.learning import LocalTraining
+from trilemma.learning import LocalTraining, Task
 
 
 def test_levels_fall_to_the_noise_and_no_further() -> None:
@@ -22,3 +24,27 @@ def test_levels_fall_to_the_noise_and_no_further() -> None:
         stages = list(Units.of(noisy.views, "single").variances(levels))
         assert [iterations for _, iterations in stages] == expected
         assert torch.allclose(stages[-1][0], torch.full((2,), noise), rtol=1e-5)
+
+
+def test_of_large_models_fewer_units_are_evaluated_at_once_and_in_single_precision() -> None:
+    views = make_problems(2, training=LocalTraining(batch=4), variance=1e-2).views
+    small = Units.of(views, "auto")
+    assert small.weights.dtype == torch.float64
+    assert small.at_once(64) == 64
+    task = views[0].task
+    wide = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 20_000))
+    large = Task(wide, task.loss, 20_000)
+    size = large.layout.size
+    assert size > 10**6
+    many = [
+        replace(
+            view,
+            task=large,
+            weights=torch.zeros(size),
+            observation=replace(view.observation, update=torch.zeros(size), known=None),
+        )
+        for view in views
+    ]
+    assert Units.of(many, "auto").weights.dtype == torch.float32
+    assert Units.of(many, "double").weights.dtype == torch.float64
+    assert Units.of(many, "auto").at_once(64) == 16 * 10**6 // (4 * size) == 3

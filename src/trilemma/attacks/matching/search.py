@@ -93,7 +93,7 @@ def invert(
         # under noise, a gain far below s² moves the candidate by far less than its error
         resolution=0.01 * units.noise**2 / energy,
         history=history,
-        slots=slots,
+        slots=units.at_once(slots),
     )
     with torch.no_grad():
         minima = search(starts, iterations=iterations)

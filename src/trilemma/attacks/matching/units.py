@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import torch
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Precision", "Units"]
 
 Precision = Literal["auto", "single", "double"]
+_LARGE: Final = 10**6  # parameters: a GPU takes 7 times as long for doubles of a convolution
+_CPU, _GPU = 16 * 10**6, 10**9  # parameters times records that one evaluation should hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +38,11 @@ class Units:
 
     @classmethod
     def of(cls, views: Sequence[View], precision: Precision) -> Units:
-        """The views as tensors; "auto": double under noise, single elsewhere."""
+        """The views as tensors; "auto": double under noise, single elsewhere and if m > 10⁶."""
         view = common_view(views)
         noisy = any(v.observation.noise is not None and v.observation.noise.scale for v in views)
-        double = precision == "double" or (precision == "auto" and noisy)
+        small = view.task.layout.size <= _LARGE
+        double = precision == "double" or (precision == "auto" and noisy and small)
         dtype = torch.float64 if double else torch.float32
         observations = [v.observation for v in views]
         known = torch.stack(
@@ -60,6 +63,15 @@ class Units:
 
     def __len__(self) -> int:
         return self.weights.shape[0]
+
+    def at_once(self, slots: int) -> int:
+        """How many of at most `slots` to evaluate together: wide is no faster for large models.
+
+        On a CPU 16 units of 10⁶ parameters take 2.7 times as long each as 4; on a GPU a sum of
+        40 records of ResNet-18 takes as long alone as among 8, and an eighth of the memory.
+        """
+        work = self.weights.shape[1] * self.view.records
+        return max(1, min(slots, (_GPU if self.weights.is_cuda else _CPU) // work))
 
     @property
     def masked(self) -> bool:

@@ -20,6 +20,7 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
 from trilemma.estimation.scenario import Scenario, Source
+from trilemma.learning.precision import whole_floats
 from trilemma.work.executors import executor
 from trilemma.work.progress import Progress
 from trilemma.work.replay import Ask, settle
@@ -184,6 +185,7 @@ class _Job:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
         return lambda task: _save(self.attack(scenario, task))
 
+    @whole_floats()
     def attack(self, scenario: Scenario, task: _Chunk) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
         asked, seen = self.measurement, Sight(self.measurement, task.protected)

@@ -115,7 +115,7 @@ class Gauge:
     def measure(self, family: Family) -> Measured:
         """The weakest strength of a family at which every attack of the rung passes.
 
-        Where the bare sum passes, nothing need be added to it: that is the same claim, tested once.
+        Where the bare sum passes, nothing need be added to it: one claim, tested once.
         """
         if family.mechanism is None:
             return self._single(family)

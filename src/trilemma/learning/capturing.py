@@ -1,0 +1,87 @@
+"""Recorded functions as CUDA graphs: a GPU is handed all of their operations at once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_map_only
+
+from trilemma.learning.shortening import MEMORY
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+__all__ = ["Captured", "capturable"]
+
+Result = TypeVar("Result")
+_BEFORE: Final = 2  # calls operation by operation: libraries choose and load their kernels then
+_SHAPE, _DEVICE = 0, 2  # their places in what `memory` tells of a tensor
+_MOVING: Final = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
+
+
+class Captured(Generic[Result]):
+    """A function of CUDA tensors of fixed shapes, launched as one graph from its third call on.
+
+    A small model's operations end sooner than Python can hand over the next. Arguments are copied
+    to where the graph reads them unless they are those of the last call; results are copies.
+    """
+
+    def __init__(self, function: Callable[..., Result]) -> None:
+        self._function = function
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: list[torch.Tensor] = []
+        self._last: list[tuple[weakref.ref[torch.Tensor], int]] = []
+        self._made: Any = None
+
+    def __call__(self, *arguments: torch.Tensor) -> Result:
+        if self._graph is None:
+            self._calls += 1
+            if self._calls <= _BEFORE:
+                return self._function(*arguments)
+            self._graph = self._capture(arguments)
+        for place, given in enumerate(arguments):
+            last, version = self._last[place]
+            if last() is not given or version != given._version:
+                self._inputs[place].copy_(given)
+                self._last[place] = weakref.ref(given), given._version
+        self._graph.replay()
+        copies: Result = tree_map_only(torch.Tensor, torch.clone, self._made)
+        return copies
+
+    def _capture(self, arguments: tuple[torch.Tensor, ...]) -> torch.cuda.CUDAGraph:
+        self._inputs = [each.clone() for each in arguments]
+        self._last = [(weakref.ref(each), each._version) for each in arguments]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=_pool(), capture_error_mode="thread_local"):
+            self._made = self._function(*self._inputs)
+        return graph
+
+
+def capturable(graph: Graph) -> bool:
+    """Whether all work is the GPU's: nothing is brought to it or read from it on the way."""
+    return all(node.op != "call_function" or _stays(node) for node in graph.nodes)
+
+
+def _stays(node: Node) -> bool:
+    """Whether an operation neither moves tensors between devices nor reads a number."""
+    target = node.target
+    if isinstance(target, OpOverload) and torch.Tag.data_dependent_output in target.tags:
+        return False
+    # Single numbers of the CPU travel with the launch, unless they are to become tensors there.
+    plain = () if target in _MOVING else ((),)
+    inputs = [each.meta[MEMORY] for each in node.all_input_nodes if MEMORY in each.meta]
+    seen = [each for each in inputs if each[_SHAPE] not in plain]
+    own = [node.meta[MEMORY]] if MEMORY in node.meta else []
+    return len({each[_DEVICE] for each in (*seen, *own)}) <= 1
+
+
+@cache
+def _pool() -> Any:
+    """Memory for what graphs make on the way: they never run at the same time, so all share it."""
+    return torch.cuda.graph_pool_handle()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.learning.small import make
+from torch.func import grad, vmap
+from torch.fx import Graph
+
+from trilemma.learning import traced
+from trilemma.learning.capturing import Captured, capturable
+from trilemma.learning.shortening import MEMORY, memory
+
+ATEN = torch.ops.aten
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+
+
+def graph_of(target: object, given: torch.Tensor, made: torch.Tensor) -> Graph:
+    graph = Graph()
+    argument = graph.placeholder("given")
+    argument.meta[MEMORY] = memory(given)
+    node = graph.call_function(target, (argument,))  # type: ignore[arg-type]
+    node.meta[MEMORY] = memory(made)
+    graph.output(node)
+    return graph
+
+
+def test_what_moves_tensors_or_reads_numbers_is_not_captured() -> None:
+    here, there = torch.zeros(3), torch.zeros(3, device="meta")
+    number, far = torch.zeros(()), torch.zeros((), device="meta")
+    assert capturable(graph_of(ATEN.neg.default, there, there))
+    assert not capturable(graph_of(ATEN._to_copy.default, here, there))
+    assert not capturable(graph_of(ATEN._to_copy.default, there, here))
+    assert not capturable(graph_of(ATEN._to_copy.default, number, far))
+    assert capturable(graph_of(ATEN.expand.default, number, there))  # travels with the launch
+    assert not capturable(graph_of(ATEN._local_scalar_dense.default, there, there))
+
+
+@cuda
+def test_a_captured_function_sees_new_and_changed_arguments() -> None:
+    run = Captured(lambda a, b: (a + b, {"twice": 2 * a}))
+    one, other = torch.arange(3.0, device="cuda"), torch.ones(3, device="cuda")
+    kept = []
+    for _ in range(5):
+        total, rest = run(one, other)
+        kept.append(total)
+        assert torch.equal(total, one + other)
+        assert torch.equal(rest["twice"], 2 * one)
+        one += 1
+        other = other + 1
+    assert [int(each[0]) for each in kept] == [1, 3, 5, 7, 9]  # results are copies
+
+
+@cuda
+def test_a_recorded_gradient_is_the_same_as_a_graph() -> None:
+    task, weights, inputs, targets = make()
+    task.model.cuda()
+    weights, inputs, targets = weights.cuda(), inputs.cuda(), targets.cuda()
+
+    def slope(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = vmap(grad(task.mean_loss), (0, None, None))(at, x, y)
+        return made
+
+    several = torch.stack([weights, 2 * weights])
+    run = traced(("captured slope",), task, slope, (several, inputs, targets))
+    assert isinstance(run, Captured)
+    for step in range(5):
+        at = several + step
+        torch.testing.assert_close(run(at, inputs, targets), slope(at, inputs, targets))
