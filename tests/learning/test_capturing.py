@@ -51,6 +51,15 @@ def test_a_captured_function_sees_new_and_changed_arguments() -> None:
 
 
 @cuda
+def test_memory_is_shared_again_after_the_last_graph_is_gone() -> None:
+    for shift in range(3):
+        run = Captured(lambda a, shift=shift: a + shift)
+        for _ in range(4):
+            assert int(run(torch.ones(3, device="cuda"))[0]) == 1 + shift
+        del run
+
+
+@cuda
 def test_a_recorded_gradient_is_the_same_as_a_graph() -> None:
     task, weights, inputs, targets = make()
     task.model.cuda()

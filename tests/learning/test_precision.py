@@ -5,7 +5,7 @@ from trilemma.learning.precision import whole_floats
 
 
 def broken() -> None:
-    with whole_floats(), whole_floats():
+    with whole_floats(10**5), whole_floats(10**5):
         assert not torch.backends.cudnn.allow_tf32
         raise ValueError("inside")
 
@@ -18,12 +18,19 @@ def test_what_was_set_before_comes_back(monkeypatch: pytest.MonkeyPatch) -> None
         assert torch.backends.cudnn.allow_tf32 is before
 
 
+def test_large_models_keep_what_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (True, False):
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", before)
+        with whole_floats(10**7):
+            assert torch.backends.cudnn.allow_tf32 is before
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 def test_convolutions_on_a_gpu_are_those_of_the_cpu() -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(8, 64, 16, 16, generator=generator)
     kernels = torch.randn(64, 64, 3, 3, generator=generator)
     exact = torch.conv2d(images.double(), kernels.double())
-    with whole_floats():
+    with whole_floats(64):
         found = torch.conv2d(images.cuda(), kernels.cuda()).cpu()
     assert float((found - exact).abs().max() / exact.abs().max()) < 1e-5

@@ -83,7 +83,7 @@ class Bench:
                 last[key] = self._shown(arena(task.rounds, task.recipe), task, rung)
             return last[key]
 
-        @whole_floats()
+        @whole_floats(own.task.layout.size)
         def work(task: Job) -> bytes:
             if isinstance(task, AttackJob):
                 return _write(self._played(task, shown))

@@ -21,6 +21,7 @@ __all__ = ["Captured", "capturable"]
 Result = TypeVar("Result")
 _BEFORE: Final = 2  # calls operation by operation: libraries choose and load their kernels then
 _SHAPE, _DEVICE = 0, 2  # their places in what `memory` tells of a tensor
+_MODE: Final = "thread_local"  # other threads may use the GPU while one captures
 _MOVING: Final = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 
 
@@ -58,7 +59,7 @@ class Captured(Generic[Result]):
         self._inputs = [each.clone() for each in arguments]
         self._last = [(weakref.ref(each), each._version) for each in arguments]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=_pool(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=_pool().pool(), capture_error_mode=_MODE):
             self._made = self._function(*self._inputs)
         return graph
 
@@ -82,6 +83,12 @@ def _stays(node: Node) -> bool:
 
 
 @cache
-def _pool() -> Any:
-    """Memory for what graphs make on the way: they never run at the same time, so all share it."""
-    return torch.cuda.graph_pool_handle()
+def _pool() -> torch.cuda.CUDAGraph:
+    """Owner of the memory for what graphs make on the way, which all share: one runs at a time.
+
+    Memory that no graph owns any more cannot be shared again, so this one is kept.
+    """
+    owner = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(owner, capture_error_mode=_MODE):
+        torch.zeros(1, device="cuda")
+    return owner

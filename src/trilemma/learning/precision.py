@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import torch
 
-__all__ = ["whole_floats"]
+__all__ = ["LARGE", "whole_floats"]
+
+LARGE: Final = 10**6
+"""Parameters of a model above which attacks give up exactness for time."""
 
 
 @contextmanager
-def whole_floats() -> Iterator[None]:
+def whole_floats(parameters: int) -> Iterator[None]:
     """Convolutions in all 24 bits of a float: of 11, as a GPU does by default, attacks read less.
 
-    May be entered more than once.
+    Models that are `LARGE` keep the 11 bits: searches there end far from where the rest would
+    matter (ResNet-18, 16 unprotected updates: Inverting Gradients picked right in 3 with 11 bits
+    and in 1 with 24, DLG in none), and take a fifth of the time.
     """
     before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = before and parameters > LARGE
     try:
         yield
     finally:

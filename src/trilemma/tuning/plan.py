@@ -128,6 +128,7 @@ class Plan:
             *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level),
             self.setting.ceiling(self.claim),
             next(bare, None),
+            brief=self.request.preset == "quick",
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

@@ -157,7 +157,8 @@ class Request(Settings):
         description="How much work.",
         json_schema_extra={
             "flags": {
-                "quick": "A quick look: one round, three families, 90 % confidence.",
+                "quick": "A quick look: one round, three families, 90 % confidence, and only "
+                "attacks that win anything unprotected.",
                 "thorough": "All that can be known: 99 % confidence, more starts and trainings.",
             }
         },

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.asides import measure_asides
-from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.choosing.advice import advice, headline, limits, untried
 from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
@@ -49,6 +49,7 @@ def verdict_on(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
             *others,
+            *untried(plan, control.by_attack, control.units),
             *plan.scenario.remarks,
             *(protection.caveats if protection else ()),
             last,

@@ -13,7 +13,7 @@ from tests.tuning.families.test_pricing import candidate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
 from trilemma.learning import LocalTraining
-from trilemma.tuning.choosing.advice import advice, headline, limits
+from trilemma.tuning.choosing.advice import advice, headline, limits, untried
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import KNOWLEDGE, Request
 from trilemma.tuning.results.candidates import Candidate
@@ -152,3 +152,16 @@ def test_advice_where_a_cap_or_the_paper_is_the_reason() -> None:
     capped = replace(candidate("a", 0.1), feasible=False)
     assert "but not the caps" in advice([capped], Request(max_cost=0.1), SETTING)
     assert "--basis measured" in advice([], Request(basis="surrogate"), SETTING)
+
+
+def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
+    won = {"gaussian-posterior": 0, "dlg": 0, "analytic": 2}
+    suite = Suite("candidates", tuple(won))
+
+    def said(**settings: object) -> tuple[str, ...]:
+        plan = SimpleNamespace(suite=suite, request=Request(**settings))
+        return untried(cast(Plan, plan), won, 16)
+
+    (sentence,) = said(preset="quick")
+    assert "none of 16 unprotected rounds was tried no further (dlg)" in sentence
+    assert said() == said(preset="quick", knows="anyone") == ()

@@ -117,6 +117,16 @@ def test_nothing_is_added_to_a_sum_that_passes_by_itself(bare: float, same: bool
     assert made.measure(inside).calibration.strength is not None
 
 
+def test_a_quick_look_leaves_out_what_wins_nothing_unprotected() -> None:
+    rates = {"lead": 0.0, "blind": 0.0, "other": 0.5}
+    made = gauge(lambda a, v: rates[a] * falling(1e-3)(v), *rates)
+    made.brief = True
+    found = made.measure(family())
+    assert {each.attack for each in found.tests} == {"lead", "other"}
+    made.brief = False
+    assert {each.attack for each in made.measure(family()).tests} == set(rates)
+
+
 def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
     lead, other = falling(1e-4), falling(1e-2)
     found = gauge(lambda a, v: (lead if a == "lead" else other)(v)).measure(family())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from trilemma.attacks.base import View, common_view
+from trilemma.learning.precision import LARGE
 
 if TYPE_CHECKING:
     from trilemma.observations import Observation
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Precision", "Units"]
 
 Precision = Literal["auto", "single", "double"]
-_LARGE: Final = 10**6  # parameters: a GPU takes 7 times as long for doubles of a convolution
-_CPU, _GPU = 16 * 10**6, 10**9  # parameters times records that one evaluation should hold
+_CPU, _GPU = 16 * 10**6, 16 * 10**8  # parameters times records that one evaluation should hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,13 @@ class Units:
 
     @classmethod
     def of(cls, views: Sequence[View], precision: Precision) -> Units:
-        """The views as tensors; "auto": double under noise, single elsewhere and if m > 10⁶."""
+        """The views as tensors; "auto": double under noise, single elsewhere and if m > 10⁶.
+
+        Of such models a GPU convolves doubles in seven times the time of floats.
+        """
         view = common_view(views)
         noisy = any(v.observation.noise is not None and v.observation.noise.scale for v in views)
-        small = view.task.layout.size <= _LARGE
+        small = view.task.layout.size <= LARGE
         double = precision == "double" or (precision == "auto" and noisy and small)
         dtype = torch.float64 if double else torch.float32
         observations = [v.observation for v in views]

@@ -183,9 +183,9 @@ class _Job:
 
     def __call__(self) -> Callable[[_Chunk], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        return lambda task: _save(self.attack(scenario, task))
+        exact = whole_floats(scenario.task.layout.size)
+        return exact(lambda task: _save(self.attack(scenario, task)))
 
-    @whole_floats()
     def attack(self, scenario: Scenario, task: _Chunk) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
         asked, seen = self.measurement, Sight(self.measurement, task.protected)

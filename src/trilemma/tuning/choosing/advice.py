@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["advice", "headline", "limits"]
+__all__ = ["advice", "headline", "limits", "untried"]
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
@@ -102,6 +102,18 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         else "A curious client is the adversary: what the server gets is shown beside it."
     )
     return tuple(sentences)
+
+
+def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
+    """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
+    idle = [name for name in plan.suite.attacks[1:] if not won[name]]
+    if not idle or plan.request.preset != "quick" or plan.request.knows == "anyone":
+        return ()
+    said = (
+        f"A quick look: what won none of {games} unprotected rounds was tried no further "
+        f"({', '.join(idle)}); leave out --quick to try all."
+    )
+    return (said,)
 
 
 def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) -> str:

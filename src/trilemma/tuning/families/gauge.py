@@ -77,6 +77,7 @@ class Gauge:
     level: float
     ceiling: float = 1.0  # a rate that nobody exceeds, by counting alone
     bare: Family | None = None  # the sum with nothing added, where it is tested as well
+    brief: bool = False  # whether attacks that win nothing unprotected are tried no further
 
     def count(
         self,
@@ -162,7 +163,7 @@ class Gauge:
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
             at = family.strength(found.strength)
             tests.append(replace(point, attack=lead, strength=at, after=counts.after[lead]))
-            others = [name for name in self.suite.on(family.seen) if name != lead]
+            others = self._others(family, lead)
             shown = family.attacked(found.strength, self.adversary)
             tested = self._tested(
                 *(others, shown, f"{stream}, the others", rounds, at),
@@ -183,6 +184,14 @@ class Gauge:
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
         return Measured(unmet, tuple(tests), None)
 
+    def _others(self, family: Family, lead: str) -> list[str]:
+        """The attacks that are tested where the leading one passes."""
+        names = [name for name in self.suite.on(family.seen) if name != lead]
+        if not self.brief:
+            return names
+        won = self.control().by_attack
+        return [name for name in names if won[name] or name == self.suite.lead]
+
     def _single(self, family: Family) -> Measured:
         """Test the one strength there is: nothing is added to what the adversary reads.
 
@@ -192,7 +201,7 @@ class Gauge:
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
         lead = self.suite.lead
-        others = [name for name in self.suite.on(family.seen) if name != lead]
+        others = self._others(family, lead)
         tests: list[Tested] = []
         for names in ((lead,), others):
             tests += self._tested(
