@@ -12,7 +12,7 @@ import pytest
 
 from trilemma.work.executors import Crew
 from trilemma.work.journal import Run
-from trilemma.work.replay import Ask, settle
+from trilemma.work.replay import Ahead, Ask, settle
 
 
 @dataclass(frozen=True)
@@ -76,3 +76,56 @@ def test_an_error_of_a_procedure_is_raised() -> None:
 
     with Crew[Any](make_work, workers=1) as crew, pytest.raises(ZeroDivisionError):
         settle({"bad": bad}, crew)
+
+
+class Queue:
+    """Does tasks in the order in which they are submitted, and remembers that order."""
+
+    def __init__(self, broken: int | None = None) -> None:
+        self.spent, self.order, self.broken = 0.0, list[int](), broken
+        self._at = 0
+
+    def submit(self, task: Square) -> None:
+        self.order.append(task.number)
+
+    def next(self) -> tuple[Square, bytes]:
+        number, self._at = self.order[self._at], self._at + 1
+        if number == self.broken:
+            raise RuntimeError("broken")
+        return Square(number), str(number**2).encode()
+
+
+def walk(ask: Any) -> int:
+    """Asks for 1, then for the square of each answer, up to 16."""
+    value = 2
+    while value < 20:
+        (answer,) = ask([Square(value)])
+        value = int(answer)
+    return value
+
+
+def test_idle_workers_do_what_is_asked_for_next(tmp_path: Path) -> None:
+    crew: Any = Queue()
+    right = Ahead(3, lambda task: str(task.number**2).encode())
+    with Run.open(tmp_path, {}) as run:
+        assert settle({"walk": walk}, crew, run=run, ahead=right) == {"walk": 256}
+    assert crew.order == [2, 4, 16]
+
+
+def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:
+    crew: Any = Queue()
+    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
+    with Run.open(tmp_path, {}) as run:
+        assert settle({"walk": walk}, crew, run=run, ahead=wrong) == {"walk": 256}
+        assert crew.order[:2] == [2, 3]
+        assert len(crew.order) > 3
+        assert sorted(run.committed("square")) == [2, 4, 16]
+
+
+def test_an_error_counts_where_its_task_is_wanted() -> None:
+    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
+    nobody: Any = Queue(broken=3)
+    assert settle({"walk": walk}, nobody, ahead=wrong) == {"walk": 256}
+    wanted: Any = Queue(broken=4)
+    with pytest.raises(RuntimeError, match="broken"):
+        settle({"walk": walk}, wanted, ahead=wrong)

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows
+from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows, traced
 
 __all__ = ["Cohorts", "Federated", "Labelled"]
 
@@ -25,6 +25,7 @@ __all__ = ["Cohorts", "Federated", "Labelled"]
 _BUSY_FLOPS: Final = 3_000_000
 _FEW: Final = 6  # below so many clients the tracing of a pass costs a CPU more than it saves
 _WIDEST: Final = 1 << 25  # coordinates of all the updates that one pass makes
+_SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 
 
 class Labelled(Protocol):
@@ -133,18 +134,24 @@ class Cohorts:
         labels: torch.Tensor,
         present: torch.Tensor | None,
     ) -> Sequence[torch.Tensor]:
-        def one(
-            x: torch.Tensor, y: torch.Tensor, here: torch.Tensor | None = None
-        ) -> torch.Tensor:
-            return client_update(self.task, weights, x, y, self.local_training, here)
+        training, by_record = self.local_training, self.local_training.by_record
 
-        made = inputs.shape[1] if self.local_training.by_record else 1  # gradients of a client
+        def one(
+            at: torch.Tensor, x: torch.Tensor, y: torch.Tensor, here: torch.Tensor | None = None
+        ) -> torch.Tensor:
+            return client_update(self.task, at, x, y, training, here)
+
+        made = inputs.shape[1] if by_record else 1  # gradients of a client
         chunk = max(1, _WIDEST // (made * weights.numel())) if self.one_by_one is None else 1
-        every: Callable[..., torch.Tensor] = vmap(one, chunk_size=chunk)
+        masks = () if present is None else (present,)
+        places = (None, *[0] * (2 + len(masks)))
+        every: Callable[..., torch.Tensor] = vmap(one, places, chunk_size=chunk)
+        example = (weights, inputs, labels, *masks)
         with torch.no_grad():
-            if present is None:
-                return every(inputs, labels).unbind()
-            return every(inputs, labels, present).unbind()
+            # Poisson batches differ in size: recorded once each, they would be recorded for ever
+            if not masks and weights.numel() <= _SMALL:
+                every = traced(("cohort", training, chunk), self.task, every, example)
+            return every(*example).unbind()
 
     def _alone(
         self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trilemma.tuning.choosing.pictures import gallery_procedures, keep_gallery
-from trilemma.tuning.forecasting.imagining import forecast_of
+from trilemma.tuning.forecasting.imagining import forecast_of, guess_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.telling import judged
-from trilemma.work.replay import settle
+from trilemma.work.replay import Ahead, settle
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
@@ -42,7 +42,9 @@ def tune(
     if ticker is not None:
         ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
     with plan.crew(workers, ray) as crew:
-        done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
+        known: dict[tuple[str, int], bytes] = {}
+        ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None
+        done = partial(settle, crew=crew, run=run, ticker=ticker, known=known, ahead=ahead)
         tell = None if ticker is None else ticker.tell
         verdict = judged(
             plan,

@@ -8,14 +8,18 @@ therefore resumed by the very steps by which an undisturbed one goes on.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from trilemma.errors import TrilemmaError
 
 if TYPE_CHECKING:
     from trilemma.work.executors import Executor, Job
     from trilemma.work.journal import Run
 
-__all__ = ["Ask", "Procedure", "Watcher", "settle"]
+__all__ = ["Ahead", "Ask", "Procedure", "Watcher", "settle"]
 
 
 class Ask(Protocol):
@@ -51,27 +55,28 @@ def settle(
     run: Run | None = None,
     ticker: Watcher | None = None,
     known: dict[tuple[str, int], bytes] | None = None,
+    ahead: Ahead | None = None,
 ) -> dict[str, Any]:
     """The result of each procedure, by name; tasks of all of them run side by side.
 
-    `known` holds payloads of earlier calls and takes those of this one.
+    `known` holds payloads of earlier calls and takes those of this one. Where workers would wait,
+    they work `ahead`.
     """
     known = {} if known is None else known
-    journal = _Journal(run, known)
+    desk = _Desk(crew, _Journal(run, known), ticker)
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
-        missing = [task for task in tasks if not journal.holds(task)]
+        missing = [task for task in tasks if not desk.journal.holds(task)]
         if missing:
             raise _NotYet(missing)
         for task in tasks:
             asked.add(task.key())
-            if ticker is not None and task.key() not in started:
+            if ticker is not None and task.key() not in desk.wanted:
                 ticker.kept(task)
         return [known[task.key()] for task in tasks]
 
     blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
     results: dict[str, Any] = {}
-    started: set[tuple[str, int]] = set()
     asked: set[tuple[str, int]] = set()
     while blocked:
         for name in [name for name, tasks in blocked.items() if tasks <= known.keys()]:
@@ -84,17 +89,112 @@ def settle(
             except _NotYet as pause:
                 blocked[name] = {task.key() for task in pause.tasks}
                 for task in pause.tasks:
-                    if task.key() not in started:
-                        started.add(task.key())
-                        crew.submit(task)
-                        if ticker is not None:
-                            ticker.begun(task)
+                    desk.want(task)
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
-            task, payload = crew.next()
-            journal.keep(task, payload)
-            if ticker is not None:
-                ticker.finished(task, payload, crew.spent)
+            if ahead is not None:
+                desk.fill(ahead, [procedures[name] for name in blocked])
+            desk.wait()
     return {name: results[name] for name in procedures}
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Keeps so many `workers` busy with what procedures would ask for next.
+
+    `guess` says what a task that is under way will probably answer. A task that nobody asks for
+    in the end leaves no trace but the seconds that it took.
+    """
+
+    workers: int
+    guess: Callable[[Any], bytes]
+
+
+class _Desk:
+    """Tasks that are under way, those that are wanted, and those that were done too early."""
+
+    def __init__(self, crew: Executor[Any], journal: _Journal, ticker: Watcher | None) -> None:
+        self.crew, self.journal, self.ticker = crew, journal, ticker
+        self.wanted: set[tuple[str, int]] = set()
+        self._away: set[tuple[str, int]] = set()
+        self._early: dict[tuple[str, int], tuple[bytes, float]] = {}
+        self._errors: list[Exception] = []
+
+    def want(self, task: Job) -> None:
+        """Have a task done, unless it is under way or was done early."""
+        key = task.key()
+        if key in self.wanted:
+            return
+        self.wanted.add(key)
+        if self.ticker is not None:
+            self.ticker.begun(task)
+        if key in self._early:
+            self._keep(task, *self._early.pop(key))
+        else:
+            self._hand_out(task)
+
+    def wait(self) -> None:
+        """Wait for one more task.
+
+        An error may be that of a task that nobody wants, which is known once all others are back.
+        """
+        try:
+            task, payload = self.crew.next()
+        except (TrilemmaError, RuntimeError) as error:
+            if self._away <= self.wanted:
+                raise
+            self._errors.append(error)
+        else:
+            self._away.remove(task.key())
+            if task.key() in self.wanted:
+                self._keep(task, payload, self.crew.spent)
+            else:
+                self._early[task.key()] = payload, self.crew.spent
+        if self._errors and len(self._away) == len(self._errors):
+            if self._away & self.wanted:
+                raise self._errors[0]
+            self._away.clear()
+            self._errors.clear()
+
+    def fill(self, ahead: Ahead, procedures: Sequence[Procedure]) -> None:
+        """Hand out what the procedures would ask for, until all workers have something to do."""
+
+        def ask(tasks: Sequence[Job]) -> list[bytes]:
+            new = [task for task in tasks if not self._there(task)]
+            if new:
+                raise _NotYet(new)
+            return [self._answer(task, ahead) for task in tasks]
+
+        waiting = deque(procedures)
+        while waiting and not self._errors and (free := ahead.workers - len(self._away)) > 0:
+            procedure = waiting.popleft()
+            try:
+                procedure(ask)
+            except _NotYet as pause:
+                for task in pause.tasks[:free]:
+                    self._hand_out(task)
+                waiting.append(procedure)
+            except TrilemmaError:  # of a course that is not taken
+                continue
+
+    def _there(self, task: Job) -> bool:
+        key = task.key()
+        return self.journal.holds(task) or key in self._away or key in self._early
+
+    def _answer(self, task: Job, ahead: Ahead) -> bytes:
+        key = task.key()
+        if key in self.journal.known:
+            return self.journal.known[key]
+        return self._early[key][0] if key in self._early else ahead.guess(task)
+
+    def _hand_out(self, task: Job) -> None:
+        if task.key() not in self._away:
+            self._away.add(task.key())
+            self.crew.submit(task)
+
+    def _keep(self, task: Job, payload: bytes, seconds: float) -> None:
+        self.journal.keep(task, payload)
+        if self.ticker is not None:
+            self.ticker.finished(task, payload, seconds)
 
 
 class _Journal:

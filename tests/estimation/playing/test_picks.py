@@ -207,7 +207,8 @@ class Linking:
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         names = [view.training for view in views]
         made = [
-            self.truth[name or 0] + (0.0 if names.count(name) >= 3 else 50.0) for name in names
+            self.truth[id(view.observation)] + (0.0 if names.count(view.training) >= 3 else 50.0)
+            for view in views
         ]
         count = len(views)
         return Reconstructions(
@@ -220,9 +221,9 @@ def test_an_attack_that_links_rounds_sees_no_later_ones() -> None:
     games = [seen.arena.draw(number, 3) for number in range(12)]
     views = seen.views(games)
     truth = {
-        own[0].training or 0: seen.arena.pool.inputs[game.sought]
+        id(view.observation): seen.arena.pool.inputs[game.sought]
         for game, own in zip(games, views, strict=True)
-        if own
+        for view in own
     }
     found = play(seen, games, views, Linking(truth), restarts=1, seed=0, checkpoints=(30, 60))
     enough = [sum(view.round < 30 for view in own) >= 3 for own in views]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -9,9 +10,10 @@ import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.jobs import Job
+from trilemma.estimation.jobs import AttackJob, Job, read_attack
+from trilemma.observations import Adversary
 from trilemma.scenarios.tables import breast_cancer
-from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
+from trilemma.tuning.forecasting.imagining import expected_work, forecast_of, guess_of
 from trilemma.tuning.forecasting.kinds import Kind, amount_of, kind_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -79,3 +81,14 @@ def test_a_game_sees_as_many_rounds_as_its_client_shows_on_average() -> None:
     timed = forecast_of(replace(plan, setting=uneven), speeds={Kind("games", LEAD, 1, "plain"): 1})
     views = 60 * (4 / 40 + 4 / 400) / 2
     assert timed.speed(Kind("games", LEAD, 60, "plain")) == pytest.approx(views)
+
+
+def test_games_are_guessed_to_be_won_as_often_as_before() -> None:
+    known: dict[tuple[str, int], bytes] = {}
+    guess = guess_of(plan_of(), known)
+    noise = "randomization:variance=1000000.0"
+    job = AttackJob("walk", noise, LEAD, Adversary.SERVER, 60, first=8, count=8)
+    assert sum(read_attack(guess(job))["correct"][LEAD[0]]) == 0, "so much noise hides all"
+    earlier = {"correct": {LEAD[0]: [True, False, True, True]}}
+    known[replace(job, first=4, count=4).key()] = json.dumps(earlier).encode()
+    assert sum(read_attack(guess(job))["correct"][LEAD[0]]) == 6

@@ -12,10 +12,9 @@ from torch.nn.functional import one_hot
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.linkage.reading import Reading, readings
-from trilemma.attacks.linkage.rest import Rest
+from trilemma.attacks.linkage.rest import Rest, layers_of
 from trilemma.attacks.matching import Units, minimise
 from trilemma.attacks.matching.candidates import target_shape
-from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.units import Batch
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
@@ -68,14 +67,24 @@ class Linkage:
         read = [_spread(own, self.messages) for own in trainings]
         found, said = [], dict[int, Reading | None]()
         with torch.no_grad():
-            for some in _together(read, _HELD // (len(taught) * views[0].weights.numel())):
+            people = Batch(taught.inputs, taught.labels, True).to(prior.mean)
+            layers = layers_of(Units.of(views, "single"), people)
+            each = views[0].weights.numel() if layers is None else 2 * people.count
+            for some in _together(read, _HELD // (people.count * each)):
                 flat = [view for own in some for view in own]
-                units = Units.of(flat, "single")
-                people = Batch(taught.inputs, taught.labels, True).to(units.weights)
-                whose = torch.tensor([at for at, own in enumerate(some) for _ in own])
-                training = whose.to(units.weights.device)
-                found.append(_Search(self, units, people, prior, training, seed).run())
-                said.update(zip(map(id, flat), readings(units, people, prior), strict=True))
+                # what several trainings share, such as those that go on, is learnt once
+                seen = {id(view.observation): view for view in flat}
+                places = {name: place for place, name in enumerate(seen)}
+                units = Units.of(list(seen.values()), "single")
+                rows = [
+                    (at, places[id(view.observation)])
+                    for at, own in enumerate(some)
+                    for view in own
+                ]
+                training, message = torch.tensor(rows, device=units.weights.device).T
+                search = _Search(self, units, people, prior, layers, training, message, seed)
+                found.append(search.run())
+                said.update(zip(seen, readings(units, people, prior), strict=True))
         held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])
         inputs, labels, guesses, loss = (
             torch.cat(each)[held.to(each[0].device)] for each in zip(*found, strict=True)
@@ -83,7 +92,7 @@ class Linkage:
         return Reconstructions(
             *(inputs, labels, loss, ~torch.isfinite(loss)),
             guesses=guesses,
-            readings=[said.get(id(view)) for view in views],
+            readings=[said.get(id(view.observation)) for view in views],
         )
 
 
@@ -113,13 +122,15 @@ def _together(trainings: list[list[View]], most: int) -> Iterator[list[list[View
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """V messages of T trainings, `training` [V] saying which is whose."""
+    """V messages of T trainings: `training` [V] says whose, `message` [V] which of the units."""
 
     effort: Linkage
     units: Units
     people: Batch
     prior: Prior
+    layers: tuple[str, ...] | None
     training: torch.Tensor
+    message: torch.Tensor
     seed: int
 
     def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -128,8 +139,10 @@ class _Search:
         points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
         never = torch.full_like(points[:, 0, 0], -torch.inf)
         variance = self.units.variance(self.effort.level)
-        law, seen = Rest.of(self.units, variance, self.people, self.seed)
-        labels = self._classes(self._added(seen))
+        law, seen = Rest.of(self.units, variance, self.people, self.seed, self.layers)
+        labels = self._classes(self._added(seen[self.message]))
+        if len(self.units) < len(self.message):
+            law = law.at(self.message)
         minima = minimise(
             self._bound(law, labels),
             points,
@@ -190,11 +203,9 @@ class _Search:
         view = self.units.view
         inputs, targets = self._inputs(records), self._targets(records, labels)
         batch = Batch(inputs[self.training, None], targets[self.training, None], False)
-        beside = (self.people, law.path[1])
-        made = contributions(view.task, law.path[0], batch, view.local_training, beside)
         unit = records[:, : view.input_spec.size]
         beyond = (unit - unit.clamp(0, 1)).square().sum(1)
-        return self._added(law.log_likelihood(made)[:, 0]) - _BORDER * beyond
+        return self._added(law.log_likelihood(batch)[:, 0]) - _BORDER * beyond
 
     def _inputs(self, records: torch.Tensor) -> torch.Tensor:
         """Inputs [T, *shape] of records as the prior counts them [T, d]."""

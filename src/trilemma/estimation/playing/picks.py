@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -62,42 +62,56 @@ def play(
     `checkpoints` are numbers of rounds after which a pick is made besides; an attack that links
     rounds is then run on those alone.
     """
-
-    def attacked(rounds: int | None) -> list[_Game]:
-        """The games as they stand after so many rounds (None: all)."""
-        seen = [[v for v in own if rounds is None or v.round < rounds] for own in views]
-        flat = [view for own in seen for view in own]
-        found = attack(flat, restarts=restarts, seed=seed) if flat else None
-        ends = itertools.accumulate(map(len, seen))
-        return [
-            _Game(observer, game, own, range(end - len(own), end), found, attack, seed)
-            for game, own, end in zip(games, seen, ends, strict=True)
-        ]
-
-    made = attacked(None)
-    ends = [each.pick(None) for each in made]
-    chosen = torch.tensor([each.place for each in ends])
-    failed = torch.tensor([each.broken for each in made])
+    linked = links(attack)
+    steps = (*checkpoints, None) if linked else (None,)
+    parts = [
+        (place, part)
+        for place, own in enumerate(views)
+        for part in {len(each): each for each in (_seen(own, step) for step in steps)}.values()
+    ]
+    # Each beginning of a training that is looked at is a training of its own.
+    flat = [
+        replace(view, training=number) if linked else view
+        for number, (_, part) in enumerate(parts)
+        for view in part
+    ]
+    found = attack(flat, restarts=restarts, seed=seed) if flat else None
+    made: list[dict[int, _Game]] = [{} for _ in games]
+    ends = itertools.accumulate(len(part) for _, part in parts)
+    for (place, part), end in zip(parts, ends, strict=True):
+        rows = range(end - len(part), end)
+        game = _Game(observer, games[place], part, rows, found, attack, seed)
+        made[place][len(part)] = game
+    whole = [each[len(own)] for each, own in zip(made, views, strict=True)]
+    picks = [each.pick(None) for each in whole]
+    chosen = torch.tensor([each.place for each in picks])
+    failed = torch.tensor([each.broken for each in whole])
     tagged = torch.tensor([game.tagged for game in games])
 
     def right(places: torch.Tensor) -> torch.Tensor:
         return (places == tagged) | failed
 
     def after(rounds: int) -> torch.Tensor:
-        last = max((view.round for own in views for view in own), default=-1)
-        then = attacked(rounds) if links(attack) and rounds <= last else made
+        then = (
+            each.get(len(_seen(own, rounds)), each[len(own)])
+            for each, own in zip(made, views, strict=True)
+        )
         return right(torch.tensor([each.pick(rounds).place for each in then]))
 
-    found = made[0].found if made else None
     believes = found is not None and found.log_probability is not None
     return Picks(
         chosen,
         right(chosen),
         failed,
         {t: after(t) for t in checkpoints},
-        torch.stack([torch.softmax(each.scores, 0) for each in ends]) if believes else None,
-        torch.stack([each.picture for each in ends]),
+        torch.stack([torch.softmax(each.scores, 0) for each in picks]) if believes else None,
+        torch.stack([each.picture for each in picks]),
     )
+
+
+def _seen(views: Sequence[View], rounds: int | None) -> list[View]:
+    """Those of a game that stand before a round (None: all)."""
+    return [view for view in views if rounds is None or view.round < rounds]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
-from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob, read_attack
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.work.replay import Procedure
 
-__all__ = ["expected_work", "forecast_of"]
+__all__ = ["expected_work", "forecast_of", "guess_of"]
 
 _DECADES: Final = {"nothing": -3.0, "public": -2.0, "candidates": 0.0, "rest": 1.0}
 _BEHIND: Final = 1.5  # decades by which attacks that do not lead are weaker
@@ -65,6 +66,34 @@ def forecast_of(
     return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds, control=control)
 
 
+def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Job], bytes]:
+    """What a task under way will probably answer.
+
+    Attacks win as often as in the games of the same stream and protection that are `known`, and
+    as imagined where there are none.
+    """
+    head = _Head(plan)
+
+    def won(task: AttackJob, name: str) -> float:
+        alike = task.key()[0].rpartition(", ")[0]
+        found = [
+            right
+            for (stage, _), payload in known.items()
+            if stage.startswith(alike)
+            for right in read_attack(payload)["correct"][name]
+        ]
+        return fmean(found) if found else head.rate(name, task)
+
+    def guess(task: Job) -> bytes:
+        if not isinstance(task, AttackJob):
+            return json.dumps(head.answer(task)).encode()
+        wins = {name: round(won(task, name) * task.count) for name in task.attacks}
+        right = {name: [n < each for n in range(task.count)] for name, each in wins.items()}
+        return json.dumps(head.played(task, right)).encode()
+
+    return guess
+
+
 class _Head:
     """Answers at once, and counts what it was asked for."""
 
@@ -85,24 +114,22 @@ class _Head:
             if task.key() not in self._seen:
                 self._seen.add(task.key())
                 self.work[kind_of(task)] += amount_of(task)
-        return [json.dumps(self._answer(task)).encode() for task in tasks]
+        return [json.dumps(self.answer(task)).encode() for task in tasks]
 
-    def _answer(self, task: Job) -> dict[str, Any]:
+    def answer(self, task: Job) -> dict[str, Any]:
         if isinstance(task, AttackJob):
-            return self._played(task)
+            return self.played(task, {name: self._right(task, name) for name in task.attacks})
         if isinstance(task, BeliefJob):
             return {"client": [0] * task.count, "leakage": [0.0] * task.count}
         return _timed(task) if isinstance(task, CostJob) else self._trained(task)
 
-    def _played(self, task: AttackJob) -> dict[str, Any]:
-        ceiling = self.plan.setting.ceiling(replace(self.plan.claim, rounds=task.rounds))
+    def _right(self, task: AttackJob, attack: str) -> list[bool]:
+        draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
+        rate = self.rate(attack, task)
+        return [bool(each < rate) for each in draw.random(task.count)]
 
-        def right(attack: str) -> list[bool]:
-            draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
-            rate = min(self._rate(attack, task.protection), ceiling)
-            return [bool(each < rate) for each in draw.random(task.count)]
-
-        found = {name: right(name) for name in task.attacks}
+    def played(self, task: AttackJob, found: Mapping[str, list[bool]]) -> dict[str, Any]:
+        """The payload of a task whose attacks win these games."""
         scenario = self.plan.scenario
         row: list[Any] = [["", False]] * len(scenario.heads)
         grey = [row or [0] * scenario.input_spec.size] * task.pictures
@@ -117,6 +144,11 @@ class _Head:
             },
             "pictures": {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)},
         }
+
+    def rate(self, attack: str, task: AttackJob) -> float:
+        """How often an attack wins a task's games, at most as often as anyone can."""
+        ceiling = self.plan.setting.ceiling(replace(self.plan.claim, rounds=task.rounds))
+        return min(self._rate(attack, task.protection), ceiling)
 
     def _rate(self, attack: str, spec: str) -> float:
         """1 / (1 + d (1/p_max - 1)) at d times the strength where the search begins."""
