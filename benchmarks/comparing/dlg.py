@@ -196,6 +196,6 @@ def compared(quick: bool) -> Iterable[Table]:
     yield Table(
         "DLG: batches against one by one",
         "federation | attack | units | recovered | ours on the same | CPU s a unit | ratio",
-        [row for case in cases for row in case.rows(1 if quick else 3)],
+        [row for case in cases for row in case.rows(1 if quick else 2)],
         NOTE.format(efforts=efforts),
     )

@@ -37,7 +37,8 @@ four decades. *Bonferroni*: 20 strengths, each tested at α/20; the weakest that
 first that fails; the last that passed. *x ours*: its units over those of `calibrate`.
 Over-protection is the strength returned over the weakest one that keeps the budget, median / 90 %
 point. *As close*: the smallest number of units, over grids of {fineness} strengths and tests of
-all sizes, at which the median over-protection is no larger than ours, over our units (∞: none)."""
+all sizes, at which the median over-protection is no larger than ours, over our units (∞: none).
+A dash: most runs pass nothing."""
 
 Grid = Callable[[int, int, int], Method]
 
