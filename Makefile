@@ -4,6 +4,7 @@ BIN := .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := .venv/.ready
 TOOLS := .venv/.tools
+PEERS := .venv-peers/.ready
 
 # One thread a process: the tests run in two processes, and torch's threads would fight over cores.
 export OMP_NUM_THREADS = 1
@@ -27,8 +28,10 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(TOOLS)
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(TOOLS) $(PEERS)
+	for script in $(filter-out %/__init__.py %/peers.py, $(wildcard benchmarks/*.py)); do \
+		$(BIN)/python $$script || exit 1; done
+	.venv-peers/bin/python benchmarks/peers.py
 
 # What users need; the demo installs no more.
 $(READY): pyproject.toml constraints.txt
@@ -39,4 +42,11 @@ $(READY): pyproject.toml constraints.txt
 # What tests, checks and benchmarks need on top.
 $(TOOLS): $(READY)
 	$(PIP) -e '.[dev,postgresql,ray]'
+	touch $@
+
+# What benchmarks/peers.py compares with, in an environment of its own.
+$(PEERS): pyproject.toml constraints.txt benchmarks/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -r benchmarks/peers.txt -e .
 	touch $@

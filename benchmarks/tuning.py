@@ -1,4 +1,4 @@
-"""Games to a tested strength: `calibrate` against a Bonferroni grid and optuna's TPE."""
+"""Games to a tested strength: `calibrate`, and optuna's TPE."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import optuna
-from scipy.special import bdtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
-from trilemma.beliefs.intervals import acceptance_size, clopper_pearson
+from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.testing.simulated import CURVES, SimulatedAttacker
 from trilemma.tuning.calibrating.acceptance import fixed_size
 from trilemma.tuning.calibrating.calibration import calibrate
@@ -27,9 +27,8 @@ from benchmarks.pages.stamp import stamp
 
 ALPHA = 0.05
 P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6 where blind guesses never succeed
-SPAN = (-0.8, 1.2)  # decades around the warm start that grid and search cover
-GRID = np.linspace(*SPAN, 20)
-WORKS = Control(24, 24)  # all three share the control, so it is not counted
+SPAN = (-0.8, 1.2)  # decades around the warm start that a search covers
+WORKS = Control(24, 24)  # all share the control, so it is not counted
 TRIALS = 20  # of optuna, of which 10 are its random start
 COLUMNS = ("curve", "p_max", "units")
 ATTEMPTS = 4  # at testing what optuna found, at alpha / 4 each
@@ -38,9 +37,10 @@ Attackers are simulated, so the truth is known: success falls from .9 to .1 with
 (moderate) or 1.5 decades (flat) of the parameter; a step from .95 to .005; a plateau at .02; a
 bump (a second rise to .7 beyond the fall); and 1.001·p_max at every strength. The warm start is
 off by a factor drawn between 1/2 and 2, α = .05, and nobody knows anything but the attacker's
-answers, except that grid and search are told the slope of the curve to size their tests, and look
-at two decades where `calibrate` looks at four. Over-protection is the strength returned over the
-weakest one that keeps the budget: the median and the 90 % point."""
+answers, except that the search is told the slope of the curve to size its tests, and looks at two
+decades where `calibrate` looks at four. Over-protection is the strength returned over the weakest
+one that keeps the budget: the median and the 90 % point. Grids of strengths stand in
+[peers](peers.md)."""
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "tuning.md"
 
 Generator = np.random.Generator
@@ -97,32 +97,6 @@ def fixed_test(attacker: SimulatedAttacker, level: float) -> tuple[int, int]:
     """(n, c) by the rule of `calibrate`: power .85 at .1 decades beyond the weakest strength."""
     alternative = float(ndtr(ndtri(attacker.p_max) - 0.1 / attacker.sd))
     return fixed_size(attacker.p_max, level, alternative, 8000)
-
-
-def tested_grid(size: int, allowed: int) -> Method:
-    def grid(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
-        rates = np.array([attacker.success(float(x)) for x in GRID])
-        passed = generator.binomial(size, rates) <= allowed
-        return (float(GRID[np.argmax(passed)]) if passed.any() else None), size * len(GRID)
-
-    return grid
-
-
-def sized_grid(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
-    return tested_grid(*fixed_test(attacker, ALPHA / len(GRID)))(attacker, generator)
-
-
-def cheapest_grid_as_close(curve: str, p_max: float, target: float, runs: int) -> float:
-    """Units of the smallest grid whose median over-protection is no larger; inf if none is."""
-    for allowed in sorted({int(1.15**power) - 1 for power in range(44)}):
-        size = acceptance_size(allowed, p_max, ALPHA / len(GRID))
-        record = measure(tested_grid(size, allowed), curve, p_max, runs)
-        if record.over_protection is not None and record.over_protection <= target:
-            return record.units
-        # A finer test cannot help once the spacing of the grid is what is left.
-        if bdtr(allowed, size, 0.9 * p_max) > 0.95:
-            break
-    return math.inf
 
 
 def searched(test: bool) -> Method:
@@ -207,21 +181,6 @@ def far_rows(runs: int) -> Iterator[list[str]]:
         ]
 
 
-def grid_rows(own: Own, runs: int) -> Iterator[list[str]]:
-    for curve, p_max in product(("steep", "moderate", "flat"), P_MAX):
-        mine, r = own[curve, p_max], measure(sized_grid, curve, p_max, runs)
-        close = cheapest_grid_as_close(curve, p_max, mine.over_protection or 0.0, 400)
-        yield [
-            curve,
-            f"{p_max}",
-            f"{r.units:.0f}",
-            f"{r.units / mine.units:.1f}",
-            price(r),
-            share(r.violations, runs),
-            "∞" if math.isinf(close) else f"{close / mine.units:.1f}",
-        ]
-
-
 def search_rows(own: Own, runs: int) -> Iterator[list[str]]:
     for curve, p_max in product(CURVES, P_MAX):
         mine, r = own[curve, p_max], measure(searched(test=True), curve, p_max, runs)
@@ -267,15 +226,6 @@ def main() -> None:
         f"With a warm start that is off by up to a factor of 10 either way ({far} runs a row):",
         [*COLUMNS, "over-protection", "not passed", "violations"],
         far_rows(far),
-    )
-    lines += ["## Against a grid of 20 strengths with Bonferroni's correction", ""]
-    lines += table(
-        "Each strength is tested at α/20 with the power that `calibrate` aims at; the weakest "
-        "that passes is returned. *Times ours*: its units over those of `calibrate`. *As close*: "
-        "the smallest grid, over all test sizes, whose median over-protection is no larger than "
-        "that of `calibrate`, over our units (∞: none, the grid itself is too coarse).",
-        [*COLUMNS, "times ours", "over-protection", "violations", "as close"],
-        grid_rows(own, runs),
     )
     lines += ["## Against optuna's TPE", ""]
     lines += table(

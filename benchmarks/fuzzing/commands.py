@@ -19,7 +19,6 @@ from benchmarks.fuzzing.documents import good_front, good_verdict
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require, require_sentence
 from benchmarks.fuzzing.settings import COMMANDS, again, check_request
-
 from trilemma import cli, scenarios
 from trilemma.commands import pareto, tune
 from trilemma.commands.settings import command_line

@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.fuzzing.hostile import noise, spoilt_json
-from benchmarks.fuzzing.judging import require
 from tests.reporting import examples
 
+from benchmarks.fuzzing.hostile import noise, spoilt_json
+from benchmarks.fuzzing.judging import require
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.verdicts import from_verdict
 from trilemma.learning import LocalTraining

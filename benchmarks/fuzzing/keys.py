@@ -8,8 +8,6 @@ from pathlib import Path
 from random import Random
 
 import gmpy2
-from benchmarks.fuzzing.hostile import number, spoilt_bytes, spoilt_json, spoilt_text
-from benchmarks.fuzzing.judging import Wrong, require
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -19,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from benchmarks.fuzzing.hostile import number, spoilt_bytes, spoilt_json, spoilt_text
+from benchmarks.fuzzing.judging import Wrong, require
 from trilemma.crypto.keyfiles import load_private, load_public, save_private, save_public
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import System

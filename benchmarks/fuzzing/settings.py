@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 import typer
-from benchmarks.fuzzing.hostile import JSONS, name, noise, number, spoilt_text
-from benchmarks.fuzzing.judging import require
 from pydantic import BaseModel
 
+from benchmarks.fuzzing.hostile import JSONS, name, noise, number, spoilt_text
+from benchmarks.fuzzing.judging import require
 from trilemma.cli import app
 from trilemma.commands.pareto import Searched
 from trilemma.commands.settings import Federated, command_line, read_settings

@@ -10,7 +10,6 @@ from random import Random
 
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import Wrong, require
-
 from trilemma.attacks import get
 from trilemma.beliefs.recovery import Criterion
 from trilemma.naming import load_object

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.fuzzing.hostile import JSONS, name, spoilt_bytes
-from benchmarks.fuzzing.judging import require
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+from benchmarks.fuzzing.hostile import JSONS, name, spoilt_bytes
+from benchmarks.fuzzing.judging import require
 from trilemma.crypto.ciphertexts import Ciphertexts
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.crypto.shamir import Share, combine, split

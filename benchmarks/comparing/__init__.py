@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/peers.py`: each compares one thing of ours with well-tuned others."""
