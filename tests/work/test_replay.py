@@ -123,9 +123,29 @@ def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_an_error_counts_where_its_task_is_wanted() -> None:
-    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
+    def wrong() -> Ahead:
+        return Ahead(2, lambda task: str(task.number + 1).encode())
+
     nobody: Any = Queue(broken=3)
-    assert settle({"walk": walk}, nobody, ahead=wrong) == {"walk": 256}
+    assert settle({"walk": walk}, nobody, ahead=wrong()) == {"walk": 256}
     wanted: Any = Queue(broken=4)
     with pytest.raises(RuntimeError, match="broken"):
-        settle({"walk": walk}, wanted, ahead=wrong)
+        settle({"walk": walk}, wanted, ahead=wrong())
+
+
+def test_what_is_still_under_way_when_a_call_ends_belongs_to_the_next() -> None:
+    """The first call guesses that 5 will be wanted, and ends without it; the second wants it."""
+
+    def unsure(ask: Any) -> bytes:
+        (answer,) = ask([Square(2)])
+        return answer if answer != b"99" else ask([Square(5)])[0]  # type: ignore[no-any-return]
+
+    crew: Any = Queue()
+    ahead = Ahead(2, lambda _: b"99")
+    assert settle({"unsure": unsure}, crew, ahead=ahead) == {"unsure": b"4"}
+    assert crew.order == [2, 5]
+    assert ahead.away == {("square", 5)}
+    assert settle({"walk": walk}, crew, ahead=ahead) == {"walk": 256}
+    assert ahead.early.keys() == {("square", 5)}
+    assert settle({"five": lambda ask: ask([Square(5)])}, crew, ahead=ahead) == {"five": [b"25"]}
+    assert crew.order.count(5) == 1
