@@ -2,8 +2,9 @@
 
     python benchmarks/mechanisms.py [--quick] [--output docs/benchmarks/mechanisms.md]
 
-Seconds are CPU time of this process, medians of a few turns. What others take for the same stands
-in docs/benchmarks/peers.md. A section is a function that returns tables; add yours to SECTIONS.
+Seconds are CPU time of this process, medians of a few turns. Masks and shares, and what others
+take, stand in docs/benchmarks/peers.md. A section is a function that returns tables; add yours to
+SECTIONS.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ import gmpy2
 import numpy as np
 import torch
 
-from trilemma.crypto import shamir
-from trilemma.crypto.masking import KeyPair, Ring, RoundContext, Seed, mask, pairwise_seeds
 from trilemma.crypto.packing import Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import Seeded, System
@@ -73,13 +72,13 @@ def paillier_at(bits: int, quick: bool) -> Row:
     by_public, by_owner, add, wire, decrypt = seconds(
         lambda: key.public.encrypt(packing.pack(values), ENTROPY),
         lambda: key.encrypt(packing.pack(values), ENTROPY),
-        lambda: [key.public.add((first, second)) for _ in range(10)],
+        lambda: key.public.add((first, second)),
         lambda: key.public.receive(message).to_bytes(),
         lambda: packing.unpack(key.decrypt(first), length, 1),
         repeats=repeats,
     )
     micros = [f"{1e6 * cost / words:.0f}" for cost in (by_public, by_owner)]
-    micros += [f"{1e6 * cost / words:.1f}" for cost in (add / 10, wire)]
+    micros += [f"{1e6 * cost / words:.1f}" for cost in (add, wire)]
     micros += [f"{1e6 * decrypt / words:.0f}", f"{packing.slots}"]
     return (f"{bits}", *micros, f"{public_table:.2f}", f"{owner_table:.2f}")
 
@@ -102,63 +101,6 @@ def growth(quick: bool) -> Table:
         "m | seconds | params/s | bytes/param",
         rows,
     )
-
-
-def masking(quick: bool) -> Iterable[Table]:
-    """The mask step of one of 10 clients."""
-    lengths = (10_000, 1_000_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000)
-    yield Table(
-        "Masking: parameters a second of one client among 10",
-        "m | mask step/s | quantise + mask/s | bytes/param",
-        [masking_at(length) for length in lengths],
-        "Mask step: ten keystreams added to a quantised update (nine pairs and the self-mask) in "
-        "Z_2^32. The second figure adds quantising and nine key agreements.",
-    )
-
-
-def masking_at(length: int) -> Row:
-    """The row of one update length."""
-    values, ring = updates(length), Ring(FIXED)
-    encoded = ring.encode(values)
-    own, context = KeyPair.generate(ENTROPY), RoundContext("benchmark", 1)
-    peers = {number: KeyPair.generate(ENTROPY).public for number in range(1, 10)}
-    itself = Seed.generate(ENTROPY)
-    pairs, _ = pairwise_seeds(own, 0, peers, context)
-
-    def whole() -> object:
-        add, subtract = pairwise_seeds(own, 0, peers, context)
-        return mask(ring.encode(values), add=[itself, *add], subtract=subtract)
-
-    step, full = seconds(
-        lambda: mask(encoded, add=[itself, *pairs]), whole, repeats=3 if length > 10**6 else 9
-    )
-    return (f"{length:,}", rate(length, step), rate(length, full), "4")
-
-
-def sharing(quick: bool) -> Iterable[Table]:
-    """Shamir's t-of-n of a 32-byte seed."""
-    rows = [sharing_at(*each, quick) for each in ((7, 10), (67, 100))]
-    columns = "t of n | split | combine | combine again, same survivors"
-    yield Table("Shamir: milliseconds for a 32-byte secret", columns, rows)
-
-
-def sharing_at(threshold: int, count: int, quick: bool) -> Row:
-    """The row of one threshold."""
-    secret = ENTROPY.bytes(32)
-    used = shamir.split(secret, threshold, count, ENTROPY)[-threshold:]
-
-    def combine_cold() -> object:
-        shamir._weights.cache_clear()
-        return shamir.combine(used, threshold)
-
-    split, combine, again = seconds(
-        lambda: shamir.split(secret, threshold, count, ENTROPY),
-        combine_cold,
-        lambda: shamir.combine(used, threshold),
-        repeats=2 if quick else 9,
-    )
-    times = (f"{1e3 * split:.2f}", f"{1e3 * combine:.2f}", f"{1e3 * again:.3f}")
-    return (f"{threshold} of {count}", *times)
 
 
 def transforms(quick: bool) -> Iterable[Table]:
@@ -244,8 +186,6 @@ def rounds(quick: bool) -> Iterable[Table]:
 
 SECTIONS: dict[str, Callable[[bool], Iterable[Table]]] = {
     "paillier": paillier,
-    "masking": masking,
-    "sharing": sharing,
     "transforms": transforms,
     "rounds": rounds,
 }
@@ -263,8 +203,8 @@ def main() -> None:
         "",
         (
             f"`python benchmarks/mechanisms.py`, {stamp()}; "
-            f"{machine('gmpy2', 'cryptography', 'numpy')}, {gmpy2.mp_version()}. What others take "
-            f"for the same: [peers](peers.md)."
+            f"{machine('gmpy2', 'cryptography', 'numpy')}, {gmpy2.mp_version()}. Masks and "
+            f"shares, and what others take: [peers](peers.md)."
         ),
         "",
     ]

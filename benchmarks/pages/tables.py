@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["Row", "Table", "once", "rate", "seconds"]
+
+_LEAST = 0.01  # seconds of a turn
 
 Row = tuple[str, ...]
 
@@ -34,12 +37,17 @@ def once(action: Callable[[], object]) -> float:
 
 
 def seconds(*actions: Callable[[], object], repeats: int = 3) -> list[float]:
-    """The median CPU seconds of each action, after a call of each that is not counted.
+    """The median CPU seconds of a call of each action, after one that is not counted.
 
-    The actions take turns, so that all meet the same weather.
+    The actions take turns, so that all meet the same weather; in its turn a short one is called
+    until it has taken a hundredth of a second or so, as others leave cold caches behind.
     """
-    turns = [[once(action) for action in actions] for _ in range(1 + repeats)][1:]
-    return [statistics.median(spent) for spent in zip(*turns, strict=True)]
+    calls = [min(1000, math.ceil(_LEAST / max(once(action), 1e-6))) for action in actions]
+    spent: list[list[float]] = [[] for _ in actions]
+    for _ in range(repeats):
+        for action, count, turns in zip(actions, calls, spent, strict=True):
+            turns.append(once(lambda: [action() for _ in range(count)]) / count)  # noqa: B023
+    return [statistics.median(turns) for turns in spent]
 
 
 def rate(count: float, spent: float) -> str:
