@@ -248,4 +248,5 @@ def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) ->
     along = torch.linalg.solve_triangular(factor, rows[:, :some, some:], upper=False)
     left = rows.diagonal(dim1=1, dim2=2)[:, some:] - along.square().sum(1)
     below: torch.Tensor = left.mean(1) < known.clamp(min=1) * limit[:, 0]
-    return below & (failed == 0)
+    below &= failed == 0
+    return below
