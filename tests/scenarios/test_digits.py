@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
+from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.scenarios import load_scenario
 
@@ -29,3 +31,11 @@ def test_digits_are_split_once_over_test_and_clients() -> None:
     everything = torch.cat([scenario.pooled().inputs, scenario.test_records.inputs]).flatten(1)
     assert len(everything) == 1797
     assert len(torch.unique(everything, dim=0)) == 1797
+
+
+def test_the_digits_are_those_that_scikit_learn_gives() -> None:
+    scenario, data = load_scenario("digits", clients=1, seed=4), load_digits()
+    order = torch.from_numpy(Seeded(4).generator("split").permutation(1797))[:297]
+    expected = torch.tensor(data.images, dtype=torch.float32)[order] / 16
+    assert torch.equal(scenario.test_records.inputs[:, 0], expected)
+    assert scenario.test_records.labels.tolist() == data.target[order].tolist()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 from trilemma.scenarios.networks import lenet, mlp, uniform_weights
 from trilemma.scenarios.partition import partition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["digits"]
 
@@ -31,12 +38,9 @@ def digits(
 
     network mlp: 64-32-10 with a sigmoid (m = 2,410); lenet: the DLG network at 8x8 (m = 8,026).
     """
-    # Here, because other scenarios and their worker processes do without.
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-
-    data = load_digits()
-    images = torch.tensor(data.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
-    records = Records(images, torch.tensor(data.target, dtype=torch.long))
+    data = _data()
+    images = torch.tensor(data[:, :-1] / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    records = Records(images, torch.tensor(data[:, -1], dtype=torch.long))
     order = torch.from_numpy(Seeded(seed).generator("split").permutation(len(records)))
     test, train = records[order[:_TEST]], records[order[_TEST:]]
     return Scenario(
@@ -50,3 +54,14 @@ def digits(
         show_records=True,
         server_lr=1.0,  # 150 rounds at the local rate would stop at two thirds of the accuracy
     )
+
+
+def _data() -> NDArray[np.float64]:
+    """Pixels and label [1797, 65] of scikit-learn's file.
+
+    It is read without scikit-learn, whose import takes every worker process a second.
+    """
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise InvalidInput("the digits come with scikit-learn; install it, or name another.")
+    return np.loadtxt(Path(found.origin).parent / "datasets/data/digits.csv.gz", delimiter=",")

@@ -143,3 +143,21 @@ def test_a_remainder_far_below_the_noise_is_not_sought() -> None:
     assert bool((remainder(torch.zeros(2)) <= most).all())
     assert bool((remainder(101 * most) == 0).all())
     assert bool((remainder(50 * most) > 0).all())
+
+
+def test_a_few_rows_show_that_a_remainder_is_small() -> None:
+    """Five strong directions, which hide nothing once some rows have shown them."""
+    scales = torch.full((200,), 0.1, dtype=torch.float64)
+    scales[:5] = 10.0
+    rows = numbers(1, 100, 200, seed=3) * scales
+    rows = rows - rows.mean(1, keepdim=True)
+    products, known = rows @ rows.transpose(1, 2), torch.tensor([200.0], dtype=torch.float64)
+
+    def remainder(noise: torch.Tensor) -> torch.Tensor:
+        return held_out_remainder(products, known, noise)
+
+    sought = remainder(torch.zeros(1, dtype=torch.float64))
+    most = rows.square().sum(2).mean(1) / 200
+    assert float(most) > 100 * float(sought)
+    assert float(remainder(400 * sought)) == 0
+    assert float(remainder(50 * sought)) == pytest.approx(float(sought))

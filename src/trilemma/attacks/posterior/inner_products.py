@@ -22,6 +22,7 @@ _GUESS: Final = 1e-3  # of the rows' mean variance in their span: a remainder to
 _STEPS: Final = 6
 _LONGEST: Final = 4.0  # step of the remainder's logarithm
 _NOTHING: Final = 1e-2  # of the noise: a remainder that need not be known
+_SOME: Final = 32  # rows that are enough to see that it is so small
 _HELD: Final = 2**27  # numbers of one block of rows: updates times coordinates
 
 Rows = Callable[[int, int], torch.Tensor]
@@ -59,7 +60,8 @@ class Table:
         scale = lift(remainder)
         # G + remainder / weights: a row without weight gets a huge diagonal, not an infinite one
         each = torch.maximum(weights, 1e-12 * scale[..., None])
-        inner = lift(self.rows) + torch.diag_embed(scale[..., None] / each)
+        inner = lift(self.rows).expand(*each.shape, each.shape[-1]).clone()
+        inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None] / each)
         factor, _ = torch.linalg.cholesky_ex(inner)
         sides = lift(torch.cat([self.row_anchor, self.row_candidate], -1))
         solved = torch.linalg.solve_triangular(factor, sides, upper=False)
@@ -208,7 +210,7 @@ def held_out_remainder(
     """
     people = rows.shape[1]
     size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(rows.dtype).tiny)
-    if bool((size / known.clamp(min=1) < _NOTHING * noise).all()):
+    if bool(_is_drowned(rows, known, noise).all()):
         return torch.zeros_like(size)
     # Centred rows add up to zero; their mean is put back as a direction of its own.
     inner = rows / size[:, None, None] + 10.0
@@ -216,7 +218,8 @@ def held_out_remainder(
     least = math.log(1e-5 if rows.dtype == torch.float32 else 1e-11)
     for _ in range(_STEPS):
         ridge = (log.exp() * (people - 2) / people)[:, None]
-        shifted = inner + torch.diag_embed(ridge.expand(-1, people))
+        shifted = inner.clone()
+        shifted.diagonal(dim1=1, dim2=2).add_(ridge)
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if rows.dtype == torch.float32 and bool(failed.any()):  # fewer coordinates than rows
             return held_out_remainder(rows.double(), known, noise).to(rows.dtype)
@@ -229,3 +232,21 @@ def held_out_remainder(
         if not bool((step.abs() > 1).any()):
             break
     return log.exp() * size / people
+
+
+def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Whether the remainder is below `_NOTHING` of the noise, [B].
+
+    At that r the forms of `held_out_remainder` would then have a mean below the number of known
+    coordinates, for they fall with r. A law of some rows alone makes the others' forms larger.
+    """
+    people, limit = rows.shape[1], (_NOTHING * noise)[:, None]
+    some = min(_SOME, people // 2)
+    inner = rows[:, :some, :some].clone()
+    inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit)
+    factor, failed = torch.linalg.cholesky_ex(inner)
+    along = torch.linalg.solve_triangular(factor, rows[:, :some, some:], upper=False)
+    left = rows.diagonal(dim1=1, dim2=2)[:, some:] - along.square().sum(1)
+    below: torch.Tensor = left.mean(1) < known.clamp(min=1) * limit[:, 0]
+    below &= failed == 0
+    return below

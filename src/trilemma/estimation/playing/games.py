@@ -6,6 +6,7 @@ anything is attacked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -157,13 +158,60 @@ class Arena:
             taken = keys < (size / self.sizes)[:, None]
             chosen = [np.flatnonzero(taken[k]) + self.starts[k] for k in clients]
             return self._poisson(game, draw, clients, chosen, own, holds=bool(holds))
-        last = min(size, keys.shape[1]) - 1
-        places = np.argpartition(keys[clients], last, axis=1)[:, :size]
-        rows, slot = places + self.starts[clients, None], None
-        present = np.take_along_axis(game.free[clients], places, axis=1)
+        ((rows, present),) = self._filled(game, keys[None], clients)
+        return self._holding(game, draw, clients, rows, present, own, holds=bool(holds))
+
+    def rounds(
+        self, game: Game, draw: np.random.Generator, attended: Sequence[bool | None]
+    ) -> Iterator[Batches]:
+        """The batches of rounds that hold the record, or not, one after the other.
+
+        They are what `batches` would draw. Where all clients take part, keys of all rounds up to
+        the next that holds the record are drawn at once.
+        """
+        everyone = np.arange(len(self.sizes))
+        whole = self.scenario.per_round == len(everyone)
+        if not whole or self.scenario.local_training.sampling != "fixed":
+            yield from (self.batches(game, draw, holds=holds) for holds in attended)
+            return
+        start = 0
+        while start < len(attended):
+            stop = next((at for at in range(start, len(attended)) if attended[at]), len(attended))
+            stop = min(stop + 1, len(attended))
+            keys = draw.random((stop - start, *game.free.shape), dtype=np.float32)
+            keys[:, ~game.free] = np.inf
+            filled = self._filled(game, keys, everyone)
+            for holds, (rows, present) in zip(attended[start:stop], filled, strict=True):
+                yield self._holding(
+                    game, draw, everyone, rows, present, game.client, holds=bool(holds)
+                )
+            start = stop
+
+    def _filled(
+        self, game: Game, keys: NDArray[np.float32], clients: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Rows [K, B] of the clients' lowest keys in each round, and which of them are free."""
+        size = min(self.scenario.local_training.unit_size, keys.shape[2])
+        places = np.argpartition(keys[:, clients], size - 1, axis=2)[..., :size]
+        there = np.take_along_axis(game.free[None, clients], places, axis=2)
+        yield from zip(places + self.starts[clients, None], there, strict=True)
+
+    def _holding(
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        clients: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        own: int | None,
+        *,
+        holds: bool,
+    ) -> Batches:
+        """Batches filled from what is free, the tagged record put into its client's."""
+        slot = None
         if holds and own is not None:
             empty = np.flatnonzero(~present[own])
-            slot = int(empty[0]) if len(empty) else int(draw.integers(size))
+            slot = int(empty[0]) if len(empty) else int(draw.integers(rows.shape[1]))
             rows[own, slot], present[own, slot] = game.sought, True
         return Batches(clients, own, rows, present, slot)
 

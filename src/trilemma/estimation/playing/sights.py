@@ -121,13 +121,15 @@ class Observer:
             Seeded(self.seed).torch_generator("noise", number, device=weights.device)
             for number in numbers
         ]
+        drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
+        made: list[Batches] = []
         for round in range(max(last)):
-            holds = [attended[place][round] for place in played]
+            # A game that shows no more goes on with the batches that it had.
             made = [
-                self._swapped(self.arena.batches(games[p], draws[p], holds=h), games[p])
-                for p, h in zip(played, holds, strict=True)
+                self._swapped(next(own), games[p]) if round < last[p] else made[row]
+                for row, (p, own) in enumerate(zip(played, drawn, strict=True))
             ]
-            seen = [self._sees(each) for each in holds]
+            seen = [round < last[p] and self._sees(attended[p][round]) for p in played]
             means, sent = self._sent(weights, made, seen, noise)
             for row, updates in sent.items():
                 game, batches = games[played[row]], made[row]
