@@ -58,9 +58,13 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
 
 
 def _tuned(federated: Federated, request: Request, run: Run, running: Running) -> Verdict:
+    from trilemma.work.executors import prepared
     from trilemma.work.progress import Ticker
 
-    with Ticker("tune") as ticker:
+    workers = running.workers if running.workers > 1 and running.ray is None else 0
+    # the last is what torch.func imports when it is first used
+    needed = ("trilemma.estimation.bench", "torch._dynamo")
+    with Ticker("tune") as ticker, prepared(workers, *needed):
         ticker.say(f"reading {federated.scenario}")
         from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors import Crew, WorkerDied
+from trilemma.work.executors import Crew, WorkerDied, prepared
 from trilemma.work.journal import Run
 from trilemma.work.replay import Ask, settle
 
@@ -98,6 +98,28 @@ def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, by
 def test_every_task_once_whatever_the_workers(workers: int) -> None:
     assert done(make_square, [3, 1, 2], workers) == [(1, b"1"), (2, b"4"), (3, b"9")]
     assert not multiprocessing.active_children()
+
+
+def _imported(task: Number) -> bytes:
+    return f"{os.getpid()} {'wave' in sys.modules}".encode()
+
+
+def make_imported() -> Callable[[Number], bytes]:
+    return _imported
+
+
+def test_prepared_processes_are_used_first_and_none_is_left() -> None:
+    with prepared(2, "wave"):
+        waiting = {each.pid for each in multiprocessing.active_children()}
+        assert len(waiting) == 2
+        (only,) = done(make_imported, [1], workers=2)
+        pid, found = only[1].split()
+        assert int(pid) in waiting
+        assert found == b"True"
+        assert len(multiprocessing.active_children()) == 1
+    assert not multiprocessing.active_children()
+    (after,) = done(make_imported, [1], workers=2)
+    assert after[1].split()[1] == b"False"
 
 
 @pytest.mark.parametrize(("visible", "gpus"), [(None, {b"0", b"1"}), ("5,3,9", {b"5", b"3"})])

@@ -6,6 +6,6 @@ Whatever the executor, a task's payload is the same, so that a run may change it
 from trilemma.work.executors.base import Executor, Job, WorkerDied
 from trilemma.work.executors.choosing import executor
 from trilemma.work.executors.hands import one_thread
-from trilemma.work.executors.local import Crew
+from trilemma.work.executors.local import Crew, prepared
 
-__all__ = ["Crew", "Executor", "Job", "WorkerDied", "executor", "one_thread"]
+__all__ = ["Crew", "Executor", "Job", "WorkerDied", "executor", "one_thread", "prepared"]

@@ -2,38 +2,55 @@
 
 Each worker is a fresh interpreter (spawn) with one torch thread, fed through its own pipe. When
 the parent dies, even by kill -9, the pipe closes and the worker ends by itself; a process pool of
-the standard library would leave it waiting for ever.
+the standard library would leave it waiting for ever. Interpreters can be started before there is
+anything to do, as their imports take seconds.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
 
-__all__ = ["Crew"]
+__all__ = ["Crew", "prepared"]
 
 Kind = TypeVar("Kind", bound=Job)
+_PREPARED: Final[deque[tuple[Connection, BaseProcess]]] = deque()
+
+
+@contextmanager
+def prepared(workers: int, *modules: str) -> Iterator[None]:
+    """Starts processes that the next `Crew` will find; they import `modules` in the meantime."""
+    with suppress(OSError):  # the crew will try again, and tell
+        for _ in range(workers):
+            _PREPARED.append(_started(modules))
+    try:
+        yield
+    finally:
+        while _PREPARED:
+            _end(*_PREPARED.popleft())
 
 
 class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
-    A process starts when there is a task that no idle one can take. With one worker the tasks run
-    here, one at a time, when their payload is asked for. Where the `device` is "cuda" and the
-    machine has several, each process sees one of them, the one that fewest others have.
+    A process starts when there is a task that no idle one can take, unless it was `prepared`.
+    With one worker the tasks run here, one at a time, when their payload is asked for. Where the
+    `device` is "cuda" and the machine has several, each process sees one of them, the one that
+    fewest others have.
     """
 
     def __init__(
@@ -58,9 +75,7 @@ class Crew(Generic[Kind]):
 
     def __exit__(self, *_: object) -> None:
         for pipe, process in self._processes.items():
-            pipe.close()
-            process.terminate()
-            process.join()
+            _end(pipe, process)
 
     def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""
@@ -118,25 +133,38 @@ class Crew(Generic[Kind]):
 
     def _start(self) -> Connection:
         self._pickled = self._pickled or pickled(self._make_work)
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
         taken = list(self._gpus.values())
         gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
-        started = context.Process(target=_worker, args=(theirs, gpu), daemon=True)
         try:
-            with _deaf_to_ctrl_c():
-                started.start()
+            ours, process = _PREPARED.popleft() if _PREPARED else _started()
         except OSError as error:
             raise WorkerDied(
                 f"worker process {len(self._processes) + 1} cannot be started "
                 f"({error.strerror}); use fewer workers."
             ) from error
-        theirs.close()
-        self._processes[ours], self._gpus[ours] = started, gpu
+        self._processes[ours], self._gpus[ours] = process, gpu
         # Not among the arguments: one that dies before it read them all would be waited for.
         with suppress(BrokenPipeError):
+            ours.send(gpu)
             ours.send_bytes(self._pickled)
         return ours
+
+
+def _started(modules: Sequence[str] = ()) -> tuple[Connection, BaseProcess]:
+    """A fresh process and the pipe to it."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_worker, args=(theirs, modules), daemon=True)
+    with _deaf_to_ctrl_c():
+        process.start()
+    theirs.close()
+    return ours, process
+
+
+def _end(pipe: Connection, process: BaseProcess) -> None:
+    pipe.close()
+    process.terminate()
+    process.join()
 
 
 def _gpus() -> list[str]:
@@ -165,10 +193,14 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _worker(pipe: Connection, gpu: str | None) -> None:
-    if gpu is not None:  # read when CUDA is first used, which no import does
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+def _worker(pipe: Connection, modules: Sequence[str]) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported
+    for name in modules:
+        importlib.import_module(name)
     with suppress(EOFError, OSError):  # nobody is there any more
+        gpu = pipe.recv()
+        if gpu is not None:  # read when CUDA is first used, which no import does
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu
         hands = Hands(pipe.recv_bytes())
         while True:
             pipe.send(hands.do(pipe.recv()))
