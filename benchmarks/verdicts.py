@@ -208,8 +208,8 @@ def main() -> None:
         with opened as run:
             found = measured(scenario, made, games, options.workers, run)
         size = made[0].claim.candidates
-        rounds = f"{made[0].claim.rounds} rounds, " * (made[0].claim.rounds > 1)
-        page += ["", f"## {claim.capitalize()}: {rounds}N = {size}", ""]
+        rounds = made[0].claim.rounds
+        page += ["", f"## {claim.capitalize()}: {rounds} rounds, N = {size}", ""]
         page += table(found, games)
         options.page.write_text("\n".join(page) + "\n")
         print("\n".join(page))
