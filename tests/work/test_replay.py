@@ -123,9 +123,26 @@ def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_an_error_counts_where_its_task_is_wanted() -> None:
-    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
+    def wrong() -> Ahead:
+        return Ahead(2, lambda task: str(task.number + 1).encode())
+
     nobody: Any = Queue(broken=3)
-    assert settle({"walk": walk}, nobody, ahead=wrong) == {"walk": 256}
+    assert settle({"walk": walk}, nobody, ahead=wrong()) == {"walk": 256}
     wanted: Any = Queue(broken=4)
     with pytest.raises(RuntimeError, match="broken"):
-        settle({"walk": walk}, wanted, ahead=wrong)
+        settle({"walk": walk}, wanted, ahead=wrong())
+
+
+def test_what_is_under_way_when_a_call_ends_comes_back_in_the_next() -> None:
+    crew: Any = Queue()
+    ahead = Ahead(2, lambda task: b"19" if task.number == 16 else b"3")
+    known: dict[tuple[str, int], bytes] = {}
+    assert settle({"walk": walk}, crew, known=known, ahead=ahead) == {"walk": 256}
+    left = set(ahead.away)
+    assert left, "a guess was wrong"
+    settle({"other": lambda ask: ask([Square(5)])}, crew, known=known, ahead=ahead)
+    assert not ahead.away
+    (again,) = (number for _, number in left)
+    settle({"asked": lambda ask: ask([Square(again)])}, crew, known=known, ahead=ahead)
+    assert crew.order.count(again) == 1
+    assert known[Square(again).key()] == str(again**2).encode()

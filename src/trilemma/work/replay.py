@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trilemma.errors import TrilemmaError
@@ -63,7 +63,7 @@ def settle(
     they work `ahead`.
     """
     known = {} if known is None else known
-    desk = _Desk(crew, _Journal(run, known), ticker)
+    desk = _Desk(crew, _Journal(run, known), ticker, ahead)
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
         missing = [task for task in tasks if not desk.journal.holds(task)]
@@ -91,8 +91,7 @@ def settle(
                 for task in pause.tasks:
                     desk.want(task)
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
-            if ahead is not None:
-                desk.fill(ahead, [procedures[name] for name in blocked])
+            desk.fill([procedures[name] for name in blocked])
             desk.wait()
     return {name: results[name] for name in procedures}
 
@@ -102,22 +101,30 @@ class Ahead:
     """Keeps so many `workers` busy with what procedures would ask for next.
 
     `guess` says what a task that is under way will probably answer. A task that nobody asks for
-    in the end leaves no trace but the seconds that it took.
+    in the end leaves no trace but the seconds that it took. All calls with one crew share what is
+    still `away` when a call ends, what was done too `early`, and errors of tasks yet unnamed.
     """
 
     workers: int
     guess: Callable[[Any], bytes]
+    away: set[tuple[str, int]] = field(default_factory=set)
+    early: dict[tuple[str, int], tuple[bytes, float]] = field(default_factory=dict)
+    errors: list[Exception] = field(default_factory=list)
 
 
 class _Desk:
-    """Tasks that are under way, those that are wanted, and those that were done too early."""
+    """Tasks that are away, those that are wanted, and those that were done too early."""
 
-    def __init__(self, crew: Executor[Any], journal: _Journal, ticker: Watcher | None) -> None:
+    def __init__(
+        self,
+        crew: Executor[Any],
+        journal: _Journal,
+        ticker: Watcher | None,
+        ahead: Ahead | None,
+    ) -> None:
         self.crew, self.journal, self.ticker = crew, journal, ticker
+        self.ahead = ahead or Ahead(0, lambda _: b"")  # nobody is ever free to guess for
         self.wanted: set[tuple[str, int]] = set()
-        self._away: set[tuple[str, int]] = set()
-        self._early: dict[tuple[str, int], tuple[bytes, float]] = {}
-        self._errors: list[Exception] = []
 
     def want(self, task: Job) -> None:
         """Have a task done, unless it is under way or was done early."""
@@ -127,8 +134,8 @@ class _Desk:
         self.wanted.add(key)
         if self.ticker is not None:
             self.ticker.begun(task)
-        if key in self._early:
-            self._keep(task, *self._early.pop(key))
+        if key in self.ahead.early:
+            self._keep(task, *self.ahead.early.pop(key))
         else:
             self._hand_out(task)
 
@@ -140,32 +147,35 @@ class _Desk:
         try:
             task, payload = self.crew.next()
         except (TrilemmaError, RuntimeError) as error:
-            if self._away <= self.wanted:
+            if self.ahead.away <= self.wanted:
                 raise
-            self._errors.append(error)
+            self.ahead.errors.append(error)
         else:
-            self._away.remove(task.key())
+            self.ahead.away.remove(task.key())
             if task.key() in self.wanted:
                 self._keep(task, payload, self.crew.spent)
             else:
-                self._early[task.key()] = payload, self.crew.spent
-        if self._errors and len(self._away) == len(self._errors):
-            if self._away & self.wanted:
-                raise self._errors[0]
-            self._away.clear()
-            self._errors.clear()
+                self.ahead.early[task.key()] = payload, self.crew.spent
+        if self.ahead.errors and len(self.ahead.away) == len(self.ahead.errors):
+            if self.ahead.away & self.wanted:
+                raise self.ahead.errors[0]
+            self.ahead.away.clear()
+            self.ahead.errors.clear()
 
-    def fill(self, ahead: Ahead, procedures: Sequence[Procedure]) -> None:
+    def fill(self, procedures: Sequence[Procedure]) -> None:
         """Hand out what the procedures would ask for, until all workers have something to do."""
 
         def ask(tasks: Sequence[Job]) -> list[bytes]:
             new = [task for task in tasks if not self._there(task)]
             if new:
                 raise _NotYet(new)
-            return [self._answer(task, ahead) for task in tasks]
+            return [self._answer(task) for task in tasks]
 
         waiting = deque(procedures)
-        while waiting and not self._errors and (free := ahead.workers - len(self._away)) > 0:
+        while waiting and not self.ahead.errors:
+            free = self.ahead.workers - len(self.ahead.away)
+            if free <= 0:
+                return
             procedure = waiting.popleft()
             try:
                 procedure(ask)
@@ -178,17 +188,17 @@ class _Desk:
 
     def _there(self, task: Job) -> bool:
         key = task.key()
-        return self.journal.holds(task) or key in self._away or key in self._early
+        return self.journal.holds(task) or key in self.ahead.away or key in self.ahead.early
 
-    def _answer(self, task: Job, ahead: Ahead) -> bytes:
+    def _answer(self, task: Job) -> bytes:
         key = task.key()
         if key in self.journal.known:
             return self.journal.known[key]
-        return self._early[key][0] if key in self._early else ahead.guess(task)
+        return self.ahead.early[key][0] if key in self.ahead.early else self.ahead.guess(task)
 
     def _hand_out(self, task: Job) -> None:
-        if task.key() not in self._away:
-            self._away.add(task.key())
+        if task.key() not in self.ahead.away:
+            self.ahead.away.add(task.key())
             self.crew.submit(task)
 
     def _keep(self, task: Job, payload: bytes, seconds: float) -> None:
