@@ -18,7 +18,6 @@ import math
 from typing import Final
 
 from scipy.special import ndtri
-from scipy.stats import binom
 
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
@@ -85,6 +84,8 @@ def range_for(
     ...                 coordinates=2410, rounds=150), 2)
     3.11
     """
+    from scipy.stats import binom  # heavy, and needed for proofs alone
+
     _check_positive(denominator, record_clip, deviation)
     between("failure", failure)
     if records < 1 or coordinates < 1 or rounds < 1 or not 0 < q <= 1:

@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
-from scipy.stats import binom
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,10 +158,10 @@ def _known_law(training: Training) -> _KnownLaw:
         squares, masses = np.array([rounds * k**2]), np.array([1.0])
     elif k == 1:
         squares = np.arange(rounds + 1)
-        masses = binom.pmf(squares, rounds, training.q)
+        masses = _binomial(rounds, training.q)
     else:
         one = np.zeros(k**2 + 1)
-        one[np.arange(k + 1) ** 2] = binom.pmf(np.arange(k + 1), k, training.q)
+        one[np.arange(k + 1) ** 2] = _binomial(k, training.q)
         masses = np.maximum(0.0, _convolution_power(one, rounds))
         squares = np.arange(len(masses))
     kept = masses > _DROPPED
@@ -172,7 +170,17 @@ def _known_law(training: Training) -> _KnownLaw:
     return _KnownLaw(shifts, masses[kept], dropped)
 
 
+def _binomial(times: int, share: float) -> Array:
+    """P(Bin(times, share) = 0 .. times)."""
+    from scipy.stats import binom  # heavy, and needed for proofs alone
+
+    masses: Array = binom.pmf(np.arange(times + 1), times, share)
+    return masses
+
+
 def _convolution_power(masses: Array, times: int) -> Array:
+    from scipy.signal import fftconvolve  # heavy, as above
+
     result, square = np.ones(1), masses
     while times:
         if times % 2:
@@ -205,7 +213,7 @@ def _composed(training: Training, direction: Direction) -> tuple[Any, float, flo
     from dp_accounting.pld import pld_pmf  # heavy, and needed for secret participation only
 
     k, z = training.records_of_person, training.noise_multiplier
-    one = _Round(np.arange(k + 1) / z, binom.pmf(np.arange(k + 1), k, training.q))
+    one = _Round(np.arange(k + 1) / z, _binomial(k, training.q))
     low, high = one.loss(np.array([-_REACH, k / z + _REACH]))
     if direction == "absent || present":
         low, high = -high, -low

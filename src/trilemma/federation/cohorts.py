@@ -149,8 +149,8 @@ class Cohorts:
         example = (weights, inputs, labels, *masks)
         with torch.no_grad():
             # Poisson batches differ in size: recorded once each, they would be recorded for ever
-            if not masks and weights.numel() <= _SMALL:
-                every = traced(("cohort", training, chunk), self.task, every, example)
+            if not masks and chunk >= len(inputs) and weights.numel() <= _SMALL:
+                every = traced(("cohort", training), self.task, every, example)
             return every(*example).unbind()
 
     def _alone(

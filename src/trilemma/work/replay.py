@@ -63,7 +63,7 @@ def settle(
     they work `ahead`.
     """
     known = {} if known is None else known
-    desk = _Desk(crew, _Journal(run, known), ticker, ahead or Ahead())
+    desk = _Desk(crew, _Journal(run, known), ticker, ahead)
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
         missing = [task for task in tasks if not desk.journal.holds(task)]
@@ -96,29 +96,34 @@ def settle(
     return {name: results[name] for name in procedures}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ahead:
-    """Keeps so many `workers` busy with what procedures would ask for next; 0: does not.
+    """Keeps so many `workers` busy with what procedures would ask for next.
 
     `guess` says what a task that is under way will probably answer. A task that nobody asks for
-    in the end leaves no trace but the seconds that it took. One value goes with a crew from call
-    to call, as tasks may still be under way when a call has all that it needs.
+    in the end leaves no trace but the seconds that it took. All calls with one crew share what is
+    still `away` when a call ends, what was done too `early`, and errors of tasks yet unnamed.
     """
 
-    workers: int = 0
-    guess: Callable[[Any], bytes] = field(default=lambda _: b"")
+    workers: int
+    guess: Callable[[Any], bytes]
     away: set[tuple[str, int]] = field(default_factory=set)
     early: dict[tuple[str, int], tuple[bytes, float]] = field(default_factory=dict)
     errors: list[Exception] = field(default_factory=list)
 
 
 class _Desk:
-    """Tasks that are under way, those that are wanted, and those that were done too early."""
+    """Tasks that are away, those that are wanted, and those that were done too early."""
 
     def __init__(
-        self, crew: Executor[Any], journal: _Journal, ticker: Watcher | None, ahead: Ahead
+        self,
+        crew: Executor[Any],
+        journal: _Journal,
+        ticker: Watcher | None,
+        ahead: Ahead | None,
     ) -> None:
-        self.crew, self.journal, self.ticker, self.ahead = crew, journal, ticker, ahead
+        self.crew, self.journal, self.ticker = crew, journal, ticker
+        self.ahead = ahead or Ahead(0, lambda _: b"")  # nobody is ever free to guess for
         self.wanted: set[tuple[str, int]] = set()
 
     def want(self, task: Job) -> None:
@@ -166,8 +171,11 @@ class _Desk:
                 raise _NotYet(new)
             return [self._answer(task) for task in tasks]
 
-        ahead, waiting = self.ahead, deque(procedures)
-        while waiting and not ahead.errors and (free := ahead.workers - len(ahead.away)) > 0:
+        waiting = deque(procedures)
+        while waiting and not self.ahead.errors:
+            free = self.ahead.workers - len(self.ahead.away)
+            if free <= 0:
+                return
             procedure = waiting.popleft()
             try:
                 procedure(ask)

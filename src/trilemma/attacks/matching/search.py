@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from trilemma.learning import Task
 
 __all__ = ["evaluations", "invert", "random_starts", "reconstructions"]
+
+# Of what inputs beyond their range cost: of 96 unprotected digits all are found, with 1 only 85;
+# of 96 sums 12, with 1 only 4. Under noise it makes no difference.
+_BORDER: Final = 0.1
 
 
 def evaluations(
@@ -67,8 +71,8 @@ def invert(
 ) -> Reconstructions:
     """L-BFGS from `starts` [U, R, d]; the best restart, by its loss, goes on for `further` more.
 
-    The loss of a unit is ‖known·(explained - observed)‖² / ‖observed‖² + Σ (x - clamp x)², x in
-    units of the range; a unit ends below `tolerance`. Noise is no reason to stop: among all
+    The loss of a unit is ‖known·(explained - observed)‖² / ‖observed‖² + .1 Σ (x - clamp x)², x
+    in units of the range; a unit ends below `tolerance`. Noise is no reason to stop: among all
     inputs that explain a noisy update equally well, the true ones lie in the range. `labels`
     [U, S] are given where they are not unknowns. Counts of iterations are of evaluations.
     """
@@ -80,7 +84,7 @@ def invert(
 
     def value(z: torch.Tensor, scale: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
         # relative to the observed update: steps and tolerances then mean the same for any model
-        return distance(z, *arguments) / scale + candidates.beyond(z)
+        return distance(z, *arguments) / scale + _BORDER * candidates.beyond(z)
 
     key = ("invert", candidates, view.local_training, view.observation.clip)
     data = (energy, units.weights, units.update, units.known, units.client_weights, labels)
