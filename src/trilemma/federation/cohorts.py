@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 import torch
@@ -25,6 +26,7 @@ __all__ = ["Cohorts", "Federated", "Labelled"]
 _BUSY_FLOPS: Final = 3_000_000
 _FEW: Final = 6  # below so many clients the tracing of a pass costs a CPU more than it saves
 _WIDEST: Final = 1 << 25  # coordinates of all the updates that one pass makes
+_FEW_ROWS: Final = 10_000  # of a round, up to which they are kept
 _SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 
 
@@ -118,13 +120,12 @@ class Cohorts:
         self, number: int, clients: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The records [K, B] of the clients' units, as rows of the pool, and who takes part."""
-        drawn = []
-        for client in clients:
-            draw = self.draws.generator("batch", number, client)
-            own, present = draw_rows(self.local_training, self.sizes[client], draw)
-            drawn.append((own + self.starts[client], present))
-        rows, here = stack_rows(drawn)
-        device = self.inputs.device
+        sizes = tuple(self.sizes[client] for client in clients)
+        # A client alone may be timed, which a draw from memory would spoil.
+        few = len(clients) * self.local_training.unit_size <= _FEW_ROWS
+        draw = _drawn if few and len(clients) > 1 else _drawn.__wrapped__
+        own, here = draw(self.draws, number, tuple(clients), sizes, self.local_training)
+        rows, device = own + self.starts[list(clients), None], self.inputs.device
         return rows.to(device), None if here is None else here.to(device)
 
     def _together(
@@ -194,3 +195,21 @@ class Cohorts:
         if flops <= _BUSY_FLOPS:
             return None
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+
+@lru_cache(maxsize=512)
+def _drawn(
+    draws: Seeded,
+    number: int,
+    clients: tuple[int, ...],
+    sizes: tuple[int, ...],
+    training: LocalTraining,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The places [K, B] that clients of these sizes draw in a round, and who takes part.
+
+    Kept, because trainings under other protections draw the same: not to be changed.
+    """
+    each = zip(clients, sizes, strict=True)
+    return stack_rows(
+        [draw_rows(training, n, draws.generator("batch", number, k)) for k, n in each]
+    )

@@ -49,8 +49,7 @@ class _Memory:
     def __init__(self, slots: int, history: int, like: torch.Tensor) -> None:
         size = like.shape[-1]
         self.history = history
-        # read through twice a round: half the bytes are half the time, and digits enough
-        self.pairs = like.new_zeros(slots, 2 * history, size, dtype=torch.float32)
+        self.pairs = like.new_zeros(slots, 2 * history, size)
         # small, and squares of what they come from: single precision would lose the direction
         self.inverse = like.new_zeros(slots, history, history, dtype=torch.float64)
         self.gram = torch.zeros_like(self.inverse)
@@ -79,11 +78,11 @@ class _Memory:
         """Add a pair for `slots` (indices); return -H·gradient [A, d] for all slots."""
         h = self.history
         at = self.count[slots] % h
-        self.pairs[slots, at] = steps[slots].float()
-        self.pairs[slots, h + at] = changes[slots].float()
+        self.pairs[slots, at] = steps[slots]
+        self.pairs[slots, h + at] = changes[slots]
         self.count[slots] += 1
         # row vectors throughout: batched products with one or two rows are several times faster
-        both = torch.stack((gradient, changes), 1).float()
+        both = torch.stack((gradient, changes), 1)
         products = torch.bmm(both, self.pairs.transpose(1, 2)).double()
         self._border(slots, at, products[slots, 1])
         along = torch.bmm(products[:, :1, :h], self.inverse.transpose(1, 2))
@@ -91,7 +90,7 @@ class _Memory:
         inner = self.diagonal[:, None] * along
         inner += scale * (torch.bmm(along, self.gram) - products[:, :1, h:])
         coefficients = torch.cat((torch.bmm(inner, self.inverse), -scale * along), 2)
-        combined = torch.bmm(coefficients.float(), self.pairs)[:, 0]
+        combined = torch.bmm(coefficients.to(gradient.dtype), self.pairs)[:, 0]
         return -(self.scale[:, None].to(gradient.dtype) * gradient + combined)
 
     def _border(self, slots: torch.Tensor, at: torch.Tensor, products: torch.Tensor) -> None:

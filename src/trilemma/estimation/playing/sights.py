@@ -134,12 +134,21 @@ class Observer:
             for row, updates in sent.items():
                 game, batches = games[played[row]], made[row]
                 if seen[row]:
-                    views[played[row]].append(
-                        self._view(game, weights[row], batches, updates, round)
-                    )
-                means[row] = self._mean(updates, game, batches, round)
+                    view = self._view(game, weights[row], batches, updates, round)
+                    views[played[row]].append(view)
+                if seen[row] and self._sees_mean:
+                    means[row] = view.observation.update
+                else:
+                    means[row] = self._mean(updates, game, batches, round)
             weights = weights - server_step(first, round, rounds, decay=decay) * means
         return views
+
+    @property
+    def _sees_mean(self) -> bool:
+        """Whether what is seen of a round is the very mean by which the model moves on."""
+        whole = _added_variance(self.protection) is not None
+        sums = self.protection.transport.server_reads == "sum"
+        return whole and sums and self.adversary is Adversary.SERVER
 
     def _sees(self, holds: bool | None) -> bool:
         """Whether the adversary looks at a round in which the tagged record stands so."""
