@@ -33,6 +33,7 @@ def test_what_moves_tensors_or_reads_numbers_is_not_captured() -> None:
     assert not capturable(graph_of(ATEN._to_copy.default, number, far))
     assert capturable(graph_of(ATEN.expand.default, number, there))  # travels with the launch
     assert not capturable(graph_of(ATEN._local_scalar_dense.default, there, there))
+    assert not capturable(graph_of(ATEN.nonzero.default, there, there))
 
 
 @cuda

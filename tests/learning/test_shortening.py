@@ -55,6 +55,14 @@ def test_ones_and_zeros_are_left_out_where_they_change_nothing() -> None:
     assert "aten.mul.Tensor" in recorded(moved, ROWS), "of true and false numbers are made"
 
 
+def test_what_was_left_out_once_is_left_out_again() -> None:
+    assert recorded(lambda x: (x * 1.0).sin() + (x * 1.0).cos(), ROWS) == [
+        "aten.sin.default",
+        "aten.cos.default",
+        "aten.add.Tensor",
+    ]
+
+
 def test_views_of_the_same_shape_are_none() -> None:
     assert recorded(lambda x: x.view(3, 4).expand(3, 4).sin(), ROWS) == ["aten.sin.default"]
 

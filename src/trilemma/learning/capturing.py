@@ -22,6 +22,7 @@ Result = TypeVar("Result")
 _BEFORE: Final = 2  # calls operation by operation: libraries choose and load their kernels then
 _SHAPE, _DEVICE = 0, 2  # their places in what `memory` tells of a tensor
 _MODE: Final = "thread_local"  # other threads may use the GPU while one captures
+_READING: Final = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MOVING: Final = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 
 
@@ -72,7 +73,7 @@ def capturable(graph: Graph) -> bool:
 def _stays(node: Node) -> bool:
     """Whether an operation neither moves tensors between devices nor reads a number."""
     target = node.target
-    if isinstance(target, OpOverload) and torch.Tag.data_dependent_output in target.tags:
+    if isinstance(target, OpOverload) and not _READING.isdisjoint(target.tags):
         return False
     # Single numbers of the CPU travel with the launch, unless they are to become tensors there.
     plain = () if target in _MOVING else ((),)

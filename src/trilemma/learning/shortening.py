@@ -37,7 +37,9 @@ def shorten(graph: Graph, written: Collection[Node]) -> None:
         touched = any(each in written for each in (node, *node.all_input_nodes))
         if node.op != "call_function" or touched or not _repeatable(node.target):
             continue
-        found = _same(node, known) or _without_effect(node) or _joined(graph, node)
+        key = (node.target, repr(node.args), repr(node.kwargs))
+        found = known.get(key) or _without_effect(node) or _joined(graph, node)
+        known[key] = found or node
         if found is not None:
             node.replace_all_uses_with(found)
             graph.erase_node(node)
@@ -49,13 +51,6 @@ def _repeatable(target: Callable[..., Any] | str) -> bool:
     if not isinstance(target, OpOverload):
         return callable(target)  # the part of a tuple
     return not (target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags)
-
-
-def _same(node: Node, known: dict[tuple[Any, str, str], Node]) -> Node | None:
-    """An earlier node that does the same."""
-    key = (node.target, repr(node.args), repr(node.kwargs))
-    first = known.setdefault(key, node)
-    return None if first is node else first
 
 
 def _without_effect(node: Node) -> Node | None:
