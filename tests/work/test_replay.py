@@ -83,6 +83,7 @@ class Queue:
 
     def __init__(self, broken: int | None = None) -> None:
         self.spent, self.order, self.broken = 0.0, list[int](), broken
+        self.failed: Square | None = None
         self._at = 0
 
     def submit(self, task: Square) -> None:
@@ -90,6 +91,7 @@ class Queue:
 
     def next(self) -> tuple[Square, bytes]:
         number, self._at = self.order[self._at], self._at + 1
+        self.failed = Square(number)
         if number == self.broken:
             raise RuntimeError("broken")
         return Square(number), str(number**2).encode()
@@ -162,3 +164,23 @@ def test_what_was_done_early_in_one_call_serves_a_later_one() -> None:
     assert settle({"walk": walk}, crew, ahead=ahead) == {"walk": 256}
     assert settle({"five": lambda ask: ask([Square(5)])}, crew, ahead=ahead) == {"five": [b"25"]}
     assert crew.order.count(5) == 1
+
+
+def test_the_error_of_a_wanted_task_is_told_at_once() -> None:
+    """Whatever else is under way; and one that came early is told when its task is wanted."""
+    crew: Any = Queue(broken=4)
+    right = Ahead(3, lambda task: str(task.number**2).encode())
+    with pytest.raises(RuntimeError, match="broken"):
+        settle({"walk": walk}, crew, ahead=right)
+    assert crew.order == [2, 4, 16]
+    assert len(crew.order) - crew._at == 1, "16 is still under way"
+
+
+def test_an_error_that_is_no_tasks_ends_the_call() -> None:
+    class Lost(Queue):
+        def next(self) -> tuple[Square, bytes]:
+            raise RuntimeError("no worker can be started")
+
+    crew: Any = Lost()
+    with pytest.raises(RuntimeError, match="no worker"):
+        settle({"walk": walk}, crew, ahead=Ahead(3, lambda _: b"99"))

@@ -102,14 +102,14 @@ class Ahead:
 
     `guess` says what a task that is under way will probably answer. A task that nobody asks for
     in the end leaves no trace but the seconds that it took. All calls with one crew share what is
-    still `away` when a call ends, what was done too `early`, and errors of tasks yet unnamed.
+    still `away` when a call ends, what was done too `early`, and the errors of tasks nobody wants.
     """
 
     workers: int
     guess: Callable[[Any], bytes]
     away: set[tuple[str, int]] = field(default_factory=set)
     early: dict[tuple[str, int], tuple[bytes, float]] = field(default_factory=dict)
-    errors: list[Exception] = field(default_factory=list)
+    errors: dict[tuple[str, int], Exception] = field(default_factory=dict)
 
 
 class _Desk:
@@ -134,33 +134,30 @@ class _Desk:
         self.wanted.add(key)
         if self.ticker is not None:
             self.ticker.begun(task)
+        if key in self.ahead.errors:
+            raise self.ahead.errors[key]
         if key in self.ahead.early:
             self._keep(task, *self.ahead.early.pop(key))
         else:
             self._hand_out(task)
 
     def wait(self) -> None:
-        """Wait for one more task.
-
-        An error may be that of a task that nobody wants, which is known once all others are back.
-        """
+        """Wait for one more task; an error counts once somebody wants its task."""
+        ahead = self.ahead
         try:
             task, payload = self.crew.next()
         except (TrilemmaError, RuntimeError) as error:
-            if self.ahead.away <= self.wanted:
+            lost = self.crew.failed
+            if lost is None or lost.key() in self.wanted:
                 raise
-            self.ahead.errors.append(error)
+            ahead.away.discard(lost.key())
+            ahead.errors[lost.key()] = error
+            return
+        ahead.away.discard(task.key())
+        if task.key() in self.wanted:
+            self._keep(task, payload, self.crew.spent)
         else:
-            self.ahead.away.remove(task.key())
-            if task.key() in self.wanted:
-                self._keep(task, payload, self.crew.spent)
-            else:
-                self.ahead.early[task.key()] = payload, self.crew.spent
-        if self.ahead.errors and len(self.ahead.away) == len(self.ahead.errors):
-            if self.ahead.away & self.wanted:
-                raise self.ahead.errors[0]
-            self.ahead.away.clear()
-            self.ahead.errors.clear()
+            ahead.early[task.key()] = payload, self.crew.spent
 
     def fill(self, procedures: Sequence[Procedure]) -> None:
         """Hand out what the procedures would ask for, until all workers have something to do."""
@@ -172,10 +169,7 @@ class _Desk:
             return [self._answer(task) for task in tasks]
 
         waiting = deque(procedures)
-        while waiting and not self.ahead.errors:
-            free = self.ahead.workers - len(self.ahead.away)
-            if free <= 0:
-                return
+        while waiting and (free := self.ahead.workers - len(self.ahead.away)) > 0:
             procedure = waiting.popleft()
             try:
                 procedure(ask)
@@ -187,8 +181,9 @@ class _Desk:
                 continue
 
     def _there(self, task: Job) -> bool:
-        key = task.key()
-        return self.journal.holds(task) or key in self.ahead.away or key in self.ahead.early
+        key, ahead = task.key(), self.ahead
+        begun = key in ahead.away or key in ahead.early or key in ahead.errors
+        return begun or self.journal.holds(task)
 
     def _answer(self, task: Job) -> bytes:
         key = task.key()

@@ -29,11 +29,13 @@ class Executor(Protocol[Kind]):
 
     A worker that dies is replaced and its task done again, twice; the third death of a worker on
     the same task is `WorkerDied`. An error of the task itself is raised by `next`. `spent` are the
-    seconds that the task which `next` gave last has taken. To be used in a `with` block, at whose
-    end no worker is left.
+    seconds that the task which `next` gave last has taken, `failed` the task whose error it raised
+    last, None where it was no task's. To be used in a `with` block, at whose end no worker is
+    left.
     """
 
     spent: float
+    failed: Job | None
 
     def __enter__(self) -> Self: ...
 

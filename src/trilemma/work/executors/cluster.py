@@ -63,6 +63,7 @@ class Cluster(Generic[Kind]):
         self._stillborn = 0
         self._ray: Any = None
         self.spent = 0.0
+        self.failed: Job | None = None
 
     def __enter__(self) -> Self:
         ray = self._ray = _imported()
@@ -96,6 +97,7 @@ class Cluster(Generic[Kind]):
         while True:
             (ready,), _ = self._ray.wait(list(self._pending))
             hands, tried = self._pending.pop(ready)
+            self.failed = None if tried is None else tried.task
             try:
                 found = self._ray.get(ready)
             except errors.RayTaskError as error:  # `Hands` itself raises nothing
@@ -104,13 +106,14 @@ class Cluster(Generic[Kind]):
                 self._bury(hands, tried, error)
                 self._hand_out()
                 continue
+            if tried is None:
+                _same(found)
+                self._stillborn = 0
             self._idle.append(hands)
             self._hand_out()
             if tried is not None:
                 answer, self.spent = found
                 return tried.task, payload_of(answer, tried.task)
-            _same(found)
-            self._stillborn = 0
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:

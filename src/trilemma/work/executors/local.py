@@ -69,6 +69,7 @@ class Crew(Generic[Kind]):
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
         self.spent = 0.0
+        self.failed: Job | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +90,7 @@ class Crew(Generic[Kind]):
         With several workers, `TimeoutError` after `within` seconds.
         """
         if self._workers == 1:
-            task = self._waiting.popleft().task
+            task = self.failed = self._waiting.popleft().task
             with one_thread():
                 self._work = self._work or self._make_work()
                 start = time.monotonic()
@@ -106,10 +107,14 @@ class Crew(Generic[Kind]):
             try:
                 answer, self.spent = ready.recv()
             except (EOFError, OSError):  # it died before its answer, or in the midst of it
+                self.failed = tried.task
                 self._bury(ready, tried)
+                self.failed = None
                 self._hand_out()
                 continue
+            self.failed = None
             self._hand_out()
+            self.failed = tried.task
             return tried.task, payload_of(answer, tried.task)
 
     def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
