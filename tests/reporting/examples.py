@@ -204,7 +204,7 @@ def candidate(
     counts = ", ".join(f"{attack} {found} of 90" for attack, found in hits.items())
     return Candidate(
         name, "measured", True, True,
-        f"{symbol.capitalize()} {value:.3g}: every attack of the rung passed its own test on "
+        f"{symbol.capitalize()} {value:.3g}: every attack that was tried passed its own test on "
         f"fresh games (right picks: {counts}), which shows a rate of at most {P_MAX:.3g}.",
         rounds=150, protection=spec, symbol=symbol, strength=value, leakage=leaks(16, 90),
         success=success_rate(16, 90), worst_client=Estimate(0.298, 0.088, 0.569), units=540,

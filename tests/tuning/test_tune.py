@@ -213,7 +213,7 @@ def test_no_protection_at_all_can_be_the_answer(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tests.tuning.simulating.Simulated.rate", blind)
     found = tuned(monkeypatch, {}, families=(NOISE,))
     assert found.protection == Protection()
-    assert found.statement.startswith("No protection at all: every attack of the rung passed")
+    assert found.statement.startswith("No protection at all: every attack that was tried passed")
 
 
 def test_where_nothing_keeps_the_budget_there_is_advice(monkeypatch: pytest.MonkeyPatch) -> None:

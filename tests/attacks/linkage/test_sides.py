@@ -8,8 +8,9 @@ import pytest
 import torch
 from tests.attacks.conftest import digits, make_problems
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, interpolate
 
+from trilemma.attacks import Linkage
 from trilemma.attacks.linkage.rest import Rest, layers_of
 from trilemma.attacks.linkage.sides import Factored, Written
 from trilemma.attacks.matching import Units
@@ -25,7 +26,7 @@ def laws(**how: Any) -> tuple[Rest, torch.Tensor, Rest, torch.Tensor]:
     units = Units.of(views, "double")
     data, labels = (each[:60] for each in digits())
     people = Batch(data, labels, True).to(units.weights)
-    layers = layers_of(units, people)
+    layers = layers_of(views, people)
     assert layers is not None
     variance = units.noise.square()
     factored = Rest.of(units, variance, people, 0, layers)
@@ -73,5 +74,30 @@ def test_what_is_not_all_linear_or_not_all_read_is_written_out() -> None:
         {"training": LocalTraining("fedavg", steps=2)},
     ]
     for how in ways:
-        units = Units.of(make_problems(2, task=NET, public=60, **how).views, "single")
-        assert layers_of(units, Batch(data, labels, True).to(units.weights)) is None
+        views = make_problems(2, task=NET, public=60, **how).views
+        assert layers_of(views, Batch(data, labels, True).to(views[0].weights)) is None
+
+
+class Bright(nn.Module):
+    """A network of white pictures, smooth and large: all look alike but for little."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3072, 64), nn.ReLU(), nn.Linear(64, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = interpolate(x.reshape(-1, 1, 8, 8), size=(32, 32), mode="bilinear")
+        made: torch.Tensor = self.net(1 - wide.repeat(1, 3, 1, 1).flatten(1))
+        return made
+
+
+def test_updates_that_are_nearly_alike_are_told_apart() -> None:
+    """Centred in single precision, products of factors would leave nothing but rounding."""
+    torch.manual_seed(0)
+    task = Task(Bright(), cross_entropy, 10)
+    views = make_problems(2, task=task, training=LocalTraining(batch=4), public=200).views
+    data, labels = (each[:200] for each in digits())
+    people = Batch(data, labels, True).to(views[0].weights)
+    assert layers_of(views, people) is not None
+    found = Linkage(people=200, evaluations=5)(views, restarts=1, seed=0)
+    assert not bool(found.failed.any())

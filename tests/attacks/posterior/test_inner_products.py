@@ -161,3 +161,13 @@ def test_a_few_rows_show_that_a_remainder_is_small() -> None:
     assert float(most) > 100 * float(sought)
     assert float(remainder(400 * sought)) == 0
     assert float(remainder(50 * sought)) == pytest.approx(float(sought))
+
+
+@pytest.mark.parametrize("place", [0, 99])
+def test_an_outlier_is_seen_wherever_it_stands(place: int) -> None:
+    rows = numbers(1, 100, 200, seed=3)
+    rows[:, place] *= 1000
+    rows = rows - rows.mean(1, keepdim=True)
+    products, known = rows @ rows.transpose(1, 2), torch.tensor([200.0], dtype=torch.float64)
+    noise = torch.tensor([10.0], dtype=torch.float64)
+    assert float(held_out_remainder(products, known, noise)) > float(noise)

@@ -163,5 +163,6 @@ def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
         return untried(cast(Plan, plan), won, 16)
 
     (sentence,) = said(preset="quick")
-    assert "none of 16 unprotected rounds was tried no further (dlg)" in sentence
+    assert "none of 16 unprotected rounds was tested no further (dlg)" in sentence
     assert said() == said(preset="quick", knows="anyone") == ()
+    assert said(preset="quick", basis="surrogate") == ()

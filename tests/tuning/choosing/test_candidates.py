@@ -63,6 +63,16 @@ def test_a_bare_sum_that_passes() -> None:
     assert found.strength is None
 
 
+@pytest.mark.parametrize("carrier", ["secret-sharing", "paillier"])
+def test_noise_that_a_sum_does_not_need_is_told_as_the_bare_sum(carrier: str) -> None:
+    alone = replace(gauge(), bare=family("secret-sharing"))
+    found = measured_candidate(alone, family(f"randomization+{carrier}"), pricing(), KAPPA)
+    assert found.feasible
+    assert found.statement.startswith("The bare sum of all clients: every attack")
+    assert (found.protection or "").startswith(carrier)
+    assert found.strength is None
+
+
 @pytest.mark.parametrize("name", ["compression", "compression+randomization"])
 def test_what_thins_is_for_one_round_only(name: str) -> None:
     alone, whole = measured(name, rounds=1), measured(name, rounds=8)

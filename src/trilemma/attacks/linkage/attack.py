@@ -68,21 +68,27 @@ class Linkage:
         found, said = [], dict[int, Reading | None]()
         with torch.no_grad():
             people = Batch(taught.inputs, taught.labels, True).to(prior.mean)
-            layers = layers_of(Units.of(views, "single"), people)
+            layers = layers_of(views, people)
             each = views[0].weights.numel() if layers is None else 2 * people.count
+            # Products of factors are large, and what is left when they are centred is small.
+            precise = prior if layers is None else prior.to(torch.float64)
             for some in _together(read, _HELD // (people.count * each)):
                 flat = [view for own in some for view in own]
                 # what several trainings share, such as those that go on, is learnt once
                 seen = {id(view.observation): view for view in flat}
                 places = {name: place for place, name in enumerate(seen)}
                 units = Units.of(list(seen.values()), "single")
+                exact = units if layers is None else Units.of(list(seen.values()), "double")
                 rows = [
                     (at, places[id(view.observation)])
                     for at, own in enumerate(some)
                     for view in own
                 ]
                 training, message = torch.tensor(rows, device=units.weights.device).T
-                search = _Search(self, units, people, prior, layers, training, message, seed)
+                search = _Search(
+                    *(self, exact, people.to(precise.mean), precise, layers),
+                    *(training, message, seed),
+                )
                 found.append(search.run())
                 said.update(zip(seen, readings(units, people, prior), strict=True))
         held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])

@@ -19,6 +19,9 @@ from trilemma.attacks.posterior.factored import linear_layers
 from trilemma.attacks.posterior.inner_products import held_out_remainder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trilemma.attacks.base import View
     from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.units import Batch
 
@@ -93,12 +96,15 @@ class Rest:
         return own + torch.logsumexp(by_counts, 2)
 
 
-def layers_of(units: Units, people: Batch) -> tuple[str, ...] | None:
+def layers_of(views: Sequence[View], people: Batch) -> tuple[str, ...] | None:
     """The layers whose factors tell all that is asked of updates; None where there are none."""
-    view, whole = units.view, units.client_weights.ndim == 2 and bool(units.known.all())
-    if not whole or view.observation.clip is not None:
-        return None
-    return linear_layers(view.task, units.weights, people, view.local_training)
+    for seen in (view.observation for view in views):
+        one_each = not isinstance(seen.weights, torch.Tensor) or seen.weights.ndim == 1
+        whole = seen.known is None or bool(seen.known.all())
+        if not (one_each and whole) or seen.clip is not None:
+            return None
+    view, weights = views[0], views[0].weights.to(people.inputs)
+    return linear_layers(view.task, weights[None], people, view.local_training)
 
 
 def _made(

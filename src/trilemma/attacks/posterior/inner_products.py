@@ -238,15 +238,22 @@ def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) ->
     """Whether the remainder is below `_NOTHING` of the noise, [B].
 
     At that r the forms of `held_out_remainder` would then have a mean below the number of known
-    coordinates, for they fall with r. A law of some rows alone makes the others' forms larger.
+    coordinates, for they fall with r. A law of some rows alone makes the others' forms larger:
+    the first rows tell of all others, and the next ones of the first.
     """
-    people, limit = rows.shape[1], (_NOTHING * noise)[:, None]
+    people, limit = rows.shape[1], _NOTHING * noise
     some = min(_SOME, people // 2)
-    inner = rows[:, :some, :some].clone()
-    inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit)
-    factor, failed = torch.linalg.cholesky_ex(inner)
-    along = torch.linalg.solve_triangular(factor, rows[:, :some, some:], upper=False)
-    left = rows.diagonal(dim1=1, dim2=2)[:, some:] - along.square().sum(1)
-    below: torch.Tensor = left.mean(1) < known.clamp(min=1) * limit[:, 0]
-    below &= failed == 0
-    return below
+
+    def beside(law: slice, others: slice) -> torch.Tensor:
+        """What rows have beside those of a law; NaN where that has no factor."""
+        inner = rows[:, law, law].clone()
+        inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit[:, None])
+        factor, failed = torch.linalg.cholesky_ex(inner)
+        along = torch.linalg.solve_triangular(factor, rows[:, law, others], upper=False)
+        left = rows.diagonal(dim1=1, dim2=2)[:, others] - along.square().sum(1)
+        return torch.where((failed > 0)[:, None], torch.nan, left)
+
+    first, rest = slice(some), slice(some, None)
+    left = torch.cat((beside(slice(some, 2 * some), first), beside(first, rest)), 1)
+    below: torch.Tensor = left.mean(1) < known.clamp(min=1) * limit
+    return below & (noise > 0)

@@ -107,10 +107,12 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
 def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
     idle = [name for name in plan.suite.attacks[1:] if not won[name]]
-    if not idle or plan.request.preset != "quick" or plan.request.knows == "anyone":
+    request = plan.request
+    tests = request.knows != "anyone" and request.basis == "measured"
+    if not idle or request.preset != "quick" or not tests:
         return ()
     said = (
-        f"A quick look: what won none of {games} unprotected rounds was tried no further "
+        f"A quick look: what won none of {games} unprotected rounds was tested no further "
         f"({', '.join(idle)}); leave out --quick to try all."
     )
     return (said,)

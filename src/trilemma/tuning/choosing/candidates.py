@@ -140,16 +140,16 @@ def _statement(family: Family, found: Measured) -> str:
         parts = [found.note, calibration.reason]
     else:
         at = "The bare sum of all clients"
-        if calibration.strength == UNPROTECTED and family.mechanism is not None:
-            at = "No protection at all"
+        if calibration.strength == UNPROTECTED:
+            at = "No protection at all" if family.carrier == "plain" else at
         elif family.mechanism is not None:
             at = f"{family.symbol} {family.strength(calibration.strength):.3g}".capitalize()
         own = family.strength(calibration.strength)
         tests = [each for each in found.tests if each.strength == own and each.passed]
         counts = ", ".join(f"{each.attack} {each.recovered} of {each.units}" for each in tests)
         shown = (
-            f"{at}: every attack of the rung passed its own test on fresh games (right picks: "
-            f"{counts}), which shows a rate of at most {calibration.p_max:.3g}."
+            f"{at}: every attack that was tried passed its own test on fresh games (right "
+            f"picks: {counts}), which shows a rate of at most {calibration.p_max:.3g}."
         )
         parts = [found.note, shown]
     if not family.deployable:
