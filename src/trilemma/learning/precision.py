@@ -20,7 +20,7 @@ def whole_floats(parameters: int) -> Iterator[None]:
 
     Models that are `LARGE` keep the 11 bits: searches there end far from where the rest would
     matter (ResNet-18, 16 unprotected updates: Inverting Gradients picked right in 3 with 11 bits
-    and in 1 with 24, DLG in none), and take a fifth of the time.
+    and in 1 with 24, DLG in none), and take half the time.
     """
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = before and parameters > LARGE
