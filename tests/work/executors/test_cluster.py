@@ -240,9 +240,9 @@ from tests.work.executors.test_cluster import make_slow
 from tests.work.executors.test_local import Number
 from trilemma.work.executors.cluster import Cluster
 with Cluster(make_slow, address=sys.argv[1], workers=3) as crew:
-    for number in range(12):
+    for number in range(40):
         crew.submit(Number(number))
-    for _ in range(12):
+    for _ in range(40):
         task, payload = crew.next()
         print("DONE", task.number, *payload.decode().split(), file=sys.__stdout__, flush=True)
 """
@@ -259,14 +259,14 @@ with Cluster(make_slow, address=sys.argv[1], workers=3) as crew:
                     assert threads == "1"
                     found[int(number)] = int(square)
                     places.add(place)
-                if len(places) == 2 and len(found) < 9:
+                if len(places) == 2 and len(found) < 37:
                     nodes.stdin.write("kill\n")
                     nodes.stdin.flush()
                     assert nodes.stdout.readline() == "KILLED\n"
                     places.add("killed")
     assert driver.returncode == 0
     assert "killed" in places, "both nodes had worked"
-    assert found == {number: number**2 for number in range(12)}
+    assert found == {number: number**2 for number in range(40)}
 
 
 def _slow(task: Number) -> bytes:
