@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,9 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
     from trilemma.work.executors import prepared
     from trilemma.work.progress import Ticker
 
-    workers = running.workers if running.workers > 1 and running.ray is None else 0
+    several = running.workers > 1 and running.ray is None
+    # more than the machine has cores would only keep each other from starting
+    workers = min(running.workers, os.cpu_count() or 1) if several else 0
     # the last is what torch.func imports when it is first used
     needed = ("trilemma.estimation.bench", "torch._dynamo")
     with Ticker("tune") as ticker, prepared(workers, *needed):
