@@ -24,7 +24,7 @@ test-all: $(TOOLS)
 	$(BIN)/pytest -n 2 -q -m "slow or not slow"
 
 lint: $(TOOLS)
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 

@@ -28,7 +28,6 @@ sys.path.insert(0, str(ROOT))  # for the training of the other benchmark, and wh
 
 from benchmarks import federation  # noqa: E402
 from benchmarks.pages.simulated import exchange_seconds, round_seconds  # noqa: E402
-
 from trilemma.entropy import Seeded, System  # noqa: E402
 from trilemma.federation.nodes.files.identities import NodeIdentity  # noqa: E402
 from trilemma.protections.round_info import RoundInfo  # noqa: E402

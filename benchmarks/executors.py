@@ -20,8 +20,9 @@ from trilemma.work.executors import executor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
-from benchmarks.pages.stamp import stamp
 from tests.work.executors.two_nodes import two_nodes
+
+from benchmarks.pages.stamp import stamp
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from torch.nn.functional import cross_entropy
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.simulated import round_seconds
-
 from trilemma.entropy import Seeded, System
 from trilemma.federation import cohorts
 from trilemma.federation.timing import round_costs

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the made-up verdict of the tests
 
-from benchmarks.pages.stamp import stamp  # noqa: E402
 from tests.reporting import examples  # noqa: E402
 
+from benchmarks.pages.stamp import stamp  # noqa: E402
 from trilemma.reporting.page.page import write_report  # noqa: E402
 
 TABLE = ROOT / "docs" / "benchmarks" / "report.md"
