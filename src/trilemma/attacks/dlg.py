@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DLG", "IDLG"]
 
-_NOISY_HISTORY: Final = 20  # noise blurs what older pairs tell: 33 of 40 digits, with 60 pairs 31
+_NOISY_HISTORY: Final = 10  # noise blurs what older pairs tell: 20 of 128 digits, with 20 pairs 19
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class DLG:
 
     The fields are the effort: evaluations a restart; evaluations up to which the best restart goes
     on where coordinates are missing (compression), since few equations are solved slowly; pairs of
-    L-BFGS memory (at most 20 under noise), units evaluated at once (of large models fewer),
-    relative matching loss at which a unit is solved, precision ("auto": as `Units.of` says), and
-    where restarts begin: "middle", near the middle of the range with undecided labels, or
-    "normal", standard normal as published.
+    L-BFGS memory (at most 10 under noise), units evaluated at once (of large models fewer),
+    relative matching loss at which a unit is solved, precision, and where restarts begin:
+    "middle", near the middle of the range with undecided labels, or "normal", standard normal as
+    published.
     Middle starts fall into fewer local minima (FedAvg, 5 steps: 40 of 40 digits from one start
     each, normal 19).
     """
@@ -44,7 +44,7 @@ class DLG:
     history: int = 60
     slots: int = 64
     tolerance: float = 1e-8
-    precision: Precision = "auto"
+    precision: Precision = "single"
     start: Literal["middle", "normal"] = "middle"
 
     name: ClassVar[str] = "dlg"

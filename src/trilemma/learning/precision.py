@@ -8,22 +8,21 @@ from typing import Final
 
 import torch
 
-__all__ = ["LARGE", "whole_floats"]
+__all__ = ["whole_floats"]
 
-LARGE: Final = 10**6
-"""Parameters of a model above which attacks give up exactness for time."""
+_LARGE: Final = 10**6  # parameters
 
 
 @contextmanager
 def whole_floats(parameters: int) -> Iterator[None]:
     """Convolutions in all 24 bits of a float: of 11, as a GPU does by default, attacks read less.
 
-    Models that are `LARGE` keep the 11 bits: searches there end far from where the rest would
-    matter (ResNet-18, 16 unprotected updates: Inverting Gradients picked right in 3 and in 7 of
-    them with 11 bits and in 1 with 24, DLG in none), and take half the time.
+    Models of more than 10⁶ parameters keep the 11 bits: searches there end far from where the
+    rest would matter (ResNet-18, 16 unprotected updates: Inverting Gradients picked right in 3 and
+    in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half the time.
     """
     before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before and parameters > LARGE
+    torch.backends.cudnn.allow_tf32 = before and parameters > _LARGE
     try:
         yield
     finally:

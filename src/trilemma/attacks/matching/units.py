@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from trilemma.attacks.base import View, common_view
-from trilemma.learning.precision import LARGE
 
 if TYPE_CHECKING:
     from trilemma.observations import Observation
 
 __all__ = ["Precision", "Units"]
 
-Precision = Literal["auto", "single", "double"]
+Precision = Literal["single", "double"]
 _CPU, _GPU = 16 * 10**6, 16 * 10**8  # parameters times records that one evaluation should hold
 
 
@@ -38,15 +37,9 @@ class Units:
 
     @classmethod
     def of(cls, views: Sequence[View], precision: Precision) -> Units:
-        """The views as tensors; "auto": double under noise, single elsewhere and if m > 10⁶.
-
-        Of such models a GPU convolves doubles in seven times the time of floats.
-        """
+        """The views as tensors."""
         view = common_view(views)
-        noisy = any(v.observation.noise is not None and v.observation.noise.scale for v in views)
-        small = view.task.layout.size <= LARGE
-        double = precision == "double" or (precision == "auto" and noisy and small)
-        dtype = torch.float64 if double else torch.float32
+        dtype = torch.float64 if precision == "double" else torch.float32
         observations = [v.observation for v in views]
         known = torch.stack(
             [
