@@ -98,11 +98,16 @@ def test_pictures_are_made_where_records_are_shown() -> None:
     assert found["attacks"]["analytic"]["correct"] == [True, True]
 
 
-def test_beliefs_are_by_client() -> None:
-    task = BeliefJob("s", "none", "exact-posterior", SERVER, 1, 0, 3, 2)
-    found = read_attack(bench(0)()(task))
-    assert len(found["client"]) == len(found["leakage"]) == 3
-    assert all(0 <= each <= 1 for each in found["leakage"])
+def test_beliefs_are_by_client_and_one_attacker_gains_nothing_by_the_other() -> None:
+    work, names = bench(0)(), ("gaussian-posterior", "exact-posterior")
+    both = BeliefJob("s", "randomization:variance=0.01", names, SERVER, 1, 0, 3, 2)
+    found = read_attack(work(both))
+    assert len(found["client"]) == 3
+    for name in names:
+        assert len(found["leakage"][name]) == 3
+        assert all(0 <= each <= 1 for each in found["leakage"][name])
+        alone = read_attack(work(replace(both, attacks=(name,))))
+        assert alone["leakage"] == {name: pytest.approx(found["leakage"][name], abs=1e-9)}
 
 
 def test_a_protection_that_cannot_be_trained_is_told() -> None:

@@ -39,9 +39,9 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
         },
     ),
     (
-        BeliefJob("s", "none", "exact-posterior", SERVER, 8, 0, 4, 6),
+        BeliefJob("s", "none", ("exact-posterior",), SERVER, 8, 0, 4, 6),
         {
-            "stream": "t", "protection": "secret-sharing", "attack": "gaussian-posterior",
+            "stream": "t", "protection": "secret-sharing", "attacks": ("gaussian-posterior",),
             "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "draws": 7,
         },
     ),

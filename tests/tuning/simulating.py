@@ -69,7 +69,8 @@ class Simulated(Bench):
             return self._won(task, scenario)
         if isinstance(task, BeliefJob):
             clients = [n % len(scenario.records) for n in range(task.count)]
-            return {"client": clients, "leakage": [0.1 + 0.1 * k for k in clients]}
+            values = [0.1 + 0.1 * k for k in clients]
+            return {"client": clients, "leakage": dict.fromkeys(task.attacks, values)}
         if task.protection.startswith(self.diverging or "\n"):
             return {"diverged": f"{task.protection} diverged."}
         return self._timed(task) if isinstance(task, CostJob) else self._trained(task, scenario)

@@ -43,7 +43,7 @@ class TabLeak(InvertingGradients):
     label_sets: int = 3
     polish: int = 100
 
-    hard_iterations: ClassVar[int] = 200
+    noisy_iterations: ClassVar[int] = 200
 
     name: ClassVar[str] = "tableak"
     rung: ClassVar[Rung] = "nothing"

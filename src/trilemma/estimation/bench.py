@@ -106,12 +106,16 @@ class Bench:
         )
 
     def _believed(self, arena: Arena, task: BeliefJob) -> dict[str, Any]:
-        attack = get(task.attack)
-        observer = self._observer(arena, task, attack.rung)
+        attacks = [get(name) for name in task.attacks]
+        rung = max((attack.rung for attack in attacks), key=RUNGS.index)
+        observer = self._observer(arena, task, rung)
         numbers = range(task.first, task.first + task.count)
         games = [arena.draw(number, observer.seed) for number in numbers]
-        found = paper_leakage(observer, games, attack, draws=task.draws)
-        return {"client": [game.client for game in games], "leakage": found.tolist()}
+        found = paper_leakage(observer, games, attacks, draws=task.draws)
+        return {
+            "client": [game.client for game in games],
+            "leakage": {name: each.tolist() for name, each in found.items()},
+        }
 
     def _shown(self, arena: Arena, task: AttackJob, rung: Rung) -> _Shown:
         equal = task.recipe is not None and task.recipe.equal_weights

@@ -111,11 +111,11 @@ class CostJob:
 
 @dataclass(frozen=True)
 class BeliefJob:
-    """The paper's leakage of games first .. first + count - 1, by beliefs of one attack."""
+    """The paper's leakage of games first .. first + count - 1, by the beliefs of some attacks."""
 
     stream: str
     protection: str
-    attack: str
+    attacks: tuple[str, ...]
     adversary: Adversary
     rounds: int
     first: int
@@ -125,7 +125,8 @@ class BeliefJob:
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
         seen = f"{self.protection} seen by the {self.adversary.value}"
-        what = f"{self.stream}: beliefs of {self.attack} on {seen} over {self.rounds} rounds"
+        whose = "/".join(self.attacks)
+        what = f"{self.stream}: beliefs of {whose} on {seen} over {self.rounds} rounds"
         return f"{what}, {self.count} games, {self.draws} draws", self.first
 
 

@@ -18,7 +18,7 @@ from trilemma.estimation.playing.paper_leakage import paper_leakage
 def test_who_knows_the_record_leaks_what_certainty_does() -> None:
     seen = observer(scenario())
     games = [seen.arena.draw(number, 3) for number in range(4)]
-    found = paper_leakage(seen, games, get("exact-posterior"), draws=2)
+    found = paper_leakage(seen, games, [get("exact-posterior")], draws=2)["exact-posterior"]
     count = seen.arena.claim.candidates
     certain = leakage(np.eye(count)[0], np.full(count, 1 / count))
     assert found == pytest.approx([certain] * 4, abs=1e-3)
@@ -28,8 +28,8 @@ def test_strong_noise_leaks_little_and_the_average_less_than_one_look() -> None:
     loud = observer(scenario(), "randomization:variance=1")
     games = [loud.arena.draw(number, 3) for number in range(6)]
     attack = get("exact-posterior")
-    once = paper_leakage(loud, games, attack, draws=1)
-    often = paper_leakage(loud, games, attack, draws=12)
+    once = paper_leakage(loud, games, [attack], draws=1)[attack.name]
+    often = paper_leakage(loud, games, [attack], draws=12)[attack.name]
     assert often.mean() < once.mean(), "beliefs that point elsewhere each time average out"
     assert often.mean() < 0.2
 
@@ -37,9 +37,9 @@ def test_strong_noise_leaks_little_and_the_average_less_than_one_look() -> None:
 def test_an_attack_without_a_belief_is_refused() -> None:
     seen = observer(scenario())
     with pytest.raises(InvalidInput, match="gives no belief"):
-        paper_leakage(seen, [seen.arena.draw(0, 3)], get("analytic"), draws=1)
+        paper_leakage(seen, [seen.arena.draw(0, 3)], [get("analytic")], draws=1)
     with pytest.raises(InvalidInput, match="at least 1, got 0"):
-        paper_leakage(seen, [seen.arena.draw(0, 3)], get("exact-posterior"), draws=0)
+        paper_leakage(seen, [seen.arena.draw(0, 3)], [get("exact-posterior")], draws=0)
 
 
 def test_where_no_round_holds_the_record_the_belief_stays_uniform() -> None:
@@ -51,5 +51,6 @@ def test_where_no_round_holds_the_record_the_belief_stays_uniform() -> None:
         for seed in range(100)
         if not any(replace(seen, seed=Seeded(seed).integer("belief", 0)).views(games))
     )
-    found = paper_leakage(replace(seen, seed=unseen), games, get("gaussian-posterior"), draws=1)
-    assert found.tolist() == pytest.approx([0.0, 0.0], abs=1e-7)
+    attack = get("gaussian-posterior")
+    found = paper_leakage(replace(seen, seed=unseen), games, [attack], draws=1)
+    assert found[attack.name].tolist() == pytest.approx([0.0, 0.0], abs=1e-7)

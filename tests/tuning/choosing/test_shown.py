@@ -136,10 +136,10 @@ def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
     done: list[Job] = []
     found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
-    assert [each.attack for each in done if isinstance(each, BeliefJob)] == [
-        "gaussian-posterior",
-        "exact-posterior",
-    ]
+    asked = [each for each in done if isinstance(each, BeliefJob)]
+    assert [(each.first, each.count) for each in asked] == [(0, 8), (8, 8)]
+    assert {each.attacks for each in asked} == {("gaussian-posterior", "exact-posterior")}
+    assert [each.attack for each in found] == ["gaussian-posterior", "exact-posterior"]
     for each in found:
         assert each.mean == pytest.approx(np.mean([0.1, 0.2]))
         assert each.largest == pytest.approx(0.2)

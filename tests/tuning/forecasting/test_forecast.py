@@ -72,8 +72,8 @@ def test_tasks_in_words() -> None:
         (games("gallery, verdict", ONE), "drawing unprotected updates with dlg"),
         (games("rounds", ONE), "measuring unprotected updates with dlg"),
         (
-            BeliefJob("b", noise, "map", Adversary.SERVER, 1, 0, 1, 1),
-            "asking map what it believes",
+            BeliefJob("b", noise, ("map",), Adversary.SERVER, 1, 0, 1, 1),
+            "asking map what they believe",
         ),
     ):
         assert forecast.said(other).startswith(said)

@@ -24,7 +24,7 @@ def test_each_task_has_its_kind_and_its_units() -> None:
             5,
         ),
         (
-            BeliefJob("c", NOISE, "map", SERVER, 1, 0, 16, 6),
+            BeliefJob("c", NOISE, ("map",), SERVER, 1, 0, 16, 6),
             Kind("beliefs", ("map",), 1, "plain"),
             96,
         ),

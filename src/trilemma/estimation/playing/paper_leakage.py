@@ -31,9 +31,9 @@ __all__ = ["paper_leakage"]
 
 
 def paper_leakage(
-    observer: Observer, games: Sequence[Game], attack: Attack, *, draws: int
-) -> NDArray[np.float64]:
-    """The leakage of each game [U], from `draws` independent observations of each.
+    observer: Observer, games: Sequence[Game], attacks: Sequence[Attack], *, draws: int
+) -> dict[str, NDArray[np.float64]]:
+    """By attack the leakage of each game [U], from `draws` independent observations of each.
 
     An observation of which no round holds the record leaves the belief uniform.
     """
@@ -41,18 +41,22 @@ def paper_leakage(
         raise InvalidInput(f"draws (observations of each game) must be at least 1, got {draws}.")
     candidates = observer.arena.claim.candidates
     blind = torch.full((len(games), candidates), 1 / candidates, dtype=torch.float64)
-    beliefs = []
+    beliefs: dict[str, list[torch.Tensor]] = {attack.name: [] for attack in attacks}
     for draw in range(draws):
         seed = Seeded(observer.seed).integer("belief", draw)
         seen = replace(observer, seed=seed)
         views = seen.views(games)
-        found = play(seen, games, views, attack, restarts=1, seed=seed)
-        if found.belief is None and any(views):
-            raise InvalidInput(
-                f"the attack {attack.name!r} gives no belief over the line-up; use one of the "
-                f"rungs 'candidates' and 'rest'."
-            )
-        beliefs.append(blind if found.belief is None else found.belief)
-    mean = torch.stack([belief.double() for belief in beliefs]).mean(0)
+        for attack in attacks:
+            found = play(seen, games, views, attack, restarts=1, seed=seed)
+            if found.belief is None and any(views):
+                raise InvalidInput(
+                    f"the attack {attack.name!r} gives no belief over the line-up; use one of "
+                    f"the rungs 'candidates' and 'rest'."
+                )
+            beliefs[attack.name].append(blind if found.belief is None else found.belief.double())
     uniform = blind[0].numpy()
-    return np.array([leakage(row / row.sum(), uniform) for row in mean.numpy()])
+    means = {name: torch.stack(each).mean(0).numpy() for name, each in beliefs.items()}
+    return {
+        name: np.array([leakage(row / row.sum(), uniform) for row in mean])
+        for name, mean in means.items()
+    }

@@ -34,7 +34,7 @@ _BELIEVERS: Final[dict[Rung, str]] = {
 }
 _GAMES: Final = 48
 _CHUNK: Final = 24
-_LINE_UPS: Final = 16
+_LINE_UPS, _AT_ONCE = 16, 8
 _DRAWS: Final = 6
 
 
@@ -129,20 +129,24 @@ def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
     def measure(ask: Ask) -> tuple[PaperLeakage, ...]:
         if not _visible(plan, chosen):
             return ()
-        made = []
-        for attack in _BELIEVERS.values():
-            task = BeliefJob(
+        tasks = [
+            BeliefJob(
                 stream="beliefs",
                 protection=chosen.protection or "none",
-                attack=attack,
+                attacks=tuple(_BELIEVERS.values()),
                 adversary=plan.request.adversary,
                 rounds=plan.claim.rounds,
-                first=0,
-                count=_LINE_UPS,
+                first=first,
+                count=_AT_ONCE,
                 draws=_DRAWS,
             )
-            found = read_attack(ask([task])[0])
-            clients, values = np.array(found["client"]), np.array(found["leakage"])
+            for first in range(0, _LINE_UPS, _AT_ONCE)
+        ]
+        found = [read_attack(payload) for payload in ask(tasks)]
+        clients = np.concatenate([each["client"] for each in found])
+        made = []
+        for attack in _BELIEVERS.values():
+            values = np.concatenate([each["leakage"][attack] for each in found])
             means = [float(values[clients == k].mean()) for k in np.unique(clients)]
             made.append(PaperLeakage(attack, float(np.mean(means)), max(means), _LINE_UPS, _DRAWS))
         return tuple(made)

@@ -131,7 +131,7 @@ def _words(task: Job) -> str:
         return f"timing rounds under {where}"
     over = "one round" if task.rounds == 1 else f"{task.rounds} rounds"
     if isinstance(task, BeliefJob):
-        return f"asking {task.attack} what it believes under {where} over {over}"
+        return f"asking {' and '.join(task.attacks)} what they believe under {where} over {over}"
     many = len(task.attacks) > 1
     by = f"{len(task.attacks)} attacks" if many else task.attacks[0]
     return f"{_doing(task)} {where} with {by} over {over}"

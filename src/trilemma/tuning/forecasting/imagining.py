@@ -120,7 +120,11 @@ class _Head:
         if isinstance(task, AttackJob):
             return self.played(task, {name: self._right(task, name) for name in task.attacks})
         if isinstance(task, BeliefJob):
-            return {"client": [0] * task.count, "leakage": [0.0] * task.count}
+            nothing = [0.0] * task.count
+            return {
+                "client": [0] * task.count,
+                "leakage": dict.fromkeys(task.attacks, nothing),
+            }
         return _timed(task) if isinstance(task, CostJob) else self._trained(task)
 
     def _right(self, task: AttackJob, attack: str) -> list[bool]:

@@ -34,7 +34,7 @@ def kind_of(task: Job) -> Kind:
     if isinstance(task, AttackJob):
         return Kind("games", task.attacks, task.rounds, carrier)
     if isinstance(task, BeliefJob):
-        return Kind("beliefs", (task.attack,), task.rounds, carrier)
+        return Kind("beliefs", task.attacks, task.rounds, carrier)
     if isinstance(task, TrainJob):
         return Kind("trainings", (), task.rounds, "plain")
     return Kind("timings", (), 1, carrier)
