@@ -100,6 +100,17 @@ class Arena:
         """A number for each record of the pool; exact copies share theirs."""
         return self.scenario.kinds
 
+    @cached_property
+    def _copies(self) -> int:
+        """Records that are exact copies of others."""
+        return len(self.pool) - len(np.unique(self.kinds))
+
+    def copied(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which records of the pool are these rows, or exact copies of them."""
+        taken = np.zeros(int(self.kinds.max()) + 1, dtype=bool)
+        taken[self.kinds[rows]] = True
+        return taken[self.kinds]
+
     @classmethod
     def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
         """The games of the largest line-up that the scenario allows."""
@@ -117,7 +128,7 @@ class Arena:
         _, first = np.unique(self.kinds[own], return_index=True)  # exact copies stay out
         line_up = draw.permutation(own[first])[: self.claim.candidates]
         tagged = int(draw.integers(len(line_up)))
-        lined = np.isin(self.kinds, self.kinds[line_up])
+        lined = self.copied(line_up)
         free = np.zeros((len(self.sizes), int(self.sizes.max())), dtype=bool)
         for k, size in enumerate(self.sizes):
             outside = ~lined[self._rows(k)]
@@ -252,11 +263,10 @@ class Arena:
         """
         draw = Seeded(seed).generator("outsiders", game.number)
         public = self.scenario.public_records
-        copied = len(self.pool) - len(np.unique(self.kinds))
-        lent = len(game.line_up) + copied
+        lent = len(game.line_up) + self._copies
         lent += 2 * len(self.sizes) * self.scenario.local_training.unit_size
         count = min(most, len(public) + max(0, len(self.pool) - lent))
-        outside = ~np.isin(self.kinds, self.kinds[np.concatenate([game.line_up, used])])
+        outside = ~self.copied(np.concatenate([game.line_up, used]))
         rows = draw.permutation(np.flatnonzero(outside))
         chosen = torch.from_numpy(draw.permutation(len(public))[:count])
         mine = self.pool[torch.from_numpy(rows[: count - len(chosen)])]

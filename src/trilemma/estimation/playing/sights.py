@@ -164,8 +164,7 @@ class Observer:
         """In a blind control, one record from outside the line-up in the tagged one's place."""
         if not self.blind or batches.slot is None:
             return batches
-        kinds = self.arena.kinds
-        outside = np.flatnonzero(~np.isin(kinds, kinds[game.line_up]))
+        outside = np.flatnonzero(~self.arena.copied(game.line_up))
         rows = batches.rows.copy()
         stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
         rows[batches.own, batches.slot] = stranger
