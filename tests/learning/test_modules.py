@@ -40,7 +40,8 @@ class Twice(nn.Module):
         self.last = nn.ModuleList([self.first[0], nn.Linear(6, 2)])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last[1](self.last[0](self.again(self.first(x))))
+        made: torch.Tensor = self.last[1](self.last[0](self.again(self.first(x))))
+        return made
 
 
 def test_a_module_under_several_names_stays_one_in_what_it_computes() -> None:
