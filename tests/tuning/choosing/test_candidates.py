@@ -14,6 +14,7 @@ from tests.tuning.simulating import Simulated, asking
 
 from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
 from trilemma.errors import InvalidInput
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -44,7 +45,11 @@ def test_a_strength_that_every_attack_passes_is_feasible() -> None:
     assert found.leakage is not None
     assert found.leakage.value == bernoulli_leakage(found.success.value, KAPPA)
     assert found.leakage.high == bernoulli_leakage(found.success.high, KAPPA)
-    assert found.units == sum(p.units for p in found.points) + sum(t.units for t in found.tests)
+    done: list[Job] = []
+    again = replace(gauge(), ask=asking(Simulated(small, None, 1, 2, 0), done))
+    assert measured_candidate(again, family("randomization"), pricing(), KAPPA) == found
+    games = [each for each in {*done} if isinstance(each, AttackJob) and each.stream != "control"]
+    assert found.units == sum(each.count * len(each.attacks) for each in games)
     assert found.objective is not None
 
 

@@ -42,7 +42,7 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         statement=_statement(family, found),
         rounds=gauge.rounds,
         symbol=family.symbol,
-        units=calibration.units + sum(each.units for each in found.tests),
+        units=found.games,
         points=tuple(
             replace(each, strength=family.strength(each.strength)) for each in calibration.points
         ),

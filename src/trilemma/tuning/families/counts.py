@@ -48,12 +48,13 @@ class Measured:
     """How a family fared: its calibration, the test of every attack, and what was counted.
 
     `counts` are those of the strength found, by the leading attack's own test; None where there
-    is none.
+    is none. `games` is how many were played for all of it.
     """
 
     calibration: Calibration
     tests: tuple[Tested, ...]
     counts: Counts | None
+    games: int
     note: str = ""
 
 

@@ -140,6 +140,7 @@ class Gauge:
         lead, floor = self.suite.lead, family.domain[0]
         tests: list[Tested] = []
         found: Calibration | None = None
+        games = 0
         for attempt in range(_ATTEMPTS):
             level = 0.75 * self.level / 4**attempt
             stream = f"{stream_of(family)}, attempt {attempt}"
@@ -156,8 +157,9 @@ class Gauge:
                 unprotected=attempt == 0,
                 first_unit=control.units,
             )
+            games += control.units + found.units
             if found.strength is None:
-                return Measured(found, tuple(tests), None)
+                return Measured(found, tuple(tests), None, games)
             point = next(p for p in reversed(found.points) if p.passed)
             own = (point.strength, point.stage)
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
@@ -170,9 +172,10 @@ class Gauge:
                 level=_OTHERS * level,
             )
             tests += tested
+            games += sum(each.units for each in tested)
             failed = [each.attack for each in tested if not each.passed]
             if not failed:
-                return Measured(found, tuple(tests), counts)
+                return Measured(found, tuple(tests), counts, games)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor >= family.domain[1]:
                 break
@@ -182,7 +185,7 @@ class Gauge:
             f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
-        return Measured(unmet, tuple(tests), None)
+        return Measured(unmet, tuple(tests), None, games)
 
     def _others(self, family: Family, lead: str) -> list[str]:
         """The attacks that are tested where the leading one passes."""
@@ -224,7 +227,7 @@ class Gauge:
         counts = None
         if passed:
             counts = self.count(stream, shown, tests[0].units, attacks=(lead,), rounds=rounds)
-        return Measured(found, tuple(tests), counts)
+        return Measured(found, tuple(tests), counts, found.units)
 
     def _tested(
         self,
