@@ -14,8 +14,8 @@ from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     bent_models,
+    companies,
     contributions,
-    in_company,
     likely_walk,
     seen_path,
 )
@@ -94,6 +94,7 @@ class GaussianPosterior:
             layers = linear_layers(view.task, like, few, view.local_training)
         each = view.task.layout.size if layers is None else 2 * people.count
         held = each * (line_ups.count + people.count)
+        together = 1 if view.task.normalises_batches else _TOGETHER // held
         scores = [
             _Block(
                 units,
@@ -103,7 +104,7 @@ class GaussianPosterior:
                 seed,
                 layers,
             ).scores()
-            for start, stop in blocks(len(units), _TOGETHER // held)
+            for start, stop in blocks(len(units), together)
         ]
         return beliefs(torch.cat(scores) + told_exactly(units, line_ups), views)
 
@@ -170,11 +171,11 @@ class _Block:
             path = bent_models(*likely_walk(self.units, self.block, self.people))
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
-            *(self.people, self.line_ups, view.local_training),
+            *(self.people, self.line_ups, view.local_training, self.seed),
         )
         shares = weights / view.local_training.unit_size
         own = self._own() * (self._counts() * shares.square()).sum(1)
-        return read.table(weights.sum(1), own if self._own() else None, self._noise())
+        return read.table(weights, own if self._own() else None, self._noise())
 
     def _own(self) -> float:
         """The share of the rest's variance that is taken as each read coordinate's own."""
@@ -210,9 +211,12 @@ class _Block:
         return equal and few_counts(view.records - 1, view.task.classes)
 
     def _is_large(self) -> bool:
-        """Whether some coordinates of the updates tell as much as all, for less."""
+        """Whether some coordinates of the updates tell as much as all, for less.
+
+        Or more, where batches are normalised: those are read whose law was simulated.
+        """
         task, alone = self.units.view.task, len(self.units.weights[self.block]) == 1
-        return alone and are_many(task.layout.size) and not in_company(task, self.people)
+        return alone and (task.normalises_batches or are_many(task.layout.size))
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""
@@ -231,9 +235,10 @@ class _Block:
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
         view, (path, mean) = self.units.view, averaged
+        beside = companies(view.task, path, self.people, view.local_training)
 
         def rows(start: int, stop: int) -> torch.Tensor:
-            some, beside = batch.rows(start, stop), (self.people, mean)
+            some = batch.rows(start, stop)
             made = contributions(view.task, path, some, view.local_training, beside)
             return made.sub_(mean[:, None]).mul_(scale[:, None])
 
