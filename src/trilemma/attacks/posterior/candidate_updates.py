@@ -28,6 +28,7 @@ __all__ = [
     "bent_models",
     "companies",
     "contributions",
+    "in_company",
     "likely_deviation",
     "likely_walk",
     "observed_path",
@@ -134,6 +135,11 @@ def _mean_gradient(
     return torch.stack(sums).sum(0) / average.count
 
 
+def in_company(task: Task, training: LocalTraining) -> bool:
+    """Whether a record is normalised together with others."""
+    return task.normalises_batches and not training.by_record and training.batch > 1
+
+
 def companies(
     task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
 ) -> list[Company] | None:
@@ -141,7 +147,7 @@ def companies(
 
     None where a record is not normalised together with others.
     """
-    if not task.normalises_batches or training.by_record or training.batch == 1:
+    if not in_company(task, training):
         return None
     some = people.rows(0, _COMPANY)
     with sdpa_kernel(SDPBackend.MATH):

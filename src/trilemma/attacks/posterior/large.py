@@ -1,9 +1,15 @@
-"""The table of a large model's updates, of which the coordinates that tell most are read."""
+"""The table of a large model's updates, of which the coordinates that tell most are read.
+
+Where batches are normalised, an update is no sum over records: u = ū + Σ_i β (c_i - c̄) / S + e,
+contributions c_i as `Company` has them. Then batches of the population are simulated: they give
+the mean ū, for each tensor the factor β (in deep networks near 1 at the end and below .3 in
+front, where what a record does is lost in what its batch makes of it), and the law of e.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -32,13 +38,15 @@ class Read:
     """What is read of one unit: k coordinates on which the population varies most.
 
     The update [1, 1, k], and contributions of population and candidates [1, n, k]; `left` [M, k]
-    is what they leave unexplained of M batches' updates, around its mean (None: nothing).
+    is what they leave unexplained of M batches' updates, around its mean, and `norms` [M] are how
+    long those are (None: contributions add up).
     """
 
     update: torch.Tensor
     people: torch.Tensor
     candidates: torch.Tensor
     left: torch.Tensor | None = None
+    norms: torch.Tensor | None = None
 
     @classmethod
     def of(
@@ -50,7 +58,7 @@ class Read:
         people: Batch,
         line_ups: Batch,
         training: LocalTraining,
-        seed: int = 0,
+        seed: int,
     ) -> Read:
         """Contributions along a path, and of an update [1, m] what is `known` [1, m] of it."""
         sizes, made = list(task.layout.sizes), held_at_once(_MADE, update)
@@ -73,12 +81,11 @@ class Read:
         )
         if beside is None:
             return found
-        rows = _drawn(people.count, training.unit_size, seed)
-        sent = [
-            axes.read(torch.split(each, sizes, 1))
-            for each in _sent(task, path[0][0], people, rows, training, made)
-        ]
-        return found._fitted(rows, torch.cat(sent), axes.tensors)
+        rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
+        for each in _sent(task, path[0][0], people, rows, training, made):
+            sent.append(axes.read(torch.split(each, sizes, 1)))
+            norms.append(each.norm(dim=1))
+        return replace(found._fitted(rows, torch.cat(sent), axes.tensors), norms=torch.cat(norms))
 
     def _fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
         """The same with contributions that fit the updates [M, k] of batches of the population.
@@ -88,42 +95,51 @@ class Read:
         on the mean of their records' contributions says; the mean becomes what batches send.
         """
         people, mean = self.people[0], sent.mean(0)
-        gaps = sent - mean
-        parts = people[rows].mean(1)
+        gaps, used = sent - mean, sent.new_zeros(len(rows), len(people))
+        used.scatter_add_(1, rows.to(sent.device), torch.ones_like(rows).to(sent))
+        parts = used @ people / rows.shape[1]
         parts -= parts.mean(0)
+        places = tensors.to(sent.device)
         along, squares = (
-            torch.zeros(len(tensors)).to(sent).index_add_(0, tensors, each.sum(0))
+            sent.new_zeros(len(tensors)).index_add_(0, places, each.sum(0))
             for each in (parts * gaps, parts * parts)
         )
-        factor = (along / squares.clamp(min=torch.finfo(sent.dtype).tiny))[tensors]
+        factor = (along / squares.clamp(min=torch.finfo(sent.dtype).tiny))[places]
         centre = people.mean(0)
-        return Read(
-            self.update,
-            mean + factor * (self.people - centre),
-            mean + factor * (self.candidates - centre),
-            gaps - factor * parts,
+        return replace(
+            self,
+            people=mean + factor * (self.people - centre),
+            candidates=mean + factor * (self.candidates - centre),
+            left=gaps - factor * parts,
         )
 
-    def table(self, weights: torch.Tensor, own: torch.Tensor | None, noise: torch.Tensor) -> Table:
-        """Around the population's mean; anchors: the gap to what clients [1, K] have of it, it.
+    def table(
+        self,
+        total: torch.Tensor,
+        own: torch.Tensor | None,
+        noise: torch.Tensor,
+        batches: torch.Tensor,
+    ) -> Table:
+        """Around the population's mean; anchors: the gap to `total` [1] of it, and the mean.
 
         With `own` [1] times a record's variance, coordinates are measured in units of that, of the
-        noise [1] and of what is left of a batch, whose covariance is taken out besides.
+        noise [1] and of `batches` [1] times the variance that a batch's sum leaves unexplained,
+        the covariance of which is taken out besides.
         """
-        mean, total = self.people.mean(1, keepdim=True), weights.sum(1)
+        mean = self.people.mean(1, keepdim=True)
         rows = [self.people - mean, self.candidates - mean]
         anchors = torch.cat([self.update - total[:, None, None] * mean, mean], 1)
         if own is not None:
             spread = own[:, None] * _variance(rows[0]) + noise[:, None]
-            left = None
-            if self.left is not None:
-                left = weights.square().sum(1).sqrt() * self.left
-                spread = spread + _variance(left[None])
-            unit = spread.rsqrt()[:, None]
-            rows, anchors = [each * unit for each in rows], anchors * unit
-            if left is not None:
-                turn = _whitening(left * unit[0])
-                rows, anchors = [turn(each) for each in rows], turn(anchors)
+            if self.left is None:
+                unit = spread.rsqrt()[:, None]
+                rows, anchors = [each * unit for each in rows], anchors * unit
+            else:
+                left = batches.sqrt() * self.left
+                unit = (spread + _variance(left[None])).rsqrt()[:, None]
+                whitened = _whitening(left * unit[0])
+                rows = [whitened(each * unit) for each in rows]
+                anchors = whitened(anchors * unit)
         return tabulate(
             (lambda start, stop: rows[0][:, start:stop], rows[0].shape[1]),
             (lambda start, stop: rows[1][:, start:stop], rows[1].shape[1]),
@@ -160,10 +176,16 @@ def _sent(
 
 
 def _whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Multiplies vectors [..., k] by (I + Σ_i a_i a_iᵀ / M)^-1/2, rows a_i [M, k]."""
-    _, lengths, along = torch.linalg.svd(rows / len(rows) ** 0.5, full_matrices=False)
-    cut = 1 - (1 + lengths.square()).rsqrt()
-    return lambda vectors: vectors - ((vectors @ along.T) * cut) @ along
+    """Multiplies vectors [..., k] by (I + AᵀA)^-1/2, A the rows [M, k] divided by √M.
+
+    = I - Aᵀ V diag(1 / (1 + q + √(1 + q))) Vᵀ A, with AAᵀ = V diag(q) Vᵀ.
+    """
+    rows = rows / len(rows) ** 0.5
+    products = (rows @ rows.T).nan_to_num(0.0, 0.0, 0.0)  # a diverged unit fails, later
+    squares, turn = torch.linalg.eigh(products)
+    longer = 1 + squares.clamp(min=0)
+    cut = (turn / (longer + longer.sqrt())) @ turn.T @ rows
+    return lambda vectors: vectors - (vectors @ rows.T) @ cut
 
 
 def _variance(rows: torch.Tensor) -> torch.Tensor:
