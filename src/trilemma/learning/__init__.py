@@ -4,6 +4,7 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
+from trilemma.learning.company import Company
 from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
@@ -11,6 +12,7 @@ from trilemma.learning.tracing import traced
 from trilemma.learning.update import client_update, clip_records
 
 __all__ = [
+    "Company",
     "LocalTraining",
     "Task",
     "client_update",

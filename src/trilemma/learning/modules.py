@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["fitted", "normalises_batches"]
+__all__ = ["batch_norms", "fitted", "normalises_batches"]
 
 
 def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
@@ -65,7 +65,12 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
 
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
-    return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
+    return bool(batch_norms(model))
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """The modules that work with the statistics of each batch."""
+    return [each for each in model.modules() if isinstance(each, _BatchNorm) and each.training]
 
 
 def _part(model: nn.Module) -> None:

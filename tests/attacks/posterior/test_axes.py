@@ -54,3 +54,13 @@ def test_unknown_coordinates_are_never_read() -> None:
 def test_a_diverged_unit_is_read_too() -> None:
     rows = torch.full((4, LAYOUT.size), torch.nan)
     assert read(Axes.of(LAYOUT, rows, torch.ones(LAYOUT.size)), rows).isnan().any()
+
+
+def test_each_coordinate_is_known_by_its_tensor() -> None:
+    axes, rows = Axes.of(LAYOUT, gradients(20), torch.ones(LAYOUT.size)), torch.zeros(4, 31_203)
+    for place, part in enumerate(torch.split(rows, list(LAYOUT.sizes), 1)):
+        part[place] = 1.0
+    seen = read(axes, rows)
+    assert len(axes.tensors) == 2**13
+    for place in range(4):
+        assert not seen[place, axes.tensors != place].any()

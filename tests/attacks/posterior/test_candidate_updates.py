@@ -6,12 +6,14 @@ from tests.attacks.posterior.lining_up import small_records, small_task
 
 from trilemma.attacks.posterior.candidate_updates import (
     average_path,
+    companies,
     contributions,
     observed_path,
 )
 from trilemma.attacks.posterior.units import Batch
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.learning.modules import fitted
 
 MODELS = torch.randn(2, 83, generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2
 
@@ -62,3 +64,43 @@ def test_one_step_has_one_model() -> None:
     task, people = small_task(), shared(8, 5)
     path = average_path(task, MODELS, people, LocalTraining(batch=3))
     assert observed_path(task, path, MODELS, people, LocalTraining(batch=3)) is path
+
+
+def normalised() -> Task:
+    layers = (torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8, affine=False), torch.nn.Linear(8, 3))
+    model, _ = fitted(torch.nn.Sequential(*layers).double())
+    return Task(model, torch.nn.functional.cross_entropy, 3)
+
+
+def test_contributions_in_company_are_nearer_to_what_a_batch_sends() -> None:
+    """Nearer than those by the statistics of all at once, of which a batch's own are a part."""
+    task, training, people = normalised(), LocalTraining(batch=4), shared(64, 6)
+    models, beside = [MODELS], companies(task, [MODELS], people, training)
+    each = contributions(task, models, people, training, beside)
+    assert each.shape == (2, 64, 83)
+    own = Batch(people.inputs.expand(2, 64, 6), people.labels.expand(2, 64), False)
+    met = companies(task, models, own, training)
+    assert torch.allclose(contributions(task, models, own, training, met), each)
+    steps = LocalTraining("fedavg", lr=0.3, steps=2, batch=4)
+    walked = contributions(
+        task, models * 2, people, steps, companies(task, models * 2, people, steps)
+    )
+    assert torch.allclose(walked, 0.6 * each)
+    far = contributions(
+        task, models, people, training, companies(task, models, people, LocalTraining(batch=10**6))
+    )
+    gaps = []
+    for made in (each, far):
+        sent = torch.stack(
+            [updates(task, people.rows(4 * i, 4 * i + 4), training) for i in range(16)], 1
+        )
+        explained = made.reshape(2, 16, 4, -1).mean(2)
+        error = (explained - explained.mean(1, keepdim=True)) - (sent - sent.mean(1, keepdim=True))
+        gaps.append(float(error.norm()))
+    assert gaps[0] < gaps[1]
+
+
+def test_no_company_where_records_do_not_meet() -> None:
+    people = shared(8, 7)
+    assert companies(small_task(), [MODELS], people, LocalTraining(batch=4)) is None
+    assert companies(normalised(), [MODELS], people, LocalTraining(batch=1)) is None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from trilemma.attacks.posterior.clipping import clip_factors
+from trilemma.attacks.posterior.clipping import clip_factors, simulated_factors
 from trilemma.attacks.posterior.inner_products import Table, tabulate
 
 M, P, N, SIZE, CLIP = 40, 25, 3, 4, 1.2
@@ -63,3 +63,15 @@ def test_without_a_clip_nothing_is_cut() -> None:
     assert found.jitter is None
     assert bool((found.own == 1).all())
     assert bool((found.others == 1).all())
+
+
+def test_simulated_batches_are_clipped_as_they_are() -> None:
+    norms = torch.tensor([0.5, 2.4, 4.8], dtype=torch.float64)  # factors 1, 1/2, 1/4
+    found = simulated_factors(norms, CLIP, N)
+    assert torch.allclose(found.own, torch.full((1, N), 7 / 12).double())
+    assert torch.allclose(found.others, torch.tensor([7 / 12]).double())
+    assert found.jitter is not None
+    assert torch.allclose(found.jitter, torch.tensor([7 / 48]).double())  # (25 + 1 + 16) / 144 / 2
+    free = simulated_factors(norms, None, N)
+    assert free.jitter is None
+    assert torch.equal(free.own, torch.ones(1, N).double())

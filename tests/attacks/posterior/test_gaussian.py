@@ -126,6 +126,13 @@ def test_precision_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.allclose(single.exp(), beliefs(GAUSSIAN, game.views).exp(), atol=1e-3)
 
 
+def test_updates_made_by_factors_are_not_read_besides(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, _ = small_view(5, noise=NOISE)
+    few = beliefs(GAUSSIAN, [view])
+    monkeypatch.setattr(gaussian, "are_many", lambda _: True)
+    assert torch.equal(beliefs(GAUSSIAN, [view]), few)
+
+
 def test_the_population_goes_before_the_public_records() -> None:
     view, _ = small_view(5, noise=NOISE)
     other = small_records(50, Seeded(99))

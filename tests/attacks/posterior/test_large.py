@@ -6,26 +6,28 @@ from typing import Any
 import pytest
 import torch
 from tests.attacks.posterior.lining_up import Game, beliefs
+from torch import nn
 
 from trilemma.attacks import Attack, GaussianPosterior
 from trilemma.attacks.posterior import gaussian
-from trilemma.attacks.posterior.large import Read
+from trilemma.attacks.posterior.large import Read, _drawn, _whitening
 from trilemma.attacks.posterior.units import Batch, held_at_once
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.scenarios.digits import digits
 from trilemma.scenarios.text import text
 
 ATTACK: Attack = GaussianPosterior()
 
 
-def game(games: int, protection: str) -> Game:
-    """Line-ups of sentences, updates of a transformer with 93,252 parameters."""
-    arena = Arena.of(text(), rounds=1)
-    seen = Observer(
-        arena, parse_protection(protection), Adversary.SERVER, "candidates", 0, population=120
-    )
+def game(games: int, protection: str, scenario: Scenario | None = None, steps: int = 20) -> Game:
+    """Line-ups of sentences, updates of a transformer with 93,252 parameters; or of another's."""
+    arena, made = Arena.of(scenario or text(), rounds=1), parse_protection(protection)
+    seen = Observer(arena, made, Adversary.SERVER, "candidates", 0, steps=steps, population=120)
     drawn = [arena.draw(number, 0) for number in range(games)]
     tagged = torch.tensor([each.tagged for each in drawn])
     return Game([views[0] for views in seen.views(drawn)], tagged)
@@ -55,9 +57,10 @@ def test_the_table_is_that_of_what_is_read() -> None:
         Batch(knows.population.inputs, knows.population.labels, True),
         Batch(knows.line_up.inputs, knows.line_up.labels, True),
         view.local_training,
+        seed=0,
     )
     own, noise = torch.tensor([0.1]), torch.tensor([0.2])
-    table = read.table(torch.ones(1), own, noise)
+    table = read.table(torch.ones(1), own, noise, torch.ones(1))
     rows = read.people[0].double()
     centred = rows - rows.mean(0)
     squares = centred.square().sum(0)
@@ -83,3 +86,45 @@ def test_a_cpu_holds_what_suits_its_cache_and_a_gpu_a_part_of_its_memory(
     assert held_at_once(2**23, torch.ones(1)) == 2**23
     assert held_at_once(2**23, like) == 2**26
     assert held_at_once(2**30, like) == 2**30
+
+
+def deep() -> Scenario:
+    """Digits through nine layers of BatchNorm, one after the other."""
+    layers: list[nn.Module] = [nn.Conv2d(1, 6, 3, 2, 1)]
+    for _ in range(8):
+        layers += [nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, 1, 1)]
+    layers += [nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(96, 10)]
+    ready, model = digits(clients=4), nn.Sequential(*layers)
+    parts = (nn.functional.cross_entropy, ready.records, ready.test_records)
+    return Scenario(model, *parts, LocalTraining(batch=8))
+
+
+def test_batches_are_simulated_where_many_layers_normalise_them() -> None:
+    """With each record normalised by itself, 1 of these 10 is solved; blind is 1 in 100."""
+    assert game(10, "none", deep(), steps=5).solved(ATTACK) >= 5
+
+
+def test_contributions_are_fitted_to_what_batches_send() -> None:
+    draw = torch.Generator().manual_seed(0)
+    people, candidates = (torch.randn(n, 6, generator=draw) for n in (40, 3))
+    rows, tensors = _drawn(40, 4, 0), torch.tensor([0, 0, 0, 0, 2, 2])
+    assert rows.shape == (96, 4)
+    assert torch.equal(rows[:10].flatten().sort().values, torch.arange(40))
+    factor = torch.tensor([0.5, 0.5, 0.5, 0.5, 2.0, 2.0])
+    error = 0.01 * torch.randn(96, 6, generator=draw)
+    sent = 7 + factor * (people[rows].mean(1) - people.mean(0)) + error
+    read = Read(torch.zeros(1, 1, 6), people[None], candidates[None])
+    made = read._fitted(rows, sent, tensors)
+    expected = sent.mean(0) + factor * (candidates - people.mean(0))
+    assert torch.allclose(made.candidates[0], expected, atol=0.03)
+    assert torch.allclose(made.people[0].mean(0), sent.mean(0), atol=1e-5)
+    assert made.left is not None
+    assert torch.allclose(made.left, error - error.mean(0), atol=0.01)
+
+
+def test_what_batches_leave_is_whitened() -> None:
+    draw = torch.Generator().manual_seed(1)
+    rows, vectors = (torch.randn(n, 9, generator=draw, dtype=torch.float64) for n in (4, 5))
+    made = _whitening(3 * rows)(vectors)
+    dense = torch.eye(9, dtype=torch.float64) + 9 * rows.T @ rows / 4
+    assert torch.allclose(made @ made.T, vectors @ torch.linalg.inv(dense) @ vectors.T)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.linkage.sides import Factored, Parts, Sides, Written
-from trilemma.attacks.posterior.candidate_updates import contributions, seen_path
+from trilemma.attacks.posterior.candidate_updates import companies, contributions, seen_path
 from trilemma.attacks.posterior.factored import linear_layers
 from trilemma.attacks.posterior.inner_products import held_out_remainder
 
@@ -117,7 +117,7 @@ def _made(
         factored = Factored.of(units, people, layers, parts)
         return factored, parts, factored.own()
     path = seen_path(units, slice(None), people)
-    beside = (people, path[1])
+    beside = companies(view.task, path[0], people, view.local_training)
     updates = contributions(view.task, path[0], people, view.local_training, beside)
     parts = Parts.of(units, people, updates, seed)
     written = Written.of(units, people, path, updates, parts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch.nn.functional import one_hot
 
-from trilemma.attacks.posterior.candidate_updates import Path, contributions
+from trilemma.attacks.posterior.candidate_updates import Path, companies, contributions
 from trilemma.attacks.posterior.factored import Factors, factors
 from trilemma.attacks.posterior.rest_law import count_vectors, few_counts, log_ways
 from trilemma.entropy import Seeded
@@ -127,9 +127,9 @@ class Written:
 
     def sides(self, records: Batch) -> Sides:
         """Of records, n a message."""
-        models, mean = self.path
-        training, beside = self.view.local_training, (self.people, mean)
-        return self.of_updates(contributions(self.view.task, models, records, training, beside))
+        task, models, training = self.view.task, self.path[0], self.view.local_training
+        beside = companies(task, models, self.people, training)
+        return self.of_updates(contributions(task, models, records, training, beside))
 
     def of_updates(self, made: torch.Tensor) -> Sides:
         """Of contributions [V, n, m]."""

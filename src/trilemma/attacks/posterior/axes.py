@@ -53,6 +53,12 @@ class Axes:
         ]
         return cls(tuple(p.only(c) for p, c in zip(parts, inside, strict=True)))
 
+    @property
+    def tensors(self) -> torch.Tensor:
+        """Which tensor each of the k coordinates belongs to."""
+        counts = [part.count for part in self.parts]
+        return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+
     def read(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """The coordinates [n, k] of updates, given tensor by tensor as [n, size]."""
         split = zip(self.parts, tensors, strict=True)
@@ -83,6 +89,11 @@ class _Part:
         flat = (matrices.transpose(1, 2) if left else matrices).reshape(-1, min(sides))
         squares = (flat.T @ flat).nan_to_num(0.0, 0.0, 0.0)  # a diverged unit fails, later
         return cls(sides, torch.linalg.eigh(squares).eigenvectors, left)
+
+    @property
+    def count(self) -> int:
+        """How many coordinates are read."""
+        return self.shape[0] * self.shape[1] if self.chosen is None else len(self.chosen)
 
     def read(self, rows: torch.Tensor) -> torch.Tensor:
         """What is read of rows [n, size]."""

@@ -7,14 +7,14 @@ nearly so for several local steps, if those are taken along the client's own pat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.posterior.units import blocks, held_at_once
-from trilemma.learning import clip_records
+from trilemma.learning import Company, clip_records
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
@@ -26,6 +26,7 @@ __all__ = [
     "Path",
     "average_path",
     "bent_models",
+    "companies",
     "contributions",
     "in_company",
     "likely_deviation",
@@ -37,7 +38,7 @@ __all__ = [
 Path = tuple[list[torch.Tensor], torch.Tensor]
 """Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
-_DRAWS: Final = 4  # batches that hold a record, where records are normalised together
+_COMPANY: Final = 64  # records whose statistics stand for those of a batch
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
 
@@ -121,22 +122,43 @@ def seen_path(units: Units, block: slice, people: Batch) -> Path:
 def _mean_gradient(
     task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
 ) -> torch.Tensor:
-    """The mean gradient [U, m] of the records, or of batches that hold one of them each."""
-    together = in_company(task, average)
-    if training.record_clip is None and not together:
+    """The mean gradient [U, m] of the records, which are normalised together if at all."""
+    if training.record_clip is None:
         with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
             slope = vmap(grad(task.mean_loss), (0, *_places(average)))
             mean: torch.Tensor = slope(weights, average.inputs, average.labels)
         return mean
-    sums = []
-    for start, stop in blocks(average.count, held_at_once(_HELD, weights) // weights.numel()):
-        some = average.rows(start, stop)
-        if together:
-            made = _together(task, weights, some, training, average)
-        else:
-            made = _gradients(task, weights, some, training)
-        sums.append(made.sum(1))
+    sums = [
+        _gradients(task, weights, average.rows(start, stop), training).sum(1)
+        for start, stop in blocks(average.count, held_at_once(_HELD, weights) // weights.numel())
+    ]
     return torch.stack(sums).sum(0) / average.count
+
+
+def in_company(task: Task, training: LocalTraining) -> bool:
+    """Whether a record is normalised together with others."""
+    return task.normalises_batches and not training.by_record and training.batch > 1
+
+
+def companies(
+    task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
+) -> list[Company] | None:
+    """What a record of a batch finds beside it at each model of a path, by a population.
+
+    None where a record is not normalised together with others.
+    """
+    if not in_company(task, training):
+        return None
+    some = people.rows(0, _COMPANY)
+    with sdpa_kernel(SDPBackend.MATH):
+        return [
+            Company.of(
+                *(task, vmap(task.layout.unflatten)(weights), some.inputs, some.labels),
+                training.batch,
+                shared=some.shared,
+            )
+            for weights in path
+        ]
 
 
 def contributions(
@@ -144,34 +166,22 @@ def contributions(
     path: Sequence[torch.Tensor],
     records: Batch,
     training: LocalTraining,
-    beside: tuple[Batch, torch.Tensor] | None = None,
+    beside: Sequence[Company] | None = None,
     axes: Axes | None = None,
 ) -> torch.Tensor:
     """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
 
     With axes, what they read of one unit's records, [1, n, k].
 
-    Where batches are normalised an update is no sum over records. Images are normalised each by
-    itself, which tells as much; what cannot be has the best approximation by a sum (Hájek's
-    projection), c_j = ū + S (E[u | record j] - ū), the expectation being over the records `beside`
-    j in its batch, drawn from a population; given are that and the mean ū [U, m].
+    Where batches are normalised an update is no sum over records. What is nearest to a record's
+    part of it is the gradient of its loss in the company `beside` it at each model of the path,
+    and of what it does to the others' (`Company.loss`).
     """
-    together = beside is not None and in_company(task, records)
-
-    def gradients(weights: torch.Tensor) -> torch.Tensor:
-        if beside is None or not together:
-            return _gradients(task, weights, records, training, axes)
-        return _together(task, weights, records, training, beside[0])
-
-    total = gradients(path[0])
-    for weights in path[1:]:
-        total += gradients(weights)
-    if training.algorithm == "fedavg":
-        total.mul_(training.lr)
-    if beside is None or not together:
-        return total
-    mean = beside[1][:, None]
-    return total.sub_(mean).mul_(training.unit_size).add_(mean)
+    met = [None] * len(path) if beside is None else beside
+    total = _gradients(task, path[0], records, training, axes, met[0])
+    for weights, company in zip(path[1:], met[1:], strict=True):
+        total += _gradients(task, weights, records, training, axes, company)
+    return total.mul_(training.lr) if training.algorithm == "fedavg" else total
 
 
 def _gradients(
@@ -180,68 +190,29 @@ def _gradients(
     records: Batch,
     training: LocalTraining,
     axes: Axes | None = None,
+    company: Company | None = None,
 ) -> torch.Tensor:
     """Each record's gradient [U, n, m] at weights [U, m], as long as the training leaves it."""
 
     def loss(
-        tensors: dict[str, torch.Tensor], record: torch.Tensor, label: torch.Tensor
+        tensors: dict[str, torch.Tensor], met: Any, record: torch.Tensor, label: torch.Tensor
     ) -> torch.Tensor:
+        if company is not None:
+            return company.loss(task, tensors, met, record, label)
         outputs = functional_call(task.model, tensors, (record[None],))
         return task.loss_of(outputs, label[None])
 
     # by named tensors: differentiating through the flat vector takes twice as long
-    each = vmap(vmap(grad(loss), (None, 0, 0)), (0, *_places(records)))
+    each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, *_places(records)))
     tensors = vmap(task.layout.unflatten)(weights)
+    met = () if company is None else company.met
     with sdpa_kernel(SDPBackend.MATH):
-        named = each(tensors, records.inputs, records.labels)
+        named = each(tensors, met, records.inputs, records.labels)
     parts = [named[name].flatten(2) for name in task.layout.names]
     if training.record_clip is not None:
         whole = clip_records(torch.cat(parts, 2), training.record_clip)
         parts = list(torch.split(whole, list(task.layout.sizes), 2))
     return torch.cat(parts, 2) if axes is None else axes.read([each[0] for each in parts])[None]
-
-
-def _together(
-    task: Task,
-    weights: torch.Tensor,
-    records: Batch,
-    training: LocalTraining,
-    population: Batch,
-) -> torch.Tensor:
-    """The mean gradient [U, n, m] of batches that hold the record, the same others beside each."""
-    others = min(training.batch - 1, population.count // _DRAWS)
-    people = population.rows(0, _DRAWS * others)
-    first = 1 if people.shared else 2
-    inputs, labels = (
-        each.reshape(*each.shape[: first - 1], _DRAWS, others, *each.shape[first:])
-        for each in (people.inputs, people.labels)
-    )
-
-    def loss(
-        tensors: dict[str, torch.Tensor],
-        record: torch.Tensor,
-        label: torch.Tensor,
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-    ) -> torch.Tensor:
-        def one(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            batch, told = torch.cat((record[None], x)), torch.cat((label[None], y))
-            return task.loss_of(functional_call(task.model, tensors, (batch,)), told)
-
-        return vmap(one)(inputs, labels).mean()
-
-    inner = vmap(grad(loss), (None, 0, 0, None, None))
-    each = vmap(inner, (0, *_places(records), *_places(people)))
-    tensors = vmap(task.layout.unflatten)(weights)
-    with sdpa_kernel(SDPBackend.MATH):
-        named = each(tensors, records.inputs, records.labels, inputs, labels)
-    return torch.cat([named[name].flatten(2) for name in task.layout.names], 2)
-
-
-def in_company(task: Task, records: Batch) -> bool:
-    """Whether a record alone has no statistics by which it could be normalised."""
-    first = records.inputs[:1] if records.shared else records.inputs[0, :1]
-    return task.normalises_batches and not task.runs_on(first)
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:

@@ -12,7 +12,7 @@ from trilemma.entropy import Seeded
 if TYPE_CHECKING:
     from trilemma.attacks.posterior.inner_products import Table
 
-__all__ = ["ClipFactors", "clip_factors"]
+__all__ = ["ClipFactors", "clip_factors", "simulated_factors"]
 
 _DRAWS: Final = 64  # batches of the population that stand for a client's
 
@@ -69,3 +69,13 @@ def clip_factors(
     norms = mean[..., None] + 2 * sideways / size + candidates / size**2
     own = factor(whole[..., None] * norms)
     return ClipFactors(own.mean(1), others.mean(1), own.var(1, correction=0).mean(1))
+
+
+def simulated_factors(norms: torch.Tensor, clip: float | None, candidates: int) -> ClipFactors:
+    """The factors of one unit by the norms [M] of batches' updates, whichever the candidate."""
+    one = torch.ones_like(norms[:1])
+    if clip is None:
+        return ClipFactors(one[:, None].expand(1, candidates), one, None)
+    each = (clip / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
+    mean = each.mean(0, keepdim=True)
+    return ClipFactors(mean[:, None].expand(1, candidates), mean, each.var(0, keepdim=True))

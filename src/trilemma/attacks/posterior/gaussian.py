@@ -14,12 +14,13 @@ from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     bent_models,
+    companies,
     contributions,
     in_company,
     likely_walk,
     seen_path,
 )
-from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors
+from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors, simulated_factors
 from trilemma.attacks.posterior.exact_values import told_exactly
 from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import (
@@ -71,7 +72,8 @@ class GaussianPosterior:
     Approximate where shares do not simply add up: several local steps are taken along the path
     that the observation shows, a clipped client's factor is that of batches of the population
     with the candidate, and coordinates that some clients did not send are independent beyond
-    what all have in common. What single values tell exactly is added (`exact_values`).
+    what all have in common. Where BatchNorm couples records, batches of the population are
+    simulated (`large`). What single values tell exactly is added (`exact_values`).
     """
 
     name: ClassVar[str] = "gaussian-posterior"
@@ -94,6 +96,7 @@ class GaussianPosterior:
             layers = linear_layers(view.task, like, few, view.local_training)
         each = view.task.layout.size if layers is None else 2 * people.count
         held = each * (line_ups.count + people.count)
+        simulated = in_company(view.task, view.local_training)
         scores = [
             _Block(
                 units,
@@ -103,7 +106,7 @@ class GaussianPosterior:
                 seed,
                 layers,
             ).scores()
-            for start, stop in blocks(len(units), _TOGETHER // held)
+            for start, stop in blocks(len(units), 1 if simulated else _TOGETHER // held)
         ]
         return beliefs(torch.cat(scores) + told_exactly(units, line_ups), views)
 
@@ -125,22 +128,17 @@ class _Block:
     def scores(self) -> torch.Tensor:
         """log p(G | candidate) [B, N], up to a constant each."""
         view, known = self.units.view, self.units.known[self.block]
-        weights = self.units.client_weights[self.block]
-        task, training = view.task, view.local_training
-        flat = flat_weights(weights, known)
+        task, weights = view.task, self.units.client_weights[self.block]
+        flat, factors = flat_weights(weights, known), None
         if flat is not None and self.layers is not None:
             table = self._factored()
         elif flat is not None and self._is_large():
-            table = self._read(flat)
+            table, factors = self._read(flat)
         else:
             averaged, gap, table = self._written()
-        factors = clip_factors(
-            table,
-            view.observation.clip,
-            size=training.unit_size,
-            whole=task.layout.size / known.sum(1).clamp(min=1),
-            seed=self.seed,
-        )
+        clip, size = view.observation.clip, view.local_training.unit_size
+        whole = task.layout.size / known.sum(1).clamp(min=1)
+        factors = factors or clip_factors(table, clip, size=size, whole=whole, seed=self.seed)
         if flat is None:
             table, message = self._own_places(averaged, gap, table, factors)
         else:
@@ -163,22 +161,33 @@ class _Block:
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
         return averaged, gap, table
 
-    def _read(self, weights: torch.Tensor) -> Table:
-        """The table of what is read of a large unit, whose clients have weights [1, K]."""
+    def _read(self, weights: torch.Tensor) -> tuple[Table, ClipFactors | None]:
+        """The table of what is read of a large unit, whose clients have weights [1, K].
+
+        And how much clipping shortens its batches, where those were simulated.
+        """
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
             path = bent_models(*likely_walk(self.units, self.block, self.people))
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
-            *(self.people, self.line_ups, view.local_training),
+            *(self.people, self.line_ups, view.local_training, self.seed),
         )
+        factors, kept = None, torch.ones_like(weights[:, 0])
+        if read.norms is not None:
+            factors = simulated_factors(read.norms, view.observation.clip, self.line_ups.count)
+            kept = factors.others.square()
         shares = weights / view.local_training.unit_size
-        own = self._own() * (self._counts() * shares.square()).sum(1)
-        return read.table(weights.sum(1), own if self._own() else None, self._noise())
+        own = kept * self._own() * (self._counts() * shares.square()).sum(1)
+        batches = kept * weights.square().sum(1)
+        table = read.table(weights.sum(1), own if self._own() else None, self._noise(), batches)
+        return table, factors
 
     def _own(self) -> float:
         """The share of the rest's variance that is taken as each read coordinate's own."""
-        return _OWN if self._is_large() and self.units.view.observation.clip is None else 0.0
+        view = self.units.view
+        free = view.observation.clip is None or in_company(view.task, view.local_training)
+        return _OWN if self._is_large() and free else 0.0
 
     def _factored(self) -> Table:
         """The table of updates that are single gradients, all coordinates known, by factors."""
@@ -210,9 +219,11 @@ class _Block:
         return equal and few_counts(view.records - 1, view.task.classes)
 
     def _is_large(self) -> bool:
-        """Whether some coordinates of the updates tell as much as all, for less."""
-        task, alone = self.units.view.task, len(self.units.weights[self.block]) == 1
-        return alone and are_many(task.layout.size) and not in_company(task, self.people)
+        """Whether some coordinates are read: as good as all, or better where simulated."""
+        view = self.units.view
+        alone = self.layers is None and len(self.units.weights[self.block]) == 1
+        simulated = in_company(view.task, view.local_training)
+        return alone and (simulated or are_many(view.task.layout.size))
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""
@@ -231,19 +242,17 @@ class _Block:
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
         view, (path, mean) = self.units.view, averaged
+        beside = companies(view.task, path, self.people, view.local_training)
 
         def rows(start: int, stop: int) -> torch.Tensor:
-            some, beside = batch.rows(start, stop), (self.people, mean)
+            some = batch.rows(start, stop)
             made = contributions(view.task, path, some, view.local_training, beside)
             return made.sub_(mean[:, None]).mul_(scale[:, None])
 
         return rows
 
     def _table(
-        self,
-        averaged: Path,
-        scales: tuple[torch.Tensor, torch.Tensor],
-        anchors: torch.Tensor,
+        self, averaged: Path, scales: tuple[torch.Tensor, torch.Tensor], anchors: torch.Tensor
     ) -> Table:
         return tabulate(
             (self._rows(self.people, averaged, scales[0]), self.people.count),
