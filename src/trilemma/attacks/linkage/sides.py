@@ -8,6 +8,7 @@ is asked but u·R, u·v and u·u. Where layers are linear, factors tell them for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import View
     from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.units import Batch
+    from trilemma.learning import Company
 
 __all__ = ["Common", "Factored", "Parts", "Sides", "Written"]
 
@@ -125,11 +127,16 @@ class Written:
         rows = self.rows @ self.rows.transpose(1, 2)
         return Common(rows, self.rows @ turned, self.vectors @ turned)
 
+    @cached_property
+    def beside(self) -> list[Company] | None:
+        """What a record finds beside it in its batch."""
+        return companies(self.view.task, self.path[0], self.people, self.view.local_training)
+
     def sides(self, records: Batch) -> Sides:
         """Of records, n a message."""
-        task, models, training = self.view.task, self.path[0], self.view.local_training
-        beside = companies(task, models, self.people, training)
-        return self.of_updates(contributions(task, models, records, training, beside))
+        view = self.view
+        made = contributions(view.task, self.path[0], records, view.local_training, self.beside)
+        return self.of_updates(made)
 
     def of_updates(self, made: torch.Tensor) -> Sides:
         """Of contributions [V, n, m]."""
