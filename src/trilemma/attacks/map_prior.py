@@ -84,7 +84,7 @@ class MAP:
                 points,
                 never,
                 solved=never,
-                resolution=torch.full_like(units.noise, 1e-3),
+                resolution=torch.full_like(units.noise, 0.1),
                 iterations=iterations,
                 history=self.history,
                 slots=units.at_once(self.slots),

@@ -47,7 +47,7 @@ class Linkage:
     """
 
     level: float = 1e-3
-    evaluations: int = 40
+    evaluations: int = 20
     history: int = 20
     messages: int = 48
     people: int = 400

@@ -89,7 +89,9 @@ class Rest:
 
     def _log_likelihood(self, sides: Sides) -> torch.Tensor:
         """uᵀQ⁻¹G - ½ uᵀQ⁻¹u + log Σ_n exp(level_n - uᵀQ⁻¹ Σ n_c μ_c)."""
-        form = sides.square - ((sides.rows @ self.inner) * sides.rows).sum(2)
+        # The slope of rᵀAr is 2Ar, as A is symmetric: the product serves for both.
+        rows = sides.rows.detach()
+        form = sides.square - ((rows @ self.inner) * (2 * sides.rows - rows)).sum(2)
         found = (sides.vectors - sides.rows @ self.turned) / self.remainder[:, None, None]
         by_counts = self.level[:, None] - found[..., 1:] @ self.counts.T
         own = found[..., 0] - form / (2 * self.remainder[:, None])

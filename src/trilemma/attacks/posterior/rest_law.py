@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _COUNTS: Final = 12_000  # ways to spread a rest over the classes that are tried one by one
-_REFINED: Final = 4  # of them, those that get the covariances of their own classes
+_REFINED: Final = 2  # of them, those that get the covariances of their own classes
 _NONE: Final = 1e-12  # of an update's square
 _ROUNDED: Final = 1e6  # the largest log likelihood that is told to a tenth in single precision
 _SHRINK: Final = 3.0  # records' worth of trust in the covariance that all classes have in common
