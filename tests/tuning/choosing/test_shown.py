@@ -70,7 +70,7 @@ def test_who_reconstructs_is_shown_in_the_games_of_its_test(plan: Plan) -> None:
         drawn = [each.leakage for each in found if each.knows == knows]
         assert drawn == [plan.leakage(games, 50) for games in won]
     played = {each.attacks for each in done if isinstance(each, AttackJob)}
-    assert played == {("gaussian-posterior",), ("exact-posterior",)}
+    assert played == {("gaussian-posterior", "exact-posterior")}
 
 
 def test_a_tuning_shows_every_rung_and_plays_no_game_for_it(

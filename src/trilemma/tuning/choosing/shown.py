@@ -62,17 +62,24 @@ def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
         if plan.claim.rounds == 1 or not _visible(plan, chosen):
             return ()
         tested = _tested(chosen)
+        suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in RUNGS}
+        leads = {rung: own.lead for rung, own in suites.items() if own is not None}
+        # Those who have a belief look at the same trainings.
+        believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
+        believed = _played(plan, chosen, believers, _GAMES, "known", ask) if believers else {}
         curves: list[tuple[Rung, Participation, tuple[int, ...], int]] = []
         for rung in RUNGS:
             if rung not in _BELIEVERS and rung in tested:
                 curves.append((rung, "known", *tested[rung]))
-            elif (own := leading(plan.scenario, rung, plan.claim.rounds)) is not None:
-                games = _GAMES if rung in _BELIEVERS else _CHUNK
-                won = _played(plan, chosen, own.lead, games, "known", ask)
-                curves.append((rung, "known", won, games))
+            elif rung in leads and rung in _BELIEVERS:
+                curves.append((rung, "known", believed[leads[rung]], _GAMES))
+            elif rung in leads:
+                won = _played(plan, chosen, (leads[rung],), _CHUNK, "known", ask)
+                curves.append((rung, "known", won[leads[rung]], _CHUNK))
         for rung, participation in _secret(plan, chosen):
-            won = _played(plan, chosen, _BELIEVERS[rung], _GAMES, participation, ask)
-            curves.append((rung, participation, won, _GAMES))
+            name = _BELIEVERS[rung]
+            won = _played(plan, chosen, (name,), _GAMES, participation, ask)
+            curves.append((rung, participation, won[name], _GAMES))
         steps = checkpoints(plan.claim.rounds)
         points = [
             RoundsPoint(rung, participation, step, plan.leakage(won, games))
@@ -97,23 +104,23 @@ def _tested(chosen: Candidate) -> dict[Rung, tuple[tuple[int, ...], int]]:
 def _played(
     plan: Plan,
     chosen: Candidate,
-    attack: str,
+    attacks: tuple[str, ...],
     games: int,
     participation: Participation,
     ask: Ask,
-) -> tuple[int, ...]:
-    """Games won after each of the checkpoints."""
+) -> dict[str, tuple[int, ...]]:
+    """By attack the games won after each of the checkpoints."""
     job = AttackJob(
         stream="rounds",
         protection=chosen.protection or "none",
-        attacks=(attack,),
+        attacks=attacks,
         adversary=plan.request.adversary,
         rounds=plan.claim.rounds,
         first=0,
         count=games,
         participation=participation,
     )
-    return played(ask, job, _CHUNK).after[attack]
+    return played(ask, job, _CHUNK).after
 
 
 def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:
