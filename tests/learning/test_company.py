@@ -25,6 +25,18 @@ def columns() -> nn.Module:
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(5, 3))
 
 
+class Lit(nn.BatchNorm2d):
+    """Normalises and more, as such layers are written."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(super().forward(input=x))
+
+
+def lit() -> nn.Module:
+    layers = (Lit(3), nn.Conv2d(3, 2, 2), nn.BatchNorm2d(2).eval(), nn.Flatten())
+    return nn.Sequential(nn.Conv2d(1, 3, 2), *layers, nn.Linear(8, 3))
+
+
 def task_of(model: nn.Module) -> Task:
     return Task(fitted(model.double())[0], cross_entropy, 3)
 
@@ -44,7 +56,7 @@ def parts(
     return made
 
 
-@pytest.mark.parametrize("model", [pictures, columns])
+@pytest.mark.parametrize("model", [pictures, columns, lit])
 def test_parts_in_a_large_batch_add_up_to_its_gradient(model: type[nn.Module]) -> None:
     """Statistics are means over records, and so are slopes by them: nothing is lost."""
     task = task_of(model())

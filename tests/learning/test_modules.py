@@ -30,37 +30,6 @@ def test_batch_norm_works_with_the_batch_at_hand_and_says_so() -> None:
     torch.testing.assert_close(both[1], wanted)
 
 
-class Twice(nn.Module):
-    """One block under two names, with a layer inside that a third name has as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Sequential(nn.Linear(6, 6), nn.Sigmoid())
-        self.again = self.first
-        self.last = nn.ModuleList([self.first[0], nn.Linear(6, 2)])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.last[1](self.last[0](self.again(self.first(x))))
-        return made
-
-
-def test_a_module_under_several_names_stays_one_in_what_it_computes() -> None:
-    model = Twice()
-    made, remarks = fitted(model)
-    assert remarks == ()
-    names = [name for name, _ in made.named_parameters()]
-    assert names == [name for name, _ in model.named_parameters()]
-    before = [p.clone() for p in made.parameters()]
-    other = Twice()
-    tensors = {name: p.detach().expand(2, *p.shape) for name, p in other.named_parameters()}
-    both = vmap(lambda each: functional_call(made, each, (X,)))(tensors)
-    torch.testing.assert_close(both[1], other(X))
-    for had, has in zip(before, made.parameters(), strict=True):
-        assert type(has) is nn.Parameter, "what it computed with is taken out again"
-        assert torch.equal(had, has)
-    torch.testing.assert_close(made(X), model(X))
-
-
 def test_stored_statistics_stay_and_are_named() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).eval()
     made, remarks = fitted(model)

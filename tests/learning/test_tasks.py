@@ -6,7 +6,9 @@ import pytest
 import torch
 from tests.learning.small import make
 from torch import nn
+from torch.func import vmap
 from torch.nn.functional import cross_entropy, mse_loss, nll_loss
+from torch.nn.utils.parametrize import register_parametrization
 
 from trilemma.learning import Task
 
@@ -77,3 +79,37 @@ def test_a_model_that_couples_its_records_is_found() -> None:
     assert not Task(model, mse_loss, None).couples_records(inputs, targets)
     coupled = Task(model, lambda out, y: (out - y).norm(), None)
     assert coupled.couples_records(inputs, targets)
+
+
+class Twice(nn.Module):
+    """A block under two names, one of its layers under a third, and a weight that is tied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        bent = nn.Linear(6, 6)
+        register_parametrization(bent, "weight", nn.Tanh())
+        self.first = nn.Sequential(bent, nn.Sigmoid())
+        self.again = self.first
+        self.last = nn.ModuleList([bent, nn.Linear(6, 6)])
+        self.inner, self.tied = nn.Linear(6, 4), nn.Linear(6, 4)
+        self.tied.weight = self.inner.weight
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        hidden = self.last[0](self.again(self.first(x)))
+        made: torch.Tensor = self.inner(self.last[1](hidden)) + self.tied(x)
+        return made
+
+
+def test_what_has_several_names_is_one_and_stays_as_it_was() -> None:
+    task, other = Task(Twice(), cross_entropy, 4), Twice()
+    before = [each.clone() for each in task.model.parameters()]
+    inputs = torch.randn(3, 6)
+    weights = task.layout.flatten({n: p.detach() for n, p in other.named_parameters()})
+    found = vmap(lambda at: task.outputs(at, inputs))(weights.expand(2, -1))
+    torch.testing.assert_close(found[1], other(inputs))
+    assert task.model.get_submodule("again") is task.model.get_submodule("first")
+    for had, has in zip(before, task.model.parameters(), strict=True):
+        assert type(has) is nn.Parameter, "what it computed with is taken out again"
+        assert torch.equal(had, has)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.labels import last_linear, tensor_slices
@@ -198,7 +198,7 @@ def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torc
         tensors = task.layout.unflatten(weights)
 
         def loss(own: dict[str, torch.Tensor]) -> torch.Tensor:
-            outputs = functional_call(task.model, {**tensors, **own}, (x[None],))
+            outputs = task.run({**tensors, **own}, x[None])
             return task.loss_of(outputs, y[None])
 
         with sdpa_kernel(SDPBackend.MATH):

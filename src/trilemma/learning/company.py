@@ -7,24 +7,22 @@ S-th part, and moves what the others' losses see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import functional_call, grad, vmap
-
-from trilemma.learning.modules import batch_norms
+from torch.func import grad, vmap
+from torch.nn.functional import batch_norm
+from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
-    from torch.nn.modules.batchnorm import _BatchNorm
-
     from trilemma.learning.tasks import Task
 
 __all__ = ["Company"]
 
+_SIGNATURE: Final = inspect.signature(batch_norm)
 Moments = list[tuple[torch.Tensor, torch.Tensor]]
 """Two numbers for each channel, of every call of BatchNorm in their order: each [U, C]."""
 
@@ -57,11 +55,12 @@ class Company:
         def moments(named: dict[str, torch.Tensor], x: torch.Tensor) -> Moments:
             seen: Moments = []
 
-            def measured(norm: _BatchNorm, read: torch.Tensor) -> torch.Tensor:
-                seen.append(_moments(read))
-                return _normalised(norm, read, *seen[-1])
+            def measured(call: _Call) -> torch.Tensor:
+                seen.append(_moments(call.read))
+                return call.normalised(*seen[-1])
 
-            _outputs(task, named, x, measured)
+            with _Instead(measured):
+                task.run(named, x)
             return seen
 
         def loss(
@@ -69,11 +68,13 @@ class Company:
         ) -> torch.Tensor:
             left = iter(shifts)
 
-            def shifted(norm: _BatchNorm, read: torch.Tensor) -> torch.Tensor:
-                (mean, variance), (by_mean, by_variance) = _moments(read), next(left)
-                return _normalised(norm, read, mean + by_mean, variance + by_variance)
+            def shifted(call: _Call) -> torch.Tensor:
+                (mean, variance), (by_mean, by_variance) = _moments(call.read), next(left)
+                return call.normalised(mean + by_mean, variance + by_variance)
 
-            return task.loss_of(_outputs(task, named, x, shifted), y)
+            with _Instead(shifted):
+                outputs = task.run(named, x)
+            return task.loss_of(outputs, y)
 
         place = None if shared else 0
         found = vmap(moments, (0, place))(tensors, inputs)
@@ -103,42 +104,59 @@ class Company:
         left, share = iter(zip(*met, strict=True)), 1 / self.size
         felt = []
 
-        def joined(norm: _BatchNorm, read: torch.Tensor) -> torch.Tensor:
+        def joined(call: _Call) -> torch.Tensor:
             (mean, variance), (by_mean, by_variance) = next(left)
-            own, around = _moments(read, mean)
+            own, around = _moments(call.read, mean)
             felt.append((by_mean * own + by_variance * around).sum())
             step = share * (own - mean)
             spread = variance + share * (around - variance) - step.square()
-            return _normalised(norm, read, mean + step, spread)
+            return call.normalised(mean + step, spread)
 
-        outputs = _outputs(task, named, record[None], joined)
-        return task.loss_of(outputs, label[None]) + (1 - share) * torch.stack(felt).sum()
-
-
-def _outputs(
-    task: Task,
-    named: dict[str, torch.Tensor],
-    inputs: torch.Tensor,
-    normalise: Callable[[_BatchNorm, torch.Tensor], torch.Tensor],
-) -> torch.Tensor:
-    with _replaced(task.model, normalise):
-        outputs: torch.Tensor = functional_call(task.model, named, (inputs,))
-    return outputs
+        with _Instead(joined):
+            outputs = task.run(named, record[None])
+        return task.loss_of(outputs, label[None]) + (1 - share) * sum(felt)
 
 
-@contextmanager
-def _replaced(
-    model: torch.nn.Module, normalise: Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
-    """Has `normalise` in the place of what BatchNorm does in train mode."""
-    norms = batch_norms(model)
-    for norm in norms:
-        norm.__dict__["forward"] = partial(normalise, norm)
-    try:
-        yield
-    finally:
-        for norm in norms:
-            del norm.__dict__["forward"]
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One call of BatchNorm: what it reads [n, C, ...], and its own numbers."""
+
+    read: torch.Tensor
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    eps: float
+
+    def normalised(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """By a mean and a variance [C]."""
+        scale = (variance + self.eps).rsqrt()
+        scale = scale if self.weight is None else scale * self.weight
+        made = (self.read - _by_channel(mean, self.read)) * _by_channel(scale, self.read)
+        return made if self.bias is None else made + _by_channel(self.bias, self.read)
+
+
+class _Instead(TorchFunctionMode):
+    """Has `normalise` in the place of what BatchNorm does with the statistics of a batch."""
+
+    def __init__(self, normalise: Callable[[_Call], torch.Tensor]) -> None:
+        super().__init__()
+        self.normalise = normalise
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func is not batch_norm:
+            return func(*args, **given)
+        told = _SIGNATURE.bind(*args, **given)
+        told.apply_defaults()
+        call = told.arguments
+        if not call["training"]:
+            return func(*args, **given)
+        return self.normalise(_Call(call["input"], call["weight"], call["bias"], call["eps"]))
 
 
 def _moments(
@@ -149,16 +167,6 @@ def _moments(
     mean = read.mean(over)
     middle = _by_channel(mean if centre is None else centre, read)
     return mean, (read - middle).square().mean(over)
-
-
-def _normalised(
-    norm: _BatchNorm, read: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor
-) -> torch.Tensor:
-    scale = (variance + norm.eps).rsqrt()
-    if norm.affine:
-        scale = scale * norm.weight
-    made = (read - _by_channel(mean, read)) * _by_channel(scale, read)
-    return made + _by_channel(norm.bias, read) if norm.affine else made
 
 
 def _by_channel(numbers: torch.Tensor, read: torch.Tensor) -> torch.Tensor:

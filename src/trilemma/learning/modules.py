@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["batch_norms", "fitted", "normalises_batches"]
+__all__ = ["fitted", "normalises_batches"]
 
 
 def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
@@ -29,7 +29,6 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
             f"are computed and attacked in single precision; call model.float()."
         )
     made, remarks = copy.deepcopy(model), []
-    _part(made)
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]
     for _, norm in norms:
@@ -65,28 +64,7 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
 
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
-    return bool(batch_norms(model))
-
-
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """The modules that work with the statistics of each batch."""
-    return [each for each in model.modules() if isinstance(each, _BatchNorm) and each.training]
-
-
-def _part(model: nn.Module) -> None:
-    """Make of a module that stands under several names several, with the same parameters.
-
-    `functional_call` would leave its tensors in the one, but gives tied parameters back.
-    """
-    seen: set[nn.Module] = set()
-    for path, module in list(model.named_modules(remove_duplicate=False)):
-        if module in seen:
-            own = copy.copy(module)
-            for kept in ("_parameters", "_buffers", "_modules"):
-                setattr(own, kept, dict(getattr(own, kept)))
-            parent, _, name = path.rpartition(".")
-            setattr(model.get_submodule(parent), name, own)
-        seen.add(module)
+    return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
 
 
 def _drops(module: nn.Module) -> bool:

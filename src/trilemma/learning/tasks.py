@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -28,17 +29,27 @@ class Task:
     loss: Loss
     classes: int | None
     layout: Layout = field(init=False)
+    aliases: tuple[tuple[str, str], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layout", Layout.of(self.model))
+        object.__setattr__(self, "aliases", tuple(_aliases(self.model)))
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs [S, ...] at flat weights [m] for inputs [S, ...]."""
         # Attention's fused kernels have no second derivative, which attacks need.
         with sdpa_kernel(SDPBackend.MATH):
-            outputs: torch.Tensor = functional_call(
-                self.model, self.layout.unflatten(weights), (inputs,)
-            )
+            return self.run(self.layout.unflatten(weights), inputs)
+
+    def run(self, tensors: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """The model's outputs with tensors, by name, in the place of its parameters.
+
+        Torch's own way with tied parameters leaves the tensors in a module that has two names.
+        """
+        tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
+        outputs: torch.Tensor = functional_call(
+            self.model, {**tensors, **tied}, (inputs,), tie_weights=False
+        )
         return outputs
 
     def mean_loss(
@@ -101,3 +112,13 @@ class Task:
             coupled(labels.to(outputs.device))
             for labels in label_batches(self.classes, inputs.shape[0])
         )
+
+
+def _aliases(model: torch.nn.Module) -> Iterator[tuple[str, str]]:
+    """Further names of parameters, with their first, in modules that each are named once."""
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    for path, module in model.named_modules():
+        for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            name = f"{path}.{own}" if path else own
+            if first[id(parameter)] != name:
+                yield name, first[id(parameter)]

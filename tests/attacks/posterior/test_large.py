@@ -109,7 +109,9 @@ def test_contributions_are_fitted_to_what_batches_send() -> None:
     people, candidates = (torch.randn(n, 6, generator=draw) for n in (40, 3))
     rows, tensors = _drawn(40, 4, 0), torch.tensor([0, 0, 0, 0, 2, 2])
     assert rows.shape == (96, 4)
-    assert torch.equal(rows[:10].flatten().sort().values, torch.arange(40))
+    assert rows.min() >= 0
+    assert rows.max() < 40
+    assert torch.bincount(rows.flatten()).float().var() > 3, "independent draws, no permutations"
     factor = torch.tensor([0.5, 0.5, 0.5, 0.5, 2.0, 2.0])
     error = 0.01 * torch.randn(96, 6, generator=draw)
     sent = 7 + factor * (people[rows].mean(1) - people.mean(0)) + error

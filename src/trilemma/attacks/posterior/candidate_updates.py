@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.posterior.units import blocks, held_at_once
@@ -33,12 +33,14 @@ __all__ = [
     "likely_walk",
     "observed_path",
     "seen_path",
+    "simulable",
 ]
 
 Path = tuple[list[torch.Tensor], torch.Tensor]
 """Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
 _COMPANY: Final = 64  # records whose statistics stand for those of a batch
+_BATCHES: Final = 8  # whose records a population must have for simulated ones
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
 
@@ -140,6 +142,14 @@ def in_company(task: Task, training: LocalTraining) -> bool:
     return task.normalises_batches and not training.by_record and training.batch > 1
 
 
+def simulable(task: Task, training: LocalTraining, people: Batch) -> bool:
+    """Whether batches of a population tell how records that are normalised together add up.
+
+    Fewer records than make up eight batches would say of themselves what they do not of others.
+    """
+    return in_company(task, training) and people.count >= _BATCHES * training.unit_size
+
+
 def companies(
     task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
 ) -> list[Company] | None:
@@ -151,7 +161,7 @@ def companies(
         return None
     some = people.rows(0, _COMPANY)
     with sdpa_kernel(SDPBackend.MATH):
-        return [
+        found = [
             Company.of(
                 *(task, vmap(task.layout.unflatten)(weights), some.inputs, some.labels),
                 training.batch,
@@ -159,6 +169,7 @@ def companies(
             )
             for weights in path
         ]
+    return found if found[0].moments else None  # a module that is never called couples nobody
 
 
 def contributions(
@@ -199,8 +210,7 @@ def _gradients(
     ) -> torch.Tensor:
         if company is not None:
             return company.loss(task, tensors, met, record, label)
-        outputs = functional_call(task.model, tensors, (record[None],))
-        return task.loss_of(outputs, label[None])
+        return task.loss_of(task.run(tensors, record[None]), label[None])
 
     # by named tensors: differentiating through the flat vector takes twice as long
     each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, *_places(records)))

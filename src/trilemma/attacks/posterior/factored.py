@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.functional import pad
 
-from trilemma.attacks.posterior.candidate_updates import contributions
+from trilemma.attacks.posterior.candidate_updates import contributions, in_company
 from trilemma.attacks.posterior.inner_products import Table
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def linear_layers(
     Every trained tensor is to belong to a linear layer that is used once, on one vector a record;
     a few updates at weights [B, m] are compared with the factors', for models may do as they like.
     """
-    if training.algorithm != "fedsgd":
+    if training.algorithm != "fedsgd" or in_company(task, training):
         return None
     modules = task.model.named_modules()
     layers = tuple(name for name, each in modules if type(each) is torch.nn.Linear)
@@ -137,7 +137,7 @@ def factors(
             taps: dict[str, torch.Tensor],
         ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
             with _tapped(task.model, layers, taps) as seen:
-                outputs = functional_call(task.model, tensors, (inputs,))
+                outputs = task.run(tensors, inputs)
             losses = vmap(lambda output, label: task.loss_of(output[None], label[None]))
             return losses(outputs, labels).sum(), {name: each[0] for name, each in seen.items()}
 

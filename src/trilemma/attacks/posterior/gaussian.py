@@ -16,9 +16,9 @@ from trilemma.attacks.posterior.candidate_updates import (
     bent_models,
     companies,
     contributions,
-    in_company,
     likely_walk,
     seen_path,
+    simulable,
 )
 from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors, simulated_factors
 from trilemma.attacks.posterior.exact_values import told_exactly
@@ -96,7 +96,7 @@ class GaussianPosterior:
             layers = linear_layers(view.task, like, few, view.local_training)
         each = view.task.layout.size if layers is None else 2 * people.count
         held = each * (line_ups.count + people.count)
-        simulated = in_company(view.task, view.local_training)
+        simulated = simulable(view.task, view.local_training, people)
         scores = [
             _Block(
                 units,
@@ -186,7 +186,7 @@ class _Block:
     def _own(self) -> float:
         """The share of the rest's variance that is taken as each read coordinate's own."""
         view = self.units.view
-        free = view.observation.clip is None or in_company(view.task, view.local_training)
+        free = view.observation.clip is None or self._is_simulated()
         return _OWN if self._is_large() and free else 0.0
 
     def _factored(self) -> Table:
@@ -220,10 +220,11 @@ class _Block:
 
     def _is_large(self) -> bool:
         """Whether some coordinates are read: as good as all, or better where simulated."""
-        view = self.units.view
         alone = self.layers is None and len(self.units.weights[self.block]) == 1
-        simulated = in_company(view.task, view.local_training)
-        return alone and (simulated or are_many(view.task.layout.size))
+        return alone and (self._is_simulated() or are_many(self.units.view.task.layout.size))
+
+    def _is_simulated(self) -> bool:
+        return simulable(self.units.view.task, self.units.view.local_training, self.people)
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""

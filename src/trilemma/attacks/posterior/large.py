@@ -16,7 +16,7 @@ import torch
 from torch.func import vmap
 
 from trilemma.attacks.posterior.axes import Axes
-from trilemma.attacks.posterior.candidate_updates import companies, contributions
+from trilemma.attacks.posterior.candidate_updates import companies, contributions, simulable
 from trilemma.attacks.posterior.inner_products import Table, tabulate
 from trilemma.attacks.posterior.units import Batch, blocks, held_at_once
 from trilemma.entropy import Seeded
@@ -79,7 +79,7 @@ class Read:
             torch.cat([shown[None], *read(people, len(first))], 1),
             torch.cat(read(line_ups, 0), 1),
         )
-        if beside is None:
+        if beside is None or not simulable(task, training, people):
             return found
         rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
         for each in _sent(task, path[0][0], people, rows, training, made):
@@ -152,9 +152,7 @@ def _drawn(people: int, size: int, seed: int) -> torch.Tensor:
     """Rows [M, size] of records of a population that make up batches."""
     count = max(_FEWEST, _SENT // size)
     generator = Seeded(seed).torch_generator("batches that are simulated")
-    orders = -(-count * size // people)
-    drawn = torch.cat([torch.randperm(people, generator=generator) for _ in range(orders)])
-    return drawn[: count * size].reshape(count, size)
+    return torch.randint(people, (count, size), generator=generator)
 
 
 def _sent(

@@ -14,9 +14,23 @@ from trilemma.tuning.calibrating.outcomes import Calibration, Tested
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trilemma.estimation.jobs import Job
     from trilemma.work.replay import Ask
 
-__all__ = ["Counts", "Measured", "Seen", "counted", "played", "total", "won_after"]
+__all__ = [
+    "Counts",
+    "Measured",
+    "Played",
+    "Seen",
+    "counted",
+    "noting",
+    "played",
+    "total",
+    "won_after",
+]
+
+Played = tuple[str, str, str, int]
+"""A game that an attack plays: its stream, the protection, the attack, the game's number."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,24 @@ class Measured:
     calibration: Calibration
     tests: tuple[Tested, ...]
     counts: Counts | None
-    games: int
+    games: int = 0
     note: str = ""
+
+
+def noting(ask: Ask, games: set[Played]) -> Ask:
+    """Asks the same, and notes each game of each attack; the control belongs to nobody."""
+
+    def noted(tasks: Sequence[Job]) -> list[bytes]:
+        games.update(
+            (task.stream, task.protection, attack, number)
+            for task in tasks
+            if isinstance(task, AttackJob) and task.stream != "control"
+            for attack in task.attacks
+            for number in range(task.first, task.first + task.count)
+        )
+        return ask(tasks)
+
+    return noted
 
 
 @dataclass(frozen=True)

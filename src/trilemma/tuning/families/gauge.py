@@ -36,8 +36,10 @@ from trilemma.tuning.calibrating.outcomes import (
 from trilemma.tuning.families.counts import (
     Counts,
     Measured,
+    Played,
     Seen,
     counted,
+    noting,
     played,
     total,
     won_after,
@@ -118,6 +120,11 @@ class Gauge:
 
         Where the bare sum passes, nothing need be added to it: one claim, tested once.
         """
+        games: set[Played] = set()
+        found = replace(self, ask=noting(self.ask, games))._measured(family)
+        return replace(found, games=len(games))
+
+    def _measured(self, family: Family) -> Measured:
         if family.mechanism is None:
             return self._single(family)
         if self.bare is not None and family.seen == self.bare.seen and not family.thins:
@@ -140,7 +147,6 @@ class Gauge:
         lead, floor = self.suite.lead, family.domain[0]
         tests: list[Tested] = []
         found: Calibration | None = None
-        games = 0
         for attempt in range(_ATTEMPTS):
             level = 0.75 * self.level / 4**attempt
             stream = f"{stream_of(family)}, attempt {attempt}"
@@ -157,9 +163,8 @@ class Gauge:
                 unprotected=attempt == 0,
                 first_unit=control.units,
             )
-            games += control.units + found.units
             if found.strength is None:
-                return Measured(found, tuple(tests), None, games)
+                return Measured(found, tuple(tests), None)
             point = next(p for p in reversed(found.points) if p.passed)
             own = (point.strength, point.stage)
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
@@ -172,10 +177,9 @@ class Gauge:
                 level=_OTHERS * level,
             )
             tests += tested
-            games += sum(each.units for each in tested)
             failed = [each.attack for each in tested if not each.passed]
             if not failed:
-                return Measured(found, tuple(tests), counts, games)
+                return Measured(found, tuple(tests), counts)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor >= family.domain[1]:
                 break
@@ -185,7 +189,7 @@ class Gauge:
             f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
-        return Measured(unmet, tuple(tests), None, games)
+        return Measured(unmet, tuple(tests), None)
 
     def _others(self, family: Family, lead: str) -> list[str]:
         """The attacks that are tested where the leading one passes."""
@@ -227,7 +231,7 @@ class Gauge:
         counts = None
         if passed:
             counts = self.count(stream, shown, tests[0].units, attacks=(lead,), rounds=rounds)
-        return Measured(found, tuple(tests), counts, found.units)
+        return Measured(found, tuple(tests), counts)
 
     def _tested(
         self,
