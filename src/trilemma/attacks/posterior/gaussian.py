@@ -185,8 +185,7 @@ class _Block:
 
     def _own(self) -> float:
         """The share of the rest's variance that is taken as each read coordinate's own."""
-        view = self.units.view
-        free = view.observation.clip is None or self._is_simulated()
+        free = self.units.view.observation.clip is None or self._is_simulated()
         return _OWN if self._is_large() and free else 0.0
 
     def _factored(self) -> Table:
