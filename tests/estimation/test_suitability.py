@@ -115,3 +115,13 @@ def test_kinks_close_together_are_no_reason_to_refuse(monkeypatch: pytest.Monkey
     monkeypatch.setattr(suitability, "_STEPS", (1e-6, 1e-8))
     with pytest.raises(InvalidInput, match="not twice differentiable"):
         make(model=Tents())
+
+
+def test_workers_do_not_try_again_what_was_tried() -> None:
+    def once(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs.detach(), labels) + 0 * outputs.sum()
+
+    with suitability.checked_before():
+        assert make(loss=once).classes == 3
+    with pytest.raises(InvalidInput, match="not twice differentiable"):
+        make(loss=once)

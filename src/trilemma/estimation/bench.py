@@ -23,6 +23,7 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.suitability import checked_before
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
@@ -63,7 +64,8 @@ class Bench:
         return self.restarts if RUNGS.index(attack.rung) >= RUNGS.index(self.rung) else 1
 
     def __call__(self) -> Callable[[Job], bytes]:
-        own = self.source if isinstance(self.source, Scenario) else self.source()
+        with checked_before():  # by who sends the tasks
+            own = self.source if isinstance(self.source, Scenario) else self.source()
 
         @lru_cache(maxsize=8)
         def scenario(recipe: Recipe | None) -> Scenario:

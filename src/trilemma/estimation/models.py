@@ -64,9 +64,9 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
             torch.manual_seed(Seeded(seed).integer("weights", number))
             with torch.no_grad():
                 (scenario.initialise or _reset)(model)
-            named = {name: p.detach().clone() for name, p in model.named_parameters()}
-            rows.append(scenario.task.layout.flatten(named))
-    return torch.stack(rows).to(scenario.device)
+            named = {name: p.detach() for name, p in model.named_parameters()}
+            rows.append(scenario.task.layout.flatten(named).to(scenario.device, copy=True))
+    return torch.stack(rows)
 
 
 def _reset(model: nn.Module) -> None:

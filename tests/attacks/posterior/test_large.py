@@ -107,7 +107,7 @@ def test_batches_are_simulated_where_many_layers_normalise_them() -> None:
 def test_contributions_are_fitted_to_what_batches_send() -> None:
     draw = torch.Generator().manual_seed(0)
     people, candidates = (torch.randn(n, 6, generator=draw) for n in (40, 3))
-    rows, tensors = _drawn(40, 4, 0), torch.tensor([0, 0, 0, 0, 2, 2])
+    rows, tensors = _drawn(40, 4, 0), torch.tensor([0, 0, 0, 0, 11, 11])
     assert rows.shape == (96, 4)
     assert rows.min() >= 0
     assert rows.max() < 40

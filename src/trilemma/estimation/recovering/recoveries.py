@@ -20,6 +20,7 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
 from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.suitability import checked_before
 from trilemma.learning.precision import whole_floats
 from trilemma.work.executors import executor
 from trilemma.work.progress import Progress
@@ -182,7 +183,8 @@ class _Job:
     criterion: Criterion
 
     def __call__(self) -> Callable[[_Chunk], bytes]:
-        scenario = self.source if isinstance(self.source, Scenario) else self.source()
+        with checked_before():  # by who sends the chunks
+            scenario = self.source if isinstance(self.source, Scenario) else self.source()
         exact = whole_floats(scenario.task.layout.size)
         return exact(lambda task: _save(self.attack(scenario, task)))
 
