@@ -23,6 +23,7 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.sharing import patient
 from trilemma.estimation.suitability import checked_before
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
@@ -85,6 +86,7 @@ class Bench:
                 last[key] = self._shown(arena(task.rounds, task.recipe), task, rung)
             return last[key]
 
+        @patient
         @whole_floats(own.task.layout.size)
         def work(task: Job) -> bytes:
             if isinstance(task, AttackJob):

@@ -6,6 +6,8 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from trilemma.attacks import Rung, get
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
@@ -81,6 +83,7 @@ class Plan:
             setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks, rounds=rounds)
             profile = update_profile(scenario, seed=request.seed)
+        torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
             request.families_for(setting.clients),

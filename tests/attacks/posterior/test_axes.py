@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from trilemma.attacks.posterior.axes import Axes, are_many
+from trilemma.attacks.posterior.axes import Axes, _principal, are_many
 from trilemma.updates import Layout
 
 WIDE = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 3))
@@ -64,3 +64,31 @@ def test_each_coordinate_is_known_by_its_tensor() -> None:
     assert len(axes.tensors) == 2**13
     for place in range(4):
         assert not seen[place, axes.tensors != place].any()
+
+
+def test_the_leading_axes_of_a_long_side_hold_as_much_as_all() -> None:
+    draw = torch.Generator().manual_seed(2)
+    scales = 10.0 ** -torch.arange(300.0).div(10)  # a tenth less with every ten axes
+    turn = torch.linalg.qr(torch.randn(300, 300, generator=draw)).Q
+    rows = torch.randn(1000, 300, generator=draw) * scales.sqrt() @ turn
+    axes, squares = _principal(rows.T @ rows), rows.T @ rows
+    assert axes.shape == (300, 32)
+    assert torch.allclose(axes.T @ axes, torch.eye(32), atol=1e-5)
+    kept = (axes.T @ squares @ axes).diagonal().sort(descending=True).values
+    best = torch.linalg.eigvalsh(squares).flip(0)
+    assert torch.allclose(kept[:20].cumsum(0), best[:20].cumsum(0), rtol=1e-3)
+
+
+def test_long_sides_are_read_by_their_leading_axes() -> None:
+    model = nn.Sequential(nn.Linear(200, 150), nn.ReLU(), nn.Linear(150, 160))
+    layout, draw = Layout.of(model), torch.Generator().manual_seed(3)
+    slopes, inputs = (torch.randn(n, 4, generator=draw) for n in (150, 200))
+    made = torch.randn(20, 4, generator=draw)
+    first = torch.einsum("no,ao,bo->nab", made, slopes, inputs).flatten(1)
+    rest = torch.zeros(20, layout.size - first.shape[1])
+    rows = torch.cat([first, rest], 1)
+    axes = Axes.of(layout, rows, torch.ones(layout.size))
+    seen = axes.read(torch.split(rows, list(layout.sizes), 1))
+    assert seen.shape == (20, 2**13)
+    assert torch.allclose(seen @ seen.T, rows @ rows.T, rtol=1e-3)
+    assert len(axes.tensors) == 2**13

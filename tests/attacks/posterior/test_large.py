@@ -84,7 +84,7 @@ def test_a_cpu_holds_what_suits_its_cache_and_a_gpu_a_part_of_its_memory(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
     like: Any = OnGpu()
     assert held_at_once(2**23, torch.ones(1)) == 2**23
-    assert held_at_once(2**23, like) == 2**26
+    assert held_at_once(2**23, like) == 2**28
     assert held_at_once(2**30, like) == 2**30
 
 

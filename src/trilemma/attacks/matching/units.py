@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Precision", "Units"]
 
 Precision = Literal["single", "double"]
-_CPU, _GPU = 16 * 10**6, 16 * 10**8  # parameters times records that one evaluation should hold
+_CPU, _GPU = 16 * 10**6, 8 * 10**8  # parameters times records that one evaluation should hold
 
 
 @dataclass(frozen=True, eq=False)

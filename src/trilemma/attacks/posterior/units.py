@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "beliefs", "blocks", "flat_weights", "held_at_once", "stacked", "units_of"]
 
-_OF_MEMORY: Final = 32  # updates take so small a part of a GPU's; what makes them takes the rest
+_OF_MEMORY: Final = 8  # updates take so small a part of a GPU's; what makes them takes the rest
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
 from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.sharing import patient
 from trilemma.estimation.suitability import checked_before
 from trilemma.learning.precision import whole_floats
 from trilemma.work.executors import executor
@@ -186,7 +187,7 @@ class _Job:
         with checked_before():  # by who sends the chunks
             scenario = self.source if isinstance(self.source, Scenario) else self.source()
         exact = whole_floats(scenario.task.layout.size)
-        return exact(lambda task: _save(self.attack(scenario, task)))
+        return patient(exact(lambda task: _save(self.attack(scenario, task))))
 
     def attack(self, scenario: Scenario, task: _Chunk) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
