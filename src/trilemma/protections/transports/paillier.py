@@ -66,7 +66,7 @@ class Paillier(FixedPointTransport):
     )
     law: ClassVar[Law | None] = PaillierLaw()
     brings: ClassVar[Brings] = "key"
-    alike: ClassVar[int | None] = 2**13  # some hundred ciphertexts
+    alike: ClassVar[int | None] = 2**11  # some dozen ciphertexts
 
     def __post_init__(self) -> None:
         super().__post_init__()
