@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))
 OTHERS = {  # what these say instead
     "attacks-cuda.md": "commit c7fb40c",
+    "h200.md": "Put together from several runs",
     "models.md": "Put together from several runs",
     "verdicts.md": "in parts; each table",
 }
