@@ -59,6 +59,7 @@ SUB_RANK = {
         "suitability": 0,
         "scenario": 1,
         "models": 2,
+        "sharing": 2,
         "identity": 3,
         "paper_bounds": 3,
         "recipes": 3,

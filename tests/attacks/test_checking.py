@@ -40,9 +40,36 @@ class Branch(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+class Recurrent(nn.Module):
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        last: torch.Tensor = self.layer(x[:, :, None])[0][:, -1]
+        return last
+
+
+class Cells(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(1, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros_like(x)
+        for place in range(x.shape[1]):
+            state = self.cell(x[:, place, None], state)
+        return state
+
+
 def test_good_tasks_pass() -> None:
     for middle in (nn.Sigmoid(), nn.ReLU(), nn.BatchNorm1d(5).eval(), nn.GroupNorm(1, 5)):
         check_task(task(middle), SPEC, INPUTS, LABELS)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_cells_in_a_loop_run_where_their_layer_does_not() -> None:
+    check_task(task(Cells()), SPEC, INPUTS, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +79,8 @@ def test_good_tasks_pass() -> None:
         (nn.Dropout(0.5), r"cannot run the model.*call model.eval\(\)"),
         (Counter(), r"cannot run the model.*in-place"),
         (Branch(), r"cannot run the model.*branches"),
+        (Recurrent(nn.GRU(1, 5, batch_first=True)), r"cannot run the model.*torch.nn.GRUCell"),
+        (Recurrent(nn.RNN(1, 5, batch_first=True)), r"cannot run the model.*torch.nn.GRUCell"),
         (Spoiled(), "returns NaN"),
     ],
 )

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation import sharing
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import TrainJob
+from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.scenario import Scenario
+from trilemma.federation.cohorts import Cohorts
+from trilemma.learning import LocalTraining
+from trilemma.scenarios.digits import digits
 
 
 def test_a_task_that_finds_no_memory_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +33,7 @@ def test_a_task_that_finds_no_memory_waits_for_the_others(monkeypatch: pytest.Mo
         return 2 * task
 
     assert work(21) == 42
-    assert waits == [2.0, 2.0]
+    assert waits == [2, 4]
 
 
 def test_who_waits_in_vain_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +43,7 @@ def test_who_waits_in_vain_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     def work(task: int) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    with pytest.raises(InvalidInput, match=r"did not suffice for a task .* use fewer workers"):
+    with pytest.raises(InvalidInput, match=r"does not suffice .* use fewer workers"):
         work(0)
 
 
@@ -42,3 +54,49 @@ def test_other_errors_are_no_reason_to_wait() -> None:
 
     with pytest.raises(ValueError, match="no task 7"):
         work(7)
+
+
+def test_a_finished_task_is_not_lost_when_a_gpu_fails_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", broken)
+    assert sharing.patient(abs)(-3) == 3
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_short_memory_is_no_fact_about_a_protection(
+    monkeypatch: pytest.MonkeyPatch, clip: float | None
+) -> None:
+    """Neither divergence nor a model that vmap cannot run: the training is done again."""
+    together, calls = Cohorts._together, iter([True])
+
+    def short(self: Cohorts, *arguments: Any) -> Sequence[torch.Tensor]:
+        if next(calls, False):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return together(self, *arguments)
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    task = TrainJob(protection="randomization:variance=0.001", rounds=2, seed=0)
+    if clip is not None:
+        recipe = Recipe(LocalTraining(batch=4, record_clip=clip), 1.0, False, True)
+        task = replace(task, recipe=recipe)
+    work = Bench(digits(), None, 1, 5, 0)()
+    quiet = work(task)
+    monkeypatch.setattr(Cohorts, "_together", short)
+    assert work(task) == quiet
+    assert json.loads(quiet)["one_by_one"] is None
+
+
+def test_a_workers_scenario_waits_for_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    shortages = iter([True, True])
+
+    def source() -> Scenario:
+        if next(shortages, False):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return digits()
+
+    assert sharing.own_scenario(source).classes == 10

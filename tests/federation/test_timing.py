@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.federation.small import federation
 
+from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
 from trilemma.federation import timing
 from trilemma.federation.cohorts import Cohorts
@@ -119,6 +120,25 @@ def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -
     assert lengths == {"plain": {SIZE}, "paillier": {SIZE, SIZE // 3}}
     assert part.bits_up > 2 * whole.bits_up / 3, "told of all coordinates"
     assert Spent(2, 4, 1, 6, 8, 10).scaled(1.5) == Spent(3, 6, 1, 9, 12, 15)
+
+
+def test_a_thinned_update_is_timed_as_a_whole() -> None:
+    """Of a part of it hardly a ciphertext might be left, which would stand for hundreds."""
+    sealed = Paillier(bits=256, insecure=True, clip_range=2.0)
+    thinned = Protection((Compression(0.1),), sealed)
+    assert thinned.timed_on(10**5) == 10**5
+    assert Protection((Randomization(0.1),), sealed).timed_on(10**5) == sealed.alike < 10**3
+    assert Protection().timed_on(10**5) == 10**5
+
+
+@pytest.mark.parametrize("bits", [3072, 4096, 8192, 15360])
+@pytest.mark.parametrize("precision", [8, 16])
+def test_a_part_is_of_whole_ciphertexts(bits: int, precision: int) -> None:
+    transport = Paillier(bits=bits, precision_bits=precision)
+    packing = Packing(transport.fixed, bits - 1)
+    scaled = 24 * 10**5 / transport.alike
+    assert packing.words(transport.alike) == 24
+    assert scaled == pytest.approx(packing.words(10**5), rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -88,10 +89,17 @@ def _check_records(
 def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
     try:
         outputs = vmap(lambda w: task.outputs(w, inputs))(weights[None])[0]
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
+        way_out = (
+            "call model.eval(), and remove in-place changes of state, randomness and branches on "
+            "values from forward()"
+        )
+        if any(isinstance(each, nn.GRU | nn.RNN) for each in task.model.modules()):
+            way_out = "write torch.nn.GRU and RNN as a loop over their cells (torch.nn.GRUCell)"
         raise InvalidInput(
-            f"torch.func cannot run the model ({_sentence(error)}); call model.eval(), and remove "
-            f"in-place changes of state, randomness and branches on values from forward()."
+            f"torch.func cannot run the model ({_sentence(error)}); {way_out}."
         ) from error
     if not bool(torch.isfinite(outputs).all()):
         raise InvalidInput(

@@ -23,8 +23,7 @@ from trilemma.estimation.playing.picks import Picks, play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.estimation.sharing import patient
-from trilemma.estimation.suitability import checked_before
+from trilemma.estimation.sharing import own_scenario, patient
 from trilemma.federation.scoring import write_scores
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import train
@@ -65,8 +64,7 @@ class Bench:
         return self.restarts if RUNGS.index(attack.rung) >= RUNGS.index(self.rung) else 1
 
     def __call__(self) -> Callable[[Job], bytes]:
-        with checked_before():  # by who sends the tasks
-            own = self.source if isinstance(self.source, Scenario) else self.source()
+        own = own_scenario(self.source)
 
         @lru_cache(maxsize=8)
         def scenario(recipe: Recipe | None) -> Scenario:

@@ -245,6 +245,8 @@ def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(model)(inputs)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         raise InvalidInput(
             f"the model cannot take inputs of shape {tuple(inputs.shape)} "

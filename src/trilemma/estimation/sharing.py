@@ -1,22 +1,33 @@
-"""A GPU whose memory several processes share: who finds too little of it waits for the others."""
+"""A worker among others: a scenario that was tried, and a GPU whose memory all of them share."""
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Final, TypeVar
 
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.scenario import Scenario, Source
+from trilemma.estimation.suitability import checked_before
 
-__all__ = ["patient"]
+__all__ = ["own_scenario", "patient"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-_WAITS: Final = 60
-_SECONDS: Final = 2.0
+_SECONDS: Final = (2, 4, 8, 16, 32, 64)  # to wait between attempts
+
+
+def own_scenario(source: Source) -> Scenario:
+    """A worker's own; model and loss were tried by who sends the tasks."""
+    if isinstance(source, Scenario):
+        return source
+    with checked_before():
+        return patient(_called)(source)
 
 
 def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
@@ -27,17 +38,31 @@ def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
 
     @wraps(work)
     def tried(task: Task) -> Result:
-        for _ in range(_WAITS):
+        for seconds in _SECONDS:
             try:
-                return work(task)
+                return _cleared(work(task))
             except torch.OutOfMemoryError:
-                pass  # what the failed call held is let go of with its traceback, before the wait
-            finally:
-                torch.cuda.empty_cache()
-            time.sleep(_SECONDS)
-        raise InvalidInput(
-            f"the GPU's memory did not suffice for a task of this model in {_WAITS} attempts; use "
-            "fewer workers, a smaller batch, or --device cpu."
-        )
+                pass
+            _cleared(gc.collect())  # what the failed call held, whose traceback is gone by now
+            time.sleep(seconds)
+        try:
+            return _cleared(work(task))
+        except torch.OutOfMemoryError as error:
+            raise InvalidInput(
+                "the GPU's memory does not suffice for a task of this model, however long others "
+                f"were waited for ({str(error).split('. ')[0]}); use fewer workers, a smaller "
+                "batch, or --device cpu."
+            ) from error
 
     return tried
+
+
+def _called(make: Callable[[], Scenario]) -> Scenario:
+    return make()
+
+
+def _cleared(result: Result) -> Result:
+    """The same, once torch has given back what memory it does not use."""
+    with suppress(RuntimeError):  # a GPU that failed will tell when it is used
+        torch.cuda.empty_cache()
+    return result

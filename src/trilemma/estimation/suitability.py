@@ -53,6 +53,8 @@ def check_loss(
     try:
         unlike = _unlike_labels(task, inputs[: local_training.batch])
         coupled = local_training.by_record and task.couples_records(inputs, labels)
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"the loss cannot be computed for each class of each record ({first_line(error)}); "
@@ -102,6 +104,8 @@ def check_update(
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     try:
         update = client_update(task, weights, inputs, labels, local_training)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         raise InvalidInput(
             f"the update of the first batch cannot be computed: model and loss must run under "
@@ -152,6 +156,8 @@ def _check_second_derivative(
             there, size = (ahead - behind) / (2 * step), abs(ahead) * _AGREE
             if abs(there - derivative) <= _AGREE * max(abs(there), abs(derivative), size) + 1e-9:
                 return
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         raise InvalidInput(f"{sentence} ({first_line(error)}).") from error
     raise InvalidInput(f"{sentence}.")

@@ -95,6 +95,8 @@ class Cohorts:
         if self.one_by_one is None or by_record:
             try:
                 return self._together(weights, inputs, labels, present)
+            except torch.OutOfMemoryError:
+                raise
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 text = str(error).strip().splitlines() or [type(error).__name__]
                 reason = f"the model does not run under vmap ({text[0].rstrip('.')})"

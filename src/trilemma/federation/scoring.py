@@ -79,6 +79,8 @@ class Score:
 
         try:
             losses: torch.Tensor = vmap(one)(outputs, labels)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError:
             return None
         return -losses.float().cpu()

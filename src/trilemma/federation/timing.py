@@ -154,7 +154,7 @@ def round_costs(
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
             arm, length = arms[name], weights.numel()
-            part = min(length, arm.transport.alike or length)
+            part = arm.timed_on(length)
             some = [update[:part] for update in updates]
             result = run_round(arm, some, counts, info, entropy=entropy, secret=secrets[name])
             pair[name] = _spent(result, clients, local).scaled(length / part)

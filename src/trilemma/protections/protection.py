@@ -108,8 +108,19 @@ class Protection:
         only where all clients send theirs.
         """
         reads_messages = self.transport.server_reads == "messages"
-        thins = any(each.thins for each in self.transforms)
-        return reads_messages and thins and not self.cancels
+        return reads_messages and self.thins and not self.cancels
+
+    @property
+    def thins(self) -> bool:
+        """Whether some coordinates only are sent."""
+        return any(each.thins for each in self.transforms)
+
+    def timed_on(self, length: int) -> int:
+        """How many coordinates of an update stand for all when a round is timed.
+
+        All where some only are sent: of a part of those hardly any might be left.
+        """
+        return length if self.thins else min(length, self.transport.alike or length)
 
     @property
     def cancels(self) -> bool:

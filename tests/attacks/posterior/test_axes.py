@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -77,6 +78,16 @@ def test_the_leading_axes_of_a_long_side_hold_as_much_as_all() -> None:
     kept = (axes.T @ squares @ axes).diagonal().sort(descending=True).values
     best = torch.linalg.eigvalsh(squares).flip(0)
     assert torch.allclose(kept[:20].cumsum(0), best[:20].cumsum(0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("side", [20, 300])
+@pytest.mark.parametrize("size", [0.0, 1e-150, 1e150])
+def test_axes_are_orthonormal_whatever_the_size(side: int, size: float) -> None:
+    draw = torch.Generator().manual_seed(4)
+    rows = torch.randn(10, side, generator=draw, dtype=torch.float64)
+    axes = _principal(size * (rows.T @ rows))
+    one = torch.eye(axes.shape[1], dtype=torch.float64)
+    assert torch.allclose(axes.T @ axes, one)
 
 
 def test_long_sides_are_read_by_their_leading_axes() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,3 +131,12 @@ def test_what_batches_leave_is_whitened() -> None:
     made = _whitening(3 * rows)(vectors)
     dense = torch.eye(9, dtype=torch.float64) + 9 * rows.T @ rows / 4
     assert torch.allclose(made @ made.T, vectors @ torch.linalg.inv(dense) @ vectors.T)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_message_of_no_coordinate_tells_nothing(normalised: bool) -> None:
+    view = game(1, "none", deep() if normalised else None, steps=2).views[0]
+    nothing = torch.zeros_like(view.weights, dtype=torch.bool)
+    sent = replace(view.observation, update=torch.zeros_like(view.weights), known=nothing)
+    found = beliefs(ATTACK, [replace(view, observation=sent)])
+    assert torch.allclose(found.exp(), torch.full_like(found, 1 / found.shape[1]))

@@ -13,6 +13,7 @@ from tests.tuning.families.test_pricing import candidate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
 from trilemma.learning import LocalTraining
+from trilemma.protections.transports.paillier import Paillier
 from trilemma.tuning.choosing.advice import advice, headline, limits, untried
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import KNOWLEDGE, Request
@@ -101,9 +102,12 @@ def test_limits_of_a_key_name_no_attacker() -> None:
 
 def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
     key = replace(candidate("paillier", 0.1), basis="cryptographic", protection="paillier")
-    assert not any("scaled" in each for each in not_covered(key, parameters=8192))
+    part = Paillier().alike
+    assert not any("scaled" in each for each in not_covered(key, parameters=part))
     (said,) = [each for each in not_covered(key, parameters=93_252) if "scaled" in each]
-    assert "8,192 of the update's 93,252 coordinates" in said
+    assert f"{part:,} of the update's 93,252 coordinates" in said
+    thinned = replace(key, protection="compression:keep=0.5+paillier")
+    assert not any("scaled" in each for each in not_covered(thinned, parameters=93_252))
     noise = replace(key, protection="randomization:variance=0.1+secret-sharing")
     assert not any("scaled" in each for each in not_covered(noise, parameters=93_252))
 

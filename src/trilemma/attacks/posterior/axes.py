@@ -133,9 +133,10 @@ def _principal(squares: torch.Tensor) -> torch.Tensor:
     side = len(squares)
     if side > _ALL:
         draw, many = torch.Generator().manual_seed(0), squares.double()
+        many = many / many.abs().max().clamp(min=torch.finfo(many.dtype).tiny)
         span = torch.randn(side, _LEADING, dtype=torch.float64, generator=draw).to(many.device)
         for _ in range(_ITERATIONS):
             span = torch.linalg.qr(many @ (many @ span)).Q
         return (span @ _principal(span.T @ many @ span)).to(squares)
-    axes: torch.Tensor = torch.linalg.eigh(squares).eigenvectors
-    return axes
+    axes: torch.Tensor = torch.linalg.eigh(squares.double()).eigenvectors  # may fail in single
+    return axes.to(squares)

@@ -130,7 +130,7 @@ def tabulate(
 ) -> Table:
     """The table of (rows, how many) of population and candidates and of anchors [B, A, m]."""
     units, count, size = anchors.shape
-    step = _HELD // (units * size)
+    step = _HELD // max(1, units * size)
     (make, people), (guess, offered) = population, candidates
     new = anchors.new_empty
     rows = new(units, people, people)

@@ -99,9 +99,9 @@ class Read:
         used.scatter_add_(1, rows.to(sent.device), torch.ones_like(rows).to(sent))
         parts = used @ people / rows.shape[1]
         parts -= parts.mean(0)
-        places, last = tensors.to(sent.device), int(tensors.max())
+        places, count = tensors.to(sent.device), 1 + max(tensors.tolist(), default=0)
         along, squares = (
-            sent.new_zeros(last + 1).index_add_(0, places, each.sum(0))
+            sent.new_zeros(count).index_add_(0, places, each.sum(0))
             for each in (parts * gaps, parts * parts)
         )
         factor = (along / squares.clamp(min=torch.finfo(sent.dtype).tiny))[places]

@@ -20,8 +20,7 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.identity import require_scenario
 from trilemma.estimation.recovering.units import Measurement, Sight, draw_unit
 from trilemma.estimation.scenario import Scenario, Source
-from trilemma.estimation.sharing import patient
-from trilemma.estimation.suitability import checked_before
+from trilemma.estimation.sharing import own_scenario, patient
 from trilemma.learning.precision import whole_floats
 from trilemma.work.executors import executor
 from trilemma.work.progress import Progress
@@ -184,8 +183,7 @@ class _Job:
     criterion: Criterion
 
     def __call__(self) -> Callable[[_Chunk], bytes]:
-        with checked_before():  # by who sends the chunks
-            scenario = self.source if isinstance(self.source, Scenario) else self.source()
+        scenario = own_scenario(self.source)
         exact = whole_floats(scenario.task.layout.size)
         return patient(exact(lambda task: _save(self.attack(scenario, task))))
 

@@ -155,7 +155,11 @@ class Transport(ABC):
     law: ClassVar[Law | None] = None  # the paper's, if it has one
     preparations: ClassVar[int] = 0  # exchanges before the one that carries updates
     brings: ClassVar[Brings] = "nothing"
-    alike: ClassVar[int | None] = None  # coordinates that cost what any as many others do
+
+    @property
+    def alike(self) -> int | None:
+        """So many coordinates cost what any as many others do; None: no part stands for all."""
+        return None
 
     @property
     @abstractmethod

@@ -40,6 +40,7 @@ __all__ = ["Paillier"]
 
 _STATE: Final = struct.Struct("<Q16sBQ")
 _OPENED: Final = struct.Struct("<Qd")
+_ALIKE: Final = 24  # ciphertexts that stand for all of a long update
 _STAGES: Final = ("update", "open", "done", "failed")
 
 
@@ -66,7 +67,6 @@ class Paillier(FixedPointTransport):
     )
     law: ClassVar[Law | None] = PaillierLaw()
     brings: ClassVar[Brings] = "key"
-    alike: ClassVar[int | None] = 2**11  # some dozen ciphertexts
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +74,11 @@ class Paillier(FixedPointTransport):
             raise InvalidInput(f"mode must be 'open' or 'blind', got {self.mode!r}.")
         check_bits(self.bits, insecure=self.insecure)
         object.__setattr__(self, "bits", int(self.bits))
+
+    @property
+    def alike(self) -> int:
+        """Those of whole ciphertexts, with the two slots that an update takes besides."""
+        return _ALIKE * Packing(self.fixed, self.bits - 1).slots - 2
 
     @property
     def server_reads(self) -> Reads:

@@ -89,8 +89,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         )
     if chosen is not None and chosen.protection is not None:
         whole = plan.deployment.parameters
-        part = parse_protection(chosen.protection).transport.alike
-        if part is not None and part < whole:
+        part = parse_protection(chosen.protection).timed_on(whole)
+        if part < whole:
             sentences.append(
                 f"Seconds and bits are those of {part:,} of the update's {whole:,} coordinates, "
                 f"scaled to all: ciphertexts are alike."
