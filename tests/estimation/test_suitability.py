@@ -111,10 +111,12 @@ class Tents(nn.Module):
 
 
 def test_kinks_close_together_are_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make(model=Tents()).classes == 3
+    torch.manual_seed(0)  # with some weights the loss of so large outputs is flat
+    model = Tents()
+    assert make(model=model).classes == 3
     monkeypatch.setattr(suitability, "_STEPS", (1e-6, 1e-8))
     with pytest.raises(InvalidInput, match="not twice differentiable"):
-        make(model=Tents())
+        make(model=model)
 
 
 def test_workers_do_not_try_again_what_was_tried() -> None:
