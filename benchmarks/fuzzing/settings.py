@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from benchmarks.fuzzing.hostile import JSONS, name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require
 from trilemma.cli import app
-from trilemma.commands.pareto import Searched
-from trilemma.commands.settings import Federated, command_line, read_settings
+from trilemma.commands.settings import Federated, Searched, command_line, read_settings
 from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.events import Event
 from trilemma.federation.nodes.terms import Terms

@@ -20,6 +20,9 @@ def load_object(what: str, name: str) -> Any:
     2
     """
     module_name, _, path = name.partition(":")
+    if module_name.endswith(".py"):
+        module = Path(module_name).stem
+        raise InvalidInput(f"{what} {name!r} names a file; write its module, {module}:{path}.")
     here = str(Path.cwd())
     # A console script does not look in the current folder, where the user's module most often is.
     sys.path.insert(0, here)

@@ -22,7 +22,8 @@ def whole(what: str, value: object) -> int:
     16
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidInput(f"{what} must be a whole number, got {shown(value)}.")
+        meant = "; write it without quotation marks" if isinstance(value, str) else ""
+        raise InvalidInput(f"{what} must be a whole number, got {shown(value)}{meant}.")
     number = int(value)
     if number.bit_length() > 64:  # too long to print, too
         raise InvalidInput(f"{what} must have at most 64 bits, got {number.bit_length()}.")

@@ -55,7 +55,7 @@ def test_analytic_is_exact_and_says_when_it_does_not_apply(problems: Maker) -> N
         nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10)), cross_entropy, 10
     )
     other = problems(1, task=convolution, shape=(1, 8, 8), warm_up=0)
-    with pytest.raises(InvalidInput, match="starts with a linear layer"):
+    with pytest.raises(InvalidInput, match="starts with a trained linear layer"):
         get("analytic")(other.views, restarts=1, seed=0)
 
 

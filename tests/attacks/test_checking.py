@@ -67,9 +67,26 @@ def test_good_tasks_pass() -> None:
         check_task(task(middle), SPEC, INPUTS, LABELS)
 
 
+class Gates(nn.Module):
+    """An LSTM of two linear layers, as an error tells people to write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.h = nn.Linear(1, 20), nn.Linear(5, 20, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = kept = torch.zeros_like(x)
+        for place in range(x.shape[1]):
+            i, f, g, o = (self.x(x[:, place, None]) + self.h(state)).chunk(4, 1)
+            kept = f.sigmoid() * kept + i.sigmoid() * g.tanh()
+            state = o.sigmoid() * kept.tanh()
+        return state
+
+
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_cells_in_a_loop_run_where_their_layer_does_not() -> None:
-    check_task(task(Cells()), SPEC, INPUTS, LABELS)
+    for cells in (Cells(), Gates()):
+        check_task(task(cells), SPEC, INPUTS, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +98,7 @@ def test_cells_in_a_loop_run_where_their_layer_does_not() -> None:
         (Branch(), r"cannot run the model.*branches"),
         (Recurrent(nn.GRU(1, 5, batch_first=True)), r"cannot run the model.*torch.nn.GRUCell"),
         (Recurrent(nn.RNN(1, 5, batch_first=True)), r"cannot run the model.*torch.nn.GRUCell"),
+        (Recurrent(nn.LSTM(1, 5, batch_first=True)), r"torch.nn.LSTM as a loop.*two linear"),
         (Spoiled(), "returns NaN"),
     ],
 )

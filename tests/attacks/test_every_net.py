@@ -1,16 +1,20 @@
-"""The attacks that need no knowledge run on every kind of net, under every kind of protection."""
+"""Attacks run on every kind of net, under every kind of protection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import get
+from trilemma.attacks import Knowledge, get
+from trilemma.attacks.posterior import rest_law
 from trilemma.learning import LocalTraining, Task
+from trilemma.records.records import Records
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
@@ -56,3 +60,51 @@ def test_longer_attacks_explain_more(
     # an L-BFGS step of one unit may end at once at the edge of a ReLU net's linear piece
     assert (long.loss <= short.loss).all()
     assert long.loss.sum() < short.loss.sum()
+
+
+class Buffered(nn.Module):
+    """A matrix that is no parameter."""
+
+    matrix: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(64))
+        self.last = nn.Linear(64, 10)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.last(inputs @ self.matrix)
+        return made
+
+
+def frozen() -> nn.Module:
+    net = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+    net[0].requires_grad_(False)
+    return net
+
+
+def normalised() -> nn.Module:
+    layers = (nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
+    return nn.Sequential(*layers).eval()
+
+
+@pytest.mark.parametrize("model", [Buffered, frozen, normalised])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+def test_nets_that_hold_more_than_is_trained(
+    problems: Maker,
+    monkeypatch: pytest.MonkeyPatch,
+    model: Callable[[], nn.Module],
+    dtype: torch.dtype,
+) -> None:
+    """Buffers and frozen layers go along where an attack computes in another precision."""
+    monkeypatch.setattr(rest_law, "_ROUNDED", 0.0)  # the posterior is done again in double
+    task = Task(model().to(dtype), cross_entropy, 10)
+    made = problems(1, task=task, training=LocalTraining(batch=2), public=30, dtype=torch.float32)
+    public = made.views[0].knowledge.public
+    assert public is not None
+    line_up = Records(made.inputs[0].repeat(2, 1), made.labels[0].repeat(2))
+    views = [replace(each, knowledge=Knowledge(public, line_up)) for each in made.views]
+    for name in ("idlg", "map", "linkage", "gaussian-posterior"):
+        found = get(name)(views, restarts=1, seed=0)
+        assert not found.failed.any(), name
+        assert torch.isfinite(found.loss).all(), name

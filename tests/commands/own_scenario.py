@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, l1_loss
 from torch.utils.data import TensorDataset
 
 from trilemma.estimation.scenario import Scenario
@@ -35,6 +35,14 @@ def small(clients: int = 2, *, show_records: bool = False) -> Scenario:
 
 def shown() -> Scenario:
     return small(show_records=True)
+
+
+def absolute() -> Scenario:
+    """Regression by absolute errors."""
+    inputs = _data(100, 0).tensors[0]
+    own, test = (TensorDataset(each, each.mean(1, True)) for each in (inputs[:80], inputs[80:]))
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1))
+    return Scenario(model, l1_loss, [own, own], test, LocalTraining(batch=1), rounds=4)
 
 
 class _NotANumber(nn.Linear):
@@ -90,6 +98,15 @@ def _once(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def loss_differentiable_once() -> Scenario:
     return Scenario(nn.Linear(6, 3), _once, [_data(9, 0)], _data(9, 1))
+
+
+class _Mixing(nn.Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs @ torch.ones(6, 6))
+
+
+def of_one_precision() -> Scenario:
+    return Scenario(_Mixing(6, 3), cross_entropy, [_data(9, 0)], _data(9, 1))
 
 
 class _Moody(nn.Linear):

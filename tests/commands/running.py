@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ROOT", "committed", "comparable", "here", "run", "start", "without_first_lines"]
+__all__ = [
+    *("ROOT", "committed", "comparable", "dies", "here", "run", "start"),
+    "without_first_lines",
+]
 
 ROOT = Path(__file__).parents[2]
 _READING = re.compile(r"^(attack|check|estimate|pareto|tune): reading .*\n", re.MULTILINE)
@@ -32,6 +35,19 @@ _LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))
 """
+# Done inside the process, right after its own commit of that number: on a busy machine whoever watches
+# the journal from outside comes too late, and finds that the run has ended.
+_AFTER = """
+import os, signal
+from trilemma.work.journal import Run
+commit, commits = Run.commit, []
+def counted(*given):
+    commit(*given)
+    commits.append(None)
+    if len(commits) == {commits}:
+        {deed}
+Run.commit = counted
+"""
 _SIMULATED = """
 from tests.tuning.simulating import Simulated
 import trilemma.tuning.again, trilemma.tuning.plan
@@ -40,11 +56,20 @@ trilemma.tuning.plan.Bench = trilemma.tuning.again.Bench = Simulated
 
 
 def start(
-    *words: str, room: int | None = None, simulated: bool = False, cwd: Path = ROOT
+    *words: str,
+    room: int | None = None,
+    simulated: bool = False,
+    after: tuple[int, str] | None = None,
+    cwd: Path = ROOT,
 ) -> subprocess.Popen[str]:
-    """A process of its own, and of its own group, that runs `trilemma WORDS`."""
-    before = (_SIMULATED if simulated else "") + (
-        _LIMITED.format(room=room) if room is not None else ""
+    """A process of its own, and of its own group, that runs `trilemma WORDS`.
+
+    `after` is a number of commits and what the process then does, such as `dies(seconds)`.
+    """
+    before = (
+        (_SIMULATED if simulated else "")
+        + (_LIMITED.format(room=room) if room is not None else "")
+        + (_AFTER.format(commits=after[0], deed=after[1]) if after is not None else "")
     )
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM.format(before=before), *words],
@@ -59,6 +84,11 @@ def start(
         text=True,
         start_new_session=True,
     )
+
+
+def dies(seconds: float) -> str:
+    """The kernel ends the process so much later, as kill -9 does: no line of it runs any more."""
+    return f"signal.setitimer(signal.ITIMER_REAL, {max(seconds, 1e-6)})"
 
 
 def run(

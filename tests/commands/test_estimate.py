@@ -76,3 +76,16 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(
     assert log[2].endswith("estimate resumed with 2 chunks")
     assert log[3] == "attack on control updates finished on 3 chunks"
     assert log[4:] == ["finished"]
+
+
+def test_the_federation_is_that_of_the_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = f'scenario = "{OWN}:small"\nclients = 3\nseed = 7\nrestarts = 1\nbudget = 0.2\n'
+    (tmp_path / "trilemma.toml").write_text(own)
+    code, out, err = run(capsys, monkeypatch, "estimate", "--units", "3")
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert said.startswith("small: 3 updates of 1 records from 3 clients (fedsgd)")
+    assert "best of 1, seed 7" in said

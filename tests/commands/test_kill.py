@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import random
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.commands.running import committed, comparable, run, start
+from tests.commands.running import committed, comparable, dies, run, start
 
 from trilemma.work.log import RunLog
 
@@ -55,11 +54,8 @@ def payloads(folder: Path) -> dict[int, dict[str, list[object]]]:
     return found
 
 
-def wait(
-    process: subprocess.Popen[str], until: Callable[[], bool], seconds: float = math.inf
-) -> None:
-    end = time.monotonic() + seconds
-    while not until() and time.monotonic() < end and process.poll() is None:
+def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> None:
+    while not until() and process.poll() is None:
         time.sleep(0.002)
 
 
@@ -75,23 +71,24 @@ def kill_and_resume(
     """Kill where the journal has come so far, whatever the speed of this machine.
 
     The first kill comes as soon as there is a folder; the others are spread over all chunks, and
-    each waits for a commit of its own process, and at most for one more.
+    each comes up to 20 ms after a commit of its own process.
     """
     draw, total, done = random.Random(kills), committed(calm), 0
     assert total > 2 * kills, "give the run more chunks, so that each kill finds work"
     for number in range(kills):
-        process = start(*words, "--out", str(rough), simulated=simulated)
         if number == 0:
+            process = start(*words, "--out", str(rough), simulated=simulated)
             wait(process, (rough / "lock").exists)
+            kill(process)
         else:
             share = (number + draw.random()) / kills
             goal = max(done + 1, round((total - 2 * kills) * share))
-            wait(process, lambda goal=goal: committed(rough) >= goal)  # type: ignore[misc]
-            time.sleep(draw.uniform(0, 0.02))
-        kill(process)
+            end = (goal - done, dies(draw.uniform(0, 0.02)))
+            process = start(*words, "--out", str(rough), simulated=simulated, after=end)
+            process.communicate()
+            assert process.returncode == -signal.SIGALRM, "the run ended before all kills"
         assert committed(rough) >= done, "a committed chunk was lost"
         done = committed(rough)
-        assert not list(rough.glob("*.json")), "the run ended before all kills"
     assert kills == 1 or done > total / 4, "kills are spread over the run"
     finished((*words, "--out", str(rough)), simulated=simulated)
     assert committed(rough) == total, "the same chunks, each once"
@@ -142,9 +139,9 @@ def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finished(estimate(calm, 4, 1))
     words = estimate(rough, 4, 1)
-    process = start(*words)
-    wait(process, lambda: committed(rough) >= 1)
-    kill(process)
+    process = start(*words, after=(1, dies(0)))
+    process.communicate()
+    assert process.returncode == -signal.SIGALRM
     assert 1 <= committed(rough) < 4
     finished(words)
     assert payloads(rough) == payloads(calm)
@@ -176,9 +173,10 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start(*SIMULATED, "--out", str(folder), "--workers", "2", simulated=True)
-    wait(process, lambda: committed(folder) >= 2)
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal does: to the whole group
+    # What a terminal does: to the whole group.
+    interrupt = (2, "os.killpg(0, signal.SIGINT)")
+    words = (*SIMULATED, "--out", str(folder), "--workers", "2")
+    process = start(*words, simulated=True, after=interrupt)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err

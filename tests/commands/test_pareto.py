@@ -11,13 +11,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands.running import committed, here, run, start
+from tests.commands.running import committed, dies, here, run, start
 from tests.tuning.simulating import simulate
 
 from trilemma.tuning.results.front import Front
@@ -66,11 +65,9 @@ def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
 def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "rough"
     words = ["pareto", *QUICK, "--out", str(folder)]
-    process = start(*words, simulated=True)
-    while committed(folder) < 9 and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
+    process = start(*words, simulated=True, after=(9, dies(0)))
     process.communicate()
+    assert process.returncode == -signal.SIGALRM
     done = committed(folder)
     code, out, err = run(*words, "--evaluations", "5", "--json", simulated=True)
     assert code == 0, err

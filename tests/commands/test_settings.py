@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilemma.cli import app
-from trilemma.commands.pareto import Searched
-from trilemma.commands.settings import Federated, command_line, read_settings
+from trilemma.commands.settings import Federated, Searched, command_line, read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
 from trilemma.tuning.request import KNOWLEDGE, NOT_OF_A_FRONT, Request
@@ -68,6 +67,14 @@ def test_the_file_in_the_folder_is_read_unasked(
     assert parsed([]) == (Federated(), Request())
     (tmp_path / "trilemma.toml").write_text('adversary = "client"\nscenario = "mnist"\n')
     assert parsed([]) == (Federated(scenario="mnist"), Request(adversary="client"))
+
+
+def test_one_file_serves_every_command(tmp_path: Path) -> None:
+    path = tmp_path / "trilemma.toml"
+    path.write_text("budget = 0.2\nevaluations = 9\nclients = 3\n")
+    assert parsed([str(path)]) == (Federated(clients=3), Request(budget=0.2))
+    both = (Federated, Request, Searched)
+    assert parsed([str(path)], "pareto", *both)[2] == Searched(evaluations=9)
 
 
 def test_a_text_is_the_value_that_it_means() -> None:

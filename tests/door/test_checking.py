@@ -21,9 +21,15 @@ from trilemma.work.executors import Crew
 
 @pytest.fixture(autouse=True)
 def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(_: Any, __: Any, kinds: Iterable[Kind], tell: Callable[[str], None]) -> Timed:
+    def timed(
+        _: Any,
+        __: Any,
+        every: Iterable[Kind],
+        others: Iterable[Kind],
+        tell: Callable[[str], None],
+    ) -> Timed:
         tell("timing")
-        return Timed(dict.fromkeys(kinds, 0.5), frozenset())
+        return Timed(dict.fromkeys((*every, *others), 0.5), frozenset())
 
     monkeypatch.setattr(checking, "timed", timed)
     monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process
@@ -49,7 +55,36 @@ def test_a_federation_that_lacks_nothing() -> None:
     told.pop()
     assert found.left_out == ()
     assert not found.at_least
-    assert found.seconds > found.quick_seconds > 0
+    assert list(found.work) == ["tune", "tune --quick"]
+    assert found.work["tune"] > found.work["tune --quick"] > 0
+    assert found.once > 0, "the plan alone takes its time"
+    shared = found.seconds("tune", 2) - found.once
+    assert found.seconds("tune") == pytest.approx(found.once + 2 * shared)
+
+
+def test_a_quick_tuning_is_named_so_and_keeps_what_was_given() -> None:
+    quick = checking.examine(small, Request(preset="quick"), lambda _: None)
+    assert list(quick.work) == ["tune --quick"]
+    usual = checking.examine(small, Request(), lambda _: None)
+    assert usual.work["tune --quick"] == quick.work["tune --quick"]
+    thorough = checking.examine(small, Request(preset="thorough"), lambda _: None)
+    assert list(thorough.work) == ["tune --thorough", "tune --quick"]
+    assert thorough.work["tune --quick"] == quick.work["tune --quick"]
+    alone = checking.examine(small, Request(attacks="gaussian-posterior"), lambda _: None)
+    assert alone.work["tune --quick"] < quick.work["tune --quick"]
+
+
+def test_what_was_not_timed_makes_the_seconds_a_lower_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def timed(_: Any, __: Any, every: list[Kind], *___: Any) -> Timed:
+        slow = next(each for each in every if each.attacks == ("dlg",))
+        return Timed(dict.fromkeys(every, 0.5) | {slow: 0.0}, frozenset([slow]))
+
+    monkeypatch.setattr(checking, "timed", timed)
+    found = checking.examine(small, Request(), lambda _: None)
+    assert found.at_least
+    assert [each.name for each in found.attacks if each.seconds is None] == ["dlg"]
 
 
 def test_what_is_left_out_is_named_with_its_reason() -> None:

@@ -64,7 +64,7 @@ def test_who_fails_names_the_better_ones() -> None:
         Claim(1, 100), (rated("map", 18), rated("dlg", 1), rated("idlg", 0)), None
     )
     dlg, idlg = made.failed()
-    assert dlg.startswith("dlg is right in 1 of 20 games without protection, no better than a")
+    assert dlg.startswith("dlg is right in 1 of 20 games without protection, not shown to be")
     assert dlg.endswith("better: map (18 of 20).")
     assert idlg.endswith("better: map (18 of 20), dlg (1 of 20).")
     alone = rating.Ratings(Claim(1, 100), (rated("dlg", 0),), None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.commands.own_scenario import shown, small
+from torch import nn
 
 from trilemma.door.sources import source_of
 from trilemma.errors import InvalidInput
@@ -28,5 +29,11 @@ def test_what_may_not() -> None:
         wrong: Any = given
         with pytest.raises(InvalidInput, match="must be a Scenario, a function that makes one"):
             source_of(wrong)
+    model: Any = nn.Linear(2, 2)
+    with pytest.raises(InvalidInput, match=r"got Linear; wrap the model: Scenario\(model,"):
+        source_of(model)
+    kind: Any = Scenario
+    with pytest.raises(InvalidInput, match="got type; call it"):
+        source_of(kind)
     with pytest.raises(InvalidInput, match="'<lambda>' must return a trilemma Scenario, got int"):
         source_of(lambda: 3)()  # type: ignore[arg-type, return-value, operator]

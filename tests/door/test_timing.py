@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,41 +24,59 @@ SPEC = "tests.commands.own_scenario:small"
 
 @dataclass(frozen=True)
 class Slow(Bench):
-    """Takes its time: dlg far too long, all else .01 s a game."""
+    """Takes its time: dlg far too long, all else .01 s a game or round; 1 s for a first game."""
 
     def __call__(self) -> Callable[[Job], bytes]:
+        known: set[tuple[str, ...]] = set()
+
         def work(task: Job) -> bytes:
-            dlg = isinstance(task, AttackJob) and task.attacks == ("dlg",)
-            time.sleep(30 if dlg else 0.01 * getattr(task, "count", 1))
+            if isinstance(task, AttackJob):
+                first = task.attacks not in known
+                known.add(task.attacks)
+                time.sleep(30 if task.attacks == ("dlg",) else first + 0.01 * task.count)
+            else:
+                time.sleep(0.01 * task.rounds)
             return b""
 
         return work
 
 
-def measured(*kinds: Kind) -> tuple[timing.Timed, list[str]]:
+ONE, SLOW, OTHER = (Kind("games", (name,), 1, "plain") for name in ("map", "dlg", "idlg"))
+LONG, PAILLIER = Kind("games", ("map",), 60, "plain"), Kind("timings", (), 1, "paillier")
+TRAINING = Kind("trainings", (), 100, "plain")
+
+
+def measured(*kinds: Kind, others: Iterable[Kind] = ()) -> tuple[timing.Timed, list[str]]:
     plan = Plan.of(small(), Request())
     told: list[str] = []
     with Crew[Job](Slow(partial(load_scenario, SPEC), None, 1, 20, 0), workers=2) as crew:
         crew.submit(timing.FIRST)
-        return timing.timed(crew, plan, kinds, told.append), told
+        return timing.timed(crew, plan, kinds, others, told.append), told
 
 
-def test_speeds_by_kind_until_one_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_PATIENCE_S", 0.5)
-    one, slow, other = (Kind("games", (name,), 1, "plain") for name in ("map", "dlg", "idlg"))
-    long, paillier = Kind("games", ("map",), 60, "plain"), Kind("timings", (), 1, "paillier")
-    found, told = measured(one, long, paillier, slow, other)
-    assert found.stopped == {slow}
-    assert found.seconds[slow] == 0.5
-    assert 0.01 <= found.seconds[one] < 0.5, "per game, of many"
-    assert found.seconds[long] == pytest.approx(6 * 0.01, rel=0.9), "of ten rounds, times six"
-    assert {paillier, Kind("trainings", (), 2, "plain")} < set(found.seconds)
-    assert other not in found.seconds
-    assert told[1] == "timing map on single messages of one round"
+def test_what_is_done_for_the_first_time_does_not_count() -> None:
+    found, told = measured(TRAINING, ONE, others=(LONG, PAILLIER))
+    assert not found.stopped
+    assert 0.01 <= found.seconds[ONE] < 0.1, "per game, of several, once warm"
+    assert 0.06 <= found.seconds[LONG] < 0.6, "of ten rounds, times six"
+    assert 0.3 <= found.seconds[TRAINING] < 5, "a line through a few rounds"
+    assert 0.01 <= found.seconds[PAILLIER] < 0.1
+    assert 0.9 < found.once < 2, "the first game, once"
+    assert told[0] == "starting a process to time in"
+    assert told[2] == "timing map on single messages of one round"
 
 
-def test_there_is_an_end_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_what_is_too_slow_a_fresh_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(timing, "_LEAST_S", 2.0)
+    found, _ = measured(ONE, SLOW, OTHER)
+    assert found.stopped == {SLOW}
+    assert found.seconds[SLOW] == 0.0, "nobody knows how much was for the first time"
+    assert 0.01 <= found.seconds[OTHER] < 0.1
+
+
+def test_there_is_an_end_to_what_need_not_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "_ENOUGH_S", -1.0)
-    found, told = measured(Kind("games", ("map",), 1, "plain"))
-    assert set(found.seconds) == {Kind("trainings", (), 2, "plain")}
-    assert told == ["timing a training"]
+    found, told = measured(ONE, others=(OTHER,))
+    assert set(found.seconds) == {ONE}
+    assert len(told) == 2

@@ -99,7 +99,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "device": ({"device": "toaster"}, "none that torch knows"),
     "wrong model": ({"model": nn.Linear(4, 3)}, "the model cannot take inputs of shape"),
     "no clients": ({"clients": []}, "at least one client"),
-    "empty client": ({"clients": [[]]}, "client 0 must be a sized dataset"),
+    "empty client": ({"clients": [dataset(), []]}, "client 1 has no records; leave it out"),
+    "empty arrays": (
+        {"clients": [(torch.zeros(0, 5), torch.zeros(0))]},
+        "client 0 has no records; leave it out",
+    ),
     "shapes": ({"test": [(torch.rand(4), torch.tensor(0))]}, "one shape"),
     "loss": ({"loss": lambda out, y: (out.sum() - out.sum()) / 0}, "not finite on the data"),
     "classes": ({"classes": 7}, "classes is 7, but the model returns 3 scores"),
@@ -155,9 +159,25 @@ def test_usual_networks_are_suitable(name: str, training: LocalTraining) -> None
 def test_layers_in_train_mode_are_told_of(layer: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(5, 8), layer, nn.Linear(8, 3))
     made = make(model=model, local_training=LocalTraining(batch=2))
-    (remark,) = made.remarks
+    remark, _ = made.remarks
     assert type(layer).__name__.rstrip("1d") in remark
     assert model.training, "the user's own model stays as it was"
+
+
+def test_where_trainings_start_is_told() -> None:
+    (fresh,) = make().remarks
+    assert "starts from fresh random weights, whatever the model holds" in fresh
+    assert "Scenario(initialise=...)" in fresh
+    (own,) = make(initialise=lambda model: None).remarks
+    assert own.endswith("starts from what initialise makes.")
+
+
+def test_no_record_is_in_what_is_printed() -> None:
+    made = make(clients=[with_values(2.71828)], test=with_values(3.14159))
+    assert repr(made) == "Scenario('scenario', clients=1, records=6, parameters=18)"
+    said = f"{made!r} {made.records!r} {made.test_records}"
+    assert "2.7" not in said
+    assert "3.14" not in said
 
 
 def test_a_batch_that_cannot_be_normalised_is_refused() -> None:

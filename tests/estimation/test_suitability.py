@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation import suitability
+from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 
 WEIGHT = torch.tensor([1.0, 2.0, 5.0])
@@ -36,7 +37,6 @@ REFUSED: dict[str, Any] = {
     "weights in a function": partial(cross_entropy, weight=WEIGHT),
     "weights by hand": by_hand,
     "balanced": balanced,
-    "a sum": lambda outputs, labels: cross_entropy(outputs, labels, reduction="sum"),
 }
 
 
@@ -127,3 +127,74 @@ def test_workers_do_not_try_again_what_was_tried() -> None:
         assert make(loss=once).classes == 3
     with pytest.raises(InvalidInput, match="not twice differentiable"):
         make(loss=once)
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss", "last"),
+    [
+        ((-1, 1), nn.functional.mse_loss, nn.Identity()),
+        ((-1,), lambda made, labels: nn.functional.mse_loss(made[:, 0], labels), nn.Identity()),
+        ((-1,), nn.functional.mse_loss, nn.Flatten(0)),
+    ],
+)
+def test_numbers_are_predicted_in_the_labels_own_shape(
+    labels: tuple[int, ...], loss: Any, last: nn.Module
+) -> None:
+    regression(labels, loss, last)
+
+
+def test_numbers_that_meet_every_label_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"returns \[n, 1\] for labels \[n\]"):
+        regression((-1,), nn.functional.mse_loss, nn.Identity())
+
+
+def regression(labels: tuple[int, ...], loss: Any, last: nn.Module) -> Scenario:
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(24, 5, generator=draw)
+    pairs = [(inputs[k::2], inputs[k::2, 1].reshape(labels)) for k in range(2)]
+    model = nn.Sequential(nn.Linear(5, 1), last)
+    return Scenario(model, loss, pairs, pairs[0], LocalTraining(batch=4))
+
+
+class Mixing(nn.Linear):
+    """Multiplies by a matrix of single precision, or takes inputs of no other."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(5, 3)
+        self.how = how
+        self.register_buffer("held", torch.eye(5))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.how == "cast":
+            return super().forward(inputs.float())
+        matrix: Any = self.held if self.how == "held" else torch.eye(5)
+        return super().forward(inputs @ matrix)
+
+
+class Reading(nn.Module):
+    """Tokens, whose updates need no derivative, times a matrix that is made on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.last = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.last(self.token(words).mean(1) @ torch.ones(4, 4))
+        return made
+
+
+def test_what_is_of_one_precision_alone_is_told_with_the_way_out() -> None:
+    assert make(model=Mixing("held")).classes == 3
+    words = torch.arange(24).reshape(8, 3) % 9, torch.arange(8) % 3
+    for changes in (
+        {"model": Mixing("made")},
+        {"model": Mixing("cast")},
+        {"model": Reading(), "clients": [words], "test": words},
+    ):
+        with pytest.raises(InvalidInput, match="compute in double precision as well") as found:
+            make(**changes)
+        said = str(found.value)
+        assert "test_suitability.py, line" in said
+        assert "register_buffer" in said
+        assert "torch.ones(..., dtype=x.dtype)" in said
+        assert "\n" not in said

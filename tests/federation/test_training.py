@@ -312,14 +312,28 @@ def test_an_aggregate_under_cryptography_is_the_plain_one(
 def test_the_twin_computes_the_same_numbers(
     transport: Transport, transforms: tuple[Compression | Randomization, ...]
 ) -> None:
+    """Of cohorts of two clients, whose 8, 12 and 20 records are their weights."""
     protection = Protection(transforms, transport)
     scenario = federation(FEDSGD)
     real = train(scenario, protection, rounds=3, seed=6, clients_per_round=2)
-    twin = train(scenario, protection, rounds=3, seed=6, clients_per_round=2, real_rounds=1)
+    for real_rounds in (0, 1):
+        twin = train(
+            scenario, protection, rounds=3, seed=6, clients_per_round=2, real_rounds=real_rounds
+        )
+        assert torch.equal(real.weights, twin.weights)
+
+
+def test_the_twin_trains_a_network_with_batchnorm_as_its_original_does() -> None:
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3))
+    protection = Protection((Randomization(1e-2),), SecretSharing(clip_range=8.0))
+    real, twin = (
+        train(federation(FEDAVG, model), protection, rounds=3, weighted=False, real_rounds=count)
+        for count in (3, 0)
+    )
     assert torch.equal(real.weights, twin.weights)
 
 
-def test_a_plain_transport_is_its_own_twin() -> None:
+def test_without_a_grid_all_rounds_are_real() -> None:
     protection = Protection((TopK(0.5),))
     one, other = (
         train(federation(), protection, rounds=2, real_rounds=real) for real in (None, 0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import batch_norm
 
-from trilemma.errors import InvalidInput
 from trilemma.learning.modules import fitted, normalises_batches
 
 X = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
@@ -44,11 +42,6 @@ def test_dropout_is_off_and_named() -> None:
     assert "Dropout ('0.1', '1.1', '2.1' and 2 more) is off" in remark
     torch.testing.assert_close(made(X), made(X))
     assert fitted(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)))[1] == ()
-
-
-def test_half_precision_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"float16 parameters.*model\.float\(\)"):
-        fitted(nn.Linear(2, 2).half())
 
 
 def test_attention_and_recurrent_layers_drop_nothing_either() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trilemma.learning.precision import whole_floats
+from trilemma.learning.precision import drawn_on, whole_floats
 
 
 def broken() -> None:
@@ -23,6 +23,11 @@ def test_large_models_keep_what_was_set(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", before)
         with whole_floats(10**7):
             assert torch.backends.cudnn.allow_tf32 is before
+
+
+def test_only_large_numbers_of_draws_depend_on_the_device() -> None:
+    assert drawn_on("cuda", 10**6) == drawn_on("cpu", 10**7) == torch.device("cpu")
+    assert drawn_on("cuda:1", 10**6 + 1) == torch.device("cuda:1")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

@@ -37,7 +37,7 @@ def test_rows_and_kinds_of_numbers() -> None:
 @pytest.mark.parametrize(
     ("dataset", "sentence"),
     [
-        ([], "mine must be a sized dataset"),
+        ([], "mine has no records; leave it out"),
         (7, "mine must be a sized dataset"),
         ([(torch.rand(2), 0), (torch.rand(3), 0)], "of one shape"),
         ([(torch.ones(2, dtype=torch.uint8), 0)], "convert them to float"),

@@ -101,3 +101,10 @@ def test_frames_that_do_not_fit_are_refused() -> None:
         Table.of([1, 2], "ill")
     with pytest.raises(InvalidInput, match="besides the target"):
         Table.of({"ill": FRAME["ill"]}, "ill")
+
+
+def test_columns_of_unlike_lengths_and_empty_frames_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"unlike numbers of records, \{'a': 2, 'b': 1\}"):
+        Table.of({"a": [1, 2], "b": [1]}, "b")
+    with pytest.raises(InvalidInput, match="has no records"):
+        Table.of({"a": np.zeros(0), "b": np.zeros(0)}, "b")

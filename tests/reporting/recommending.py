@@ -46,7 +46,7 @@ def recommended(explorer: Explorer, want: Preference) -> list[Option]:
         found.append(Option(place, Estimate(*(weights[0] * a + weights[1] * b for a, b in ends))))
     found.sort(key=lambda each: each.objective.value)
     return [
-        replace(each, tied=rank > 0 and each.objective.low <= found[0].objective.high)
+        replace(each, tied=rank > 0 and each.objective.value <= found[0].objective.high)
         for rank, each in enumerate(found)
     ]
 

@@ -44,7 +44,7 @@ def test_an_error_has_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (nn.Linear(3, 2), "wrap the model"),
         ((1, 2, 3, 4), "with these values"),
         (Scenario, "call it"),
-        (3, "got int; return Scenario"),
+        (3, "got int; make a Scenario"),
     ],
 )
 def test_a_wrong_type_says_what_was_meant(returned: Any, meant: str) -> None:
@@ -57,6 +57,8 @@ def test_options_are_named() -> None:
         called(made, "mine", {"clients": 3, "alpha": 0.1})
     with pytest.raises(InvalidInput, match="it takes no options"):
         called(lambda: made(), "mine", {"clients": 3})
+    with pytest.raises(InvalidInput, match=r"does not take folder \(--data\)"):
+        called(made, "mine", {"folder": "here"})
     with pytest.raises(InvalidInput, match="needs folder, which nothing gives"):
         called(lambda folder: made(), "mine", {})
     assert called(lambda **_: made(), "mine", {"clients": 3}).name == "scenario"

@@ -19,6 +19,9 @@ def wrong():
 
 def broken():
     raise OSError("no disk")
+
+NUMBER = 3
+READY = make()
 """
 
 
@@ -47,11 +50,22 @@ def test_ones_own_function_with_a_batch_it_knows_nothing_of() -> None:
         ("my_own_scenario:mak", "has no object 'mak'; did you mean 'make'"),
         ("my_own_scenario:wrong", "must return a trilemma Scenario, got int"),
         ("my_own_scenario:broken", "failed .OSError: no disk"),
+        ("my_own_scenario.py", "name the function in it, my_own_scenario:make_scenario, say"),
+        ("my_own_scenario", "names a file, .* name the function in it, my_own_scenario:make"),
+        ("my_own_scenario.py:make", "write its module, my_own_scenario:make"),
+        ("my_own_scenario:NUMBER", r"no function, but int; make a Scenario\("),
     ],
 )
 def test_ones_own_function_that_fails_is_one_sentence(spec: str, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         load_scenario(spec)
+
+
+@pytest.mark.usefixtures("_own_module")
+def test_a_scenario_itself_may_be_named() -> None:
+    assert load_scenario("my_own_scenario:READY", batch=2).local_training.batch == 2
+    with pytest.raises(InvalidInput, match="does not take clients: it takes no options"):
+        load_scenario("my_own_scenario:READY", clients=3)
 
 
 @pytest.mark.usefixtures("_own_module")

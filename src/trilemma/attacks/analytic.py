@@ -54,8 +54,8 @@ class Analytic:
         place = _first_linear(view.task, view.weights, view.input_spec)
         if place is None:
             raise InvalidInput(
-                "the analytic attack needs a model that starts with a linear layer with bias on "
-                "the flattened input; use 'dlg' or 'inverting-gradients' for this one."
+                "the analytic attack needs a model that starts with a trained linear layer with "
+                "bias on the flattened input; use 'dlg' or 'inverting-gradients' for this one."
             )
         units = Units.of(views, "double")
         weight, bias = place

@@ -96,7 +96,13 @@ def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.T
             "call model.eval(), and remove in-place changes of state, randomness and branches on "
             "values from forward()"
         )
-        if any(isinstance(each, nn.GRU | nn.RNN) for each in task.model.modules()):
+        modules = list(task.model.modules())
+        if any(isinstance(each, nn.LSTM | nn.LSTMCell) for each in modules):
+            way_out = (
+                "write torch.nn.LSTM as a loop over cells of two linear layers (i, f, g, o = "
+                "(self.x(x) + self.h(h)).chunk(4, 1)), or over torch.nn.GRUCell"
+            )
+        elif any(isinstance(each, nn.GRU | nn.RNN) for each in modules):
             way_out = "write torch.nn.GRU and RNN as a loop over their cells (torch.nn.GRUCell)"
         raise InvalidInput(
             f"torch.func cannot run the model ({_sentence(error)}); {way_out}."

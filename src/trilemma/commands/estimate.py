@@ -16,7 +16,13 @@ from trilemma.commands.measuring import (
     resumable,
     show_or_dump,
 )
-from trilemma.commands.settings import Federated, Running, from_flags, with_flags
+from trilemma.commands.settings import (
+    Effort,
+    Federated,
+    SettingsArgument,
+    read_settings,
+    with_flags,
+)
 
 __all__ = ["estimate"]
 
@@ -24,8 +30,9 @@ _MOST: Final = 512  # unknowns of one update up to which the prediction takes se
 _PROBED: Final = 4
 
 
-@with_flags(Federated)
+@with_flags(Federated, Effort)
 def estimate(
+    settings: SettingsArgument = None,
     attack: AttackOption = "dlg",
     units: Annotated[
         int, typer.Option(help="Updates to attack, shared evenly by the clients.")
@@ -33,14 +40,10 @@ def estimate(
     models: Annotated[
         int | None, typer.Option(help="M, models shared by the updates; default one for each.")
     ] = None,
-    restarts: Annotated[
-        int, typer.Option(help="The attack keeps the best of so many starts.")
-    ] = 3,
     success: SuccessOption = None,
     literal: Annotated[
         bool, typer.Option("--literal", help="Also the paper's own reading, for comparison.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
     **flags: Any,
 ) -> None:
     """Attack unprotected updates and estimate the paper's constants.
@@ -51,11 +54,10 @@ def estimate(
     from trilemma.reporting.words.recoveries import show_constants
     from trilemma.work.files import write_json
 
-    federated, running = from_flags(flags, Federated, Running)
-    effort = {"restarts": restarts, "models": models, "seed": seed}
+    federated, effort, running = read_settings(settings, flags, Federated, Effort)
     prepared = prepare(
         "estimate", federated, attack=attack, success=success, units=units, out=running.out,
-        **effort,
+        models=models, **effort.model_dump(),
     )  # fmt: skip
     with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
         _, control = prepared.measured(run, running)
@@ -64,7 +66,7 @@ def estimate(
         reading = None
         if literal:
             # Each restart is an attempt of its own: the paper's T.
-            tries = {"literal": True, "attempts": restarts, "restarts": 1}
+            tries = {"literal": True, "attempts": effort.restarts, "restarts": 1}
             _, as_printed = prepared.measured(run, running, **tries)
             reading = literal_constants(as_printed)
             document["literal"] = asdict(reading)

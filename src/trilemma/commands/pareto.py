@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import typer
-from pydantic import Field
 
 from trilemma.commands.measuring import resumable, run_folder, tell
 from trilemma.commands.settings import (
     Federated,
+    Searched,
     SettingsArgument,
     command_line,
     read_settings,
     with_flags,
 )
-from trilemma.tuning.request import NOT_OF_A_FRONT, Request, Settings
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request
 
 __all__ = ["pareto"]
 
 _STUDY: Final = "study.sqlite"
-
-
-class Searched(Settings):
-    """How the front is searched."""
-
-    evaluations: int = Field(
-        32, description="Points to measure in all; a larger number goes on later."
-    )
-    units: int = Field(48, description="Games to play at each point.")
-    sampler: Literal["grid", "motpe", "nsga2"] = Field(
-        "grid", description="What picks the next point."
-    )
 
 
 @with_flags(Federated, Request, Searched, leave_out=NOT_OF_A_FRONT)

@@ -8,20 +8,20 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.tuning.request import Settings, require_one_budget, told
+from trilemma.tuning.request import Request, Settings, require_one_budget, told
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
 
 __all__ = [
-    "DEFAULT_FILE", "Federated", "Running", "SettingsArgument", "command_line", "from_flags",
-    "read_settings", "with_flags",
+    "DEFAULT_FILE", "Effort", "Federated", "Running", "Searched", "SettingsArgument",
+    "command_line", "from_flags", "read_settings", "with_flags",
 ]  # fmt: skip
 
 DEFAULT_FILE = Path("trilemma.toml")
@@ -55,6 +55,32 @@ class Federated(Settings):
         from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
 
         return partial(load_scenario, self.scenario, **self.options())
+
+
+class Effort(Settings):
+    """How hard an attack tries where nothing is tuned."""
+
+    restarts: int = Field(default=3, description="An attack keeps the best of so many starts.")
+    seed: int = Field(default=0, description="Same seed, same numbers.")
+
+
+class Searched(Settings):
+    """How a front is searched."""
+
+    evaluations: int = Field(
+        default=32, description="Points to measure in all; a larger number goes on later."
+    )
+    units: int = Field(default=48, description="Games to play at each point.")
+    sampler: Literal["grid", "motpe", "nsga2"] = Field(
+        default="grid", description="What picks the next point."
+    )
+
+
+# One file serves every command of a folder: each takes what it knows of, and a name that none
+# knows is a mistake in writing.
+_OF_A_FILE: Final = {
+    name for model in (Federated, Request, Searched) for name in model.model_fields
+}
 
 
 class Running(BaseModel):
@@ -152,15 +178,18 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 def read_settings(
     path: Path | None, flags: Mapping[str, Any], *models: type[BaseModel]
 ) -> tuple[Any, ...]:
-    """One value of each model: the file's settings, overridden by flags; then the `Running`."""
+    """One value of each model: the file's settings, overridden by flags; then the `Running`.
+
+    What the file says for other commands is left to them.
+    """
     chosen = path
     if path is None and DEFAULT_FILE.exists():
         chosen = DEFAULT_FILE
     found: dict[str, Any] = {} if chosen is None else _read(chosen)
     known = {name for model in models for name in model.model_fields}
     for name in found:
-        if name not in known:
-            raise UnknownName(f"setting in {chosen}", name, sorted(known))
+        if name not in _OF_A_FILE:
+            raise UnknownName(f"setting in {chosen}", name, sorted(_OF_A_FILE))
     given = {name: flags[name] for name in known if flags.get(name) is not None}
     for model in models:
         given |= _chosen(model, flags)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
 from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.presets import PRESETS
 from trilemma.tuning.request import Request
 from trilemma.work.clock import spoken
 from trilemma.work.executors import Crew, one_thread
@@ -29,65 +31,87 @@ from trilemma.work.executors import Crew, one_thread
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
     from trilemma.estimation.scenario import Source
+    from trilemma.tuning.presets import Preset
 
 __all__ = ["Examined", "Suited", "examine"]
 
 _SLOW_S: Final = 0.15  # for one update
 _TRIES: Final = 4  # the first is slow, others may be held up
 _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
+_MOST: Final = (
+    2  # kinds of games of the leading attack, of which there are more than of all others
+)
 _OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
 
 
 @dataclass(frozen=True)
 class Suited:
-    """An attack that will be made, and the seconds of a game against one round."""
+    """An attack that will be made, and the seconds of a game against one round, where known."""
 
     name: str
     rung: Rung
     seconds: float | None
-    stopped: bool
 
 
 @dataclass(frozen=True)
 class Examined:
     """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
 
-    `seconds` are those of a tuning as asked for, and of a quick one, in one process; too few
-    where an attack was `stopped`.
+    `work` are the seconds of a tuning as asked for and of a quick one, by their commands, which
+    processes share; each takes those that are spent `once` besides. They are a lower bound
+    (`at_least`) where something took too long to be timed.
     """
 
     plan: Plan
     attacks: tuple[Suited, ...]
     left_out: tuple[tuple[str, str], ...]
-    seconds: float
-    quick_seconds: float
+    work: Mapping[str, float]
+    once: float
+    at_least: bool
 
-    @property
-    def at_least(self) -> bool:
-        """Whether some attack took longer than it was waited for, or was not waited for."""
-        return any(each.stopped or each.seconds is None for each in self.attacks)
+    def seconds(self, command: str, workers: int = 1) -> float:
+        """How long a command takes with so many processes."""
+        return self.once + self.work[command] / workers
 
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
     """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
     bench = Bench(source, request.line_up, 1, request.steps, request.seed)
+    begun = time.monotonic()
     with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
         crew.submit(FIRST)  # reads the data meanwhile
         scenario = source if isinstance(source, Scenario) else source()
         _require_speed(scenario)
         plan = Plan.of(scenario, request)
-        asked = request.model_dump(include={"budget", "knows", "adversary"}) | {"preset": "quick"}
-        quick = Plan.of(scenario, Request(**asked))
-        found = timed(crew, plan, _kinds(plan), tell)
-    seconds = [
-        forecast_of(each, speeds=_with_starts(found, each)).left() or 0.0 for each in (plan, quick)
-    ]
+        planned = time.monotonic() - begun
+        plans = {_command(request.preset): plan}
+        if _command("quick") not in plans:
+            plans[_command("quick")] = Plan.of(scenario, _quick(request))
+        found = timed(crew, plan, *_kinds(list(plans.values())), tell)
+    work = {
+        command: forecast_of(each, speeds=_with_starts(found, each)).left() or 0.0
+        for command, each in plans.items()
+    }
     return Examined(
         plan,
         tuple(_suited(name, found, plan) for name in plan.suite.attacks),
         tuple(_left_out(plan)),
-        *seconds,
+        work,
+        planned + found.once,
+        bool(found.stopped),
     )
+
+
+def _command(preset: Preset) -> str:
+    return "tune" if preset == "usual" else f"tune --{preset}"
+
+
+def _quick(request: Request) -> Request:
+    """The same with --quick: what was given by name stays, what the preset gave does not."""
+    own = PRESETS[request.preset]
+    given = {name: getattr(request, name) for name in request.model_fields_set - {"preset"}}
+    asked = {name: each for name, each in given.items() if each != own.get(name)}
+    return Request(**asked, preset="quick")
 
 
 def _require_speed(scenario: Scenario) -> None:
@@ -113,14 +137,19 @@ def _require_speed(scenario: Scenario) -> None:
     )
 
 
-def _kinds(plan: Plan) -> list[Kind]:
-    """What is timed: every attack on a single message, what leads on all that it will read."""
-    work = expected_work(plan)
-    single = [Kind("games", (name,), 1, "plain") for name in plan.suite.attacks]
-    led = [each for each in work if each.what == "games" and each.attacks == (plan.suite.lead,)]
+def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
+    """What is timed: a training, every attack on a single message, and most of what leads.
+
+    Then what leads on all else, the most frequent first, as there may be no time for all.
+    """
+    work = sum((expected_work(each) for each in plans), Counter[Kind]())
+    names = dict.fromkeys(name for each in plans for name in each.suite.attacks)
+    single = [Kind("games", (name,), 1, "plain") for name in names]
+    leads = {(each.suite.lead,) for each in plans}
+    led = [each for each in work if each.what == "games" and each.attacks in leads]
     most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
-    timings = [each for each in work if each.what == "timings"]
-    return list(dict.fromkeys((*single, *most, *timings)))
+    of = {what: [each for each in work if each.what == what] for what in ("trainings", "timings")}
+    return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
 
 
 def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
@@ -140,8 +169,8 @@ def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
 
 def _suited(name: str, found: Timed, plan: Plan) -> Suited:
     kind = Kind("games", (name,), 1, "plain")
-    seconds = _with_starts(found, plan).get(kind)
-    return Suited(name, get(name).rung, seconds, kind in found.stopped)
+    seconds = None if kind in found.stopped else _with_starts(found, plan)[kind]
+    return Suited(name, get(name).rung, seconds)
 
 
 def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:

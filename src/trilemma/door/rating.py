@@ -74,7 +74,8 @@ class Ratings:
             than = f"better: {', '.join(better)}" if better else "no other attack does better"
             made.append(
                 f"{each.attack} is right in {each.won} of {each.units} games without protection, "
-                f"no better than a blind guess, so it says nothing about a protection; {than}."
+                f"not shown to be better than a blind guess, so it says nothing about a "
+                f"protection; {than}."
             )
         return made
 

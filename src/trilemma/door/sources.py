@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.scenarios import load_scenario
-from trilemma.scenarios.calling import called
+from trilemma.scenarios.calling import called, meant
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
@@ -27,9 +29,9 @@ def source_of(given: Scenario | Callable[[], Scenario] | str) -> Source:
         return given
     if isinstance(given, str):
         return partial(load_scenario, given)
-    if callable(given):
+    if callable(given) and not isinstance(given, nn.Module | type):
         return partial(called, given, getattr(given, "__name__", repr(given)), {})
     raise InvalidInput(
         f"what is tuned must be a Scenario, a function that makes one or its name "
-        f"(module:function), got {type(given).__name__}."
+        f"(module:function), got {type(given).__name__}; {meant(given)}."
     )

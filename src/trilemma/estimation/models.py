@@ -11,6 +11,8 @@ from torch.func import grad, vmap
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.learning import traced
+from trilemma.learning.precision import LARGE, drawn_on
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,14 +39,14 @@ def prepare_models(
     pool = scenario.pooled()
     size = min(_BATCH, len(pool))
     draws = [Seeded(seed).generator("steps", model) for model in models]
-    step = vmap(grad(scenario.task.mean_loss), randomness="different")
     for _ in range(steps):
         rows = torch.stack(
             [torch.from_numpy(draw.choice(len(pool), size, replace=False)) for draw in draws]
         )
         batch = pool[rows]
         inputs, labels = batch.inputs.to(scenario.device), batch.labels.to(scenario.device)
-        weights = weights - scenario.local_training.lr * step(weights, inputs, labels)
+        slopes = _slopes(scenario, weights, inputs, labels)
+        weights = weights - scenario.local_training.lr * slopes
     if not torch.isfinite(weights).all():
         raise InvalidInput(
             f"a model diverged within {steps} SGD steps at rate {scenario.local_training.lr}; "
@@ -53,13 +55,33 @@ def prepare_models(
     return weights.detach()
 
 
+def _slopes(
+    scenario: Scenario, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    """Gradients [M, m] at weights [M, m]: all together, or of large models one after the other.
+
+    Convolutions with weights of their own for each of M inputs take much longer than M of them.
+    """
+    step = grad(scenario.task.mean_loss)
+    if scenario.task.layout.size <= LARGE:
+        together: torch.Tensor = vmap(step, randomness="different")(weights, inputs, labels)
+        return together
+    models = list(zip(weights, inputs, labels, strict=True))
+    alone = traced(("a step",), scenario.task, step, models[0])
+    return torch.stack([alone(*each) for each in models])
+
+
 def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -> torch.Tensor:
-    """Random initial weights [M, m] of the models with these numbers."""
-    model = copy.deepcopy(scenario.task.model).cpu()
+    """Random initial weights [M, m] of the models with these numbers.
+
+    They are drawn as `drawn_on` says.
+    """
+    device = drawn_on(scenario.device, scenario.task.layout.size)
+    model = copy.deepcopy(scenario.task.model).to(device)
     if scenario.initialise is None:
         _require_reset(model)
     rows = []
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for number in models:
             torch.manual_seed(Seeded(seed).integer("weights", number))
             with torch.no_grad():

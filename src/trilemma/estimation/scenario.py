@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import torch
@@ -14,9 +13,25 @@ from torch import nn
 from trilemma.attacks import check_task
 from trilemma.beliefs.line_up import distance_of
 from trilemma.errors import InvalidInput
-from trilemma.estimation.suitability import check_loss, check_update, first_line, is_checked
+from trilemma.estimation.given import (
+    check_device,
+    check_labels,
+    check_loss_kind,
+    check_mean,
+    check_model_kind,
+    check_tokens,
+    outputs_of,
+    tried,
+)
+from trilemma.estimation.suitability import (
+    check_loss,
+    check_shapes,
+    check_update,
+    is_checked,
+)
 from trilemma.learning import LocalTraining, Task
 from trilemma.learning.modules import fitted
+from trilemma.quantities import counted, whole
 from trilemma.records.columns import cells, column_hits
 from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
@@ -34,7 +49,17 @@ __all__ = ["Scenario", "Source"]
 _TRIED: Final = 8  # records on which the loss is tried
 
 
-@dataclass(frozen=True, eq=False)
+_FRESH: Final = (
+    "Every training, and every model that is attacked, starts from fresh random weights, whatever "
+    "the model holds (frozen tensors stay); where yours is trained already, let "
+    "Scenario(initialise=...) be a function that loads its weights."
+)
+_OWN: Final = (
+    "Every training, and every model that is attacked, starts from what initialise makes."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Scenario:
     """A federation as an attacker meets it; checks itself once, when it is made.
 
@@ -54,8 +79,8 @@ class Scenario:
     columns; of text, above 90 % of its tokens). `show_records` allows pictures
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
     applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
-    to zero over the training with `server_decay`. `remarks` say what of the model is not trained
-    and attacked as it was given.
+    to zero over the training with `server_decay`. `remarks` say where trainings start, and what of
+    the model is not trained and attacked as it was given.
     """
 
     model: nn.Module
@@ -77,27 +102,26 @@ class Scenario:
     columns: Sequence[Column] = ()
     words: Sequence[str] = ()
     device: str = "cpu"
-    records: tuple[Records, ...] = field(init=False, repr=False)
-    test_records: Records = field(init=False, repr=False)
-    public_records: Records = field(init=False, repr=False)
-    task: Task = field(init=False, repr=False)
+    records: tuple[Records, ...] = field(init=False)
+    test_records: Records = field(init=False)
+    public_records: Records = field(init=False)
+    task: Task = field(init=False)
     input_spec: InputSpec = field(init=False)
-    remarks: tuple[str, ...] = field(init=False, repr=False)
+    remarks: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_device(self.device)
+        check_device(self.device)
+        check_model_kind(self.model)
+        check_loss_kind(self.loss)
         if len(self.clients) == 0:
             raise InvalidInput("a scenario needs at least one client with records.")
         records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
         test = Records.of(self.test, "the test set")
         public = test if self.public is None else Records.of(self.public, "the public records")
         spec = InputSpec.of(records, (public, test), self.columns)
-        _check_tokens(self.model, spec)
-        if self.rounds < 1:
-            raise InvalidInput(
-                f"rounds (of the federation's training) must be at least 1, got {self.rounds}."
-            )
-        if self.cohort is not None and not 1 <= self.cohort <= len(records):
+        check_tokens(self.model, spec)
+        counted("rounds (of the federation's training)", self.rounds)
+        if self.cohort is not None and not 1 <= whole("cohort", self.cohort) <= len(records):
             raise InvalidInput(
                 f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
                 f"clients, got {self.cohort}."
@@ -110,7 +134,8 @@ class Scenario:
                 )
         model, remarks = fitted(self.model)
         model = model.to(self.device)
-        outputs = _outputs(model, records[0].inputs[:4].to(self.device))
+        some = tried(records[0], (*records[1:], test, public))
+        outputs = outputs_of(model, some.to(self.device))
         classes = self._classes(records, outputs)
         task = Task(model, self.loss, classes)
         for name, value in (
@@ -119,14 +144,16 @@ class Scenario:
             ("public_records", public),
             ("classes", classes),
             ("task", task),
-            ("remarks", remarks),
+            ("remarks", (*remarks, _FRESH if self.initialise is None else _OWN)),
             ("input_spec", spec),
         ):
             object.__setattr__(self, name, value)
         for k, client in enumerate(records):
-            _check_labels(client, classes, f"client {k}")
-        _check_labels(test, classes, "the test set")
-        _check_labels(public, classes, "the public records")
+            check_labels(client, classes, f"client {k}")
+        check_labels(test, classes, "the test set")
+        check_labels(public, classes, "the public records")
+        seen = records[0].labels[: len(outputs)].to(self.device)
+        check_mean(self.loss, outputs[: len(seen)], seen)
         unit = records[0][torch.arange(self.local_training.unit_size)]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         if not task.runs_on(records[0].inputs[: self.local_training.batch]):
@@ -136,10 +163,19 @@ class Scenario:
             )
         if is_checked():
             return
+        sample = self._tried()
+        check_shapes(task, sample.inputs, sample.labels)
         check_task(task, spec, inputs, labels)
-        tried = self._tried()
-        check_loss(task, tried.inputs, tried.labels, self.local_training)
+        check_loss(task, sample.inputs, sample.labels, self.local_training)
         check_update(task, inputs, labels, self.local_training, derivative=not spec.discrete)
+
+    def __repr__(self) -> str:
+        """What it is called and how large it is; no record is ever part of a message or a log."""
+        records = sum(map(len, self.records))
+        return (
+            f"Scenario({self.name!r}, clients={len(self.records)}, records={records}, "
+            f"parameters={self.task.layout.size})"
+        )
 
     @property
     def per_round(self) -> int:
@@ -153,8 +189,8 @@ class Scenario:
     @cached_property
     def couples_records(self) -> bool:
         """Whether a record's share of an update depends on the records beside it."""
-        tried = self._tried()
-        return self.task.couples_records(tried.inputs, tried.labels)
+        sample = self._tried()
+        return self.task.couples_records(sample.inputs, sample.labels)
 
     @property
     def measure(self) -> Distance:
@@ -184,11 +220,8 @@ class Scenario:
         return [(name, each in held) for name, each in zip(named, found, strict=True)]
 
     def pooled(self) -> Records:
-        """All clients' records together."""
-        return Records(
-            torch.cat([client.inputs for client in self.records]),
-            torch.cat([client.labels for client in self.records]),
-        )
+        """All clients' records together; not to be changed."""
+        return _pooled(self)
 
     @cached_property
     def kinds(self) -> NDArray[np.int64]:
@@ -220,56 +253,9 @@ Source = Scenario | Callable[[], Scenario]
 """A scenario, or what makes it: workers make their own rather than receive the data."""
 
 
-def _check_device(device: str) -> None:
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise InvalidInput(f"device {device!r} is none that torch knows; use 'cpu'.") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InvalidInput(
-            "device 'cuda' was asked for, but torch finds no CUDA GPU here; use 'cpu'."
-        )
-
-
-def _check_tokens(model: nn.Module, spec: InputSpec) -> None:
-    """Whole numbers are tokens only where a model looks them up."""
-    tables = [each for each in model.modules() if isinstance(each, nn.Embedding)]
-    if spec.vocabulary is not None and not tables:
-        raise InvalidInput(
-            f"the inputs are whole numbers up to {spec.vocabulary - 1}, taken as tokens, but this "
-            f"{type(model).__name__} has no torch.nn.Embedding; convert them to float."
-        )
-
-
-def _outputs(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    try:
-        with torch.no_grad():
-            outputs = copy.deepcopy(model)(inputs)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"the model cannot take inputs of shape {tuple(inputs.shape)} "
-            f"({first_line(error)}); check that model and data belong together."
-        ) from error
-    if not isinstance(outputs, torch.Tensor):
-        raise InvalidInput(f"the model must return a tensor, got {type(outputs).__name__}.")
-    if not torch.isfinite(outputs).all():
-        raise InvalidInput(
-            f"the model returns NaN or infinity for the first {len(inputs)} records; check its "
-            f"weights and the scale of the inputs."
-        )
-    return outputs
-
-
-def _check_labels(records: Records, classes: int | None, whose: str) -> None:
-    if classes is None:
-        if not torch.isfinite(records.labels.to(torch.float64)).all():
-            raise InvalidInput(f"the targets of {whose} contain NaN or infinity.")
-        return
-    low, high = int(records.labels.min()), int(records.labels.max())
-    if low < 0 or high >= classes:
-        raise InvalidInput(
-            f"the labels of {whose} run from {low} to {high}, but the model knows classes 0 to "
-            f"{classes - 1}."
-        )
+@lru_cache(maxsize=1)  # not in the scenario, which would take it along to every worker
+def _pooled(scenario: Scenario) -> Records:
+    return Records(
+        torch.cat([client.inputs for client in scenario.records]),
+        torch.cat([client.labels for client in scenario.records]),
+    )

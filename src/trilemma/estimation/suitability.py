@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +17,14 @@ from trilemma.errors import InvalidInput, place_of
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.learning.losses import differ, label_batches
 
-__all__ = ["check_loss", "check_update", "checked_before", "first_line", "is_checked"]
+__all__ = [
+    "check_loss",
+    "check_shapes",
+    "check_update",
+    "checked_before",
+    "first_line",
+    "is_checked",
+]
 
 # Of the difference quotients, in double precision: one step for smooth models, and others so short
 # that a ReLU network crosses no kink on them: a ResNet-18 does on 1e-6 and 1e-8.
@@ -40,6 +47,39 @@ def checked_before() -> Iterator[None]:
 def is_checked() -> bool:
     """Whether what is made now was tried before."""
     return _CHECKED.get()
+
+
+def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+    """Numbers [S, ...] to be predicted are compared with their own record's outputs.
+
+    Of [S, 1] and [S] torch makes [S, S], with no more than a warning: a loss that is another than
+    the mean of its records' losses, which is tried where shapes differ.
+    """
+    if task.classes is not None:
+        return
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    outputs = task.outputs(weights, inputs).detach()
+    if outputs.shape == labels.shape:
+        return
+
+    def one_by_one(at: torch.Tensor) -> torch.Tensor:
+        rows = range(len(labels))
+        return torch.stack([task.loss_of(at[[row]], labels[[row]]) for row in rows]).mean()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch's, of what is told here
+        try:
+            spread = differ(partial(task.loss_of, targets=labels), one_by_one, outputs)
+        except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError):
+            return  # of which the next check tells
+    if spread:
+        made, given = (
+            f"[{', '.join(['n', *map(str, each.shape[1:])])}]" for each in (outputs, labels)
+        )
+        raise InvalidInput(
+            f"the model returns {made} for labels {given}, so that the loss compares every output "
+            f"with every label; give labels {made}, or let the model return {given}."
+        )
 
 
 def check_loss(
@@ -99,7 +139,8 @@ def check_update(
 ) -> None:
     """One unit's update [S, ...] must exist, be finite and have a derivative in the inputs.
 
-    None is asked for (`derivative`) where inputs are looked up in an embedding.
+    It must exist in single and in double precision, as attacks compute in both. No derivative is
+    asked for (`derivative`) where inputs are looked up in an embedding.
     """
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     try:
@@ -116,8 +157,36 @@ def check_update(
             "the update of the first batch contains NaN or infinity; check the loss and the "
             "scale of the inputs."
         )
+    _check_precisions(task, weights, inputs, labels, local_training)
     if derivative:
         _check_second_derivative(task, weights, inputs, labels, local_training)
+
+
+def _check_precisions(
+    task: Task,
+    weights: torch.Tensor,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    local_training: LocalTraining,
+) -> None:
+    """What has an update in its own precision must have one in the other.
+
+    A constant that is made in forward() is of one precision alone: no attack may end there.
+    """
+    double = weights.dtype == torch.float64
+    other, name = (torch.float32, "single") if double else (torch.float64, "double")
+    x, y = (each.to(other) if each.is_floating_point() else each for each in (inputs, labels))
+    try:
+        client_update(task, weights.to(other), x, y, local_training)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"attacks compute in {name} precision as well, but there the model or the loss mixes "
+            f"dtypes ({first_line(error)}); make the tensors that it computes with buffers "
+            f"(register_buffer), or give them the dtype of what they meet, with "
+            f"torch.ones(..., dtype=x.dtype) or x.to(y.dtype) instead of x.float()."
+        ) from error
 
 
 def _check_second_derivative(
@@ -132,14 +201,13 @@ def _check_second_derivative(
     A loss that is differentiable once may raise here, or pass for a constant without a word; the
     attack would then fail for want of a gradient and look like privacy.
     """
-    double = Task(copy.deepcopy(task.model).double(), task.loss, task.classes)
     draw = torch.Generator().manual_seed(0)
     along = torch.randn(inputs.shape, dtype=torch.float64, generator=draw).to(inputs.device)
     mix = torch.randn(weights.shape, dtype=torch.float64, generator=draw).to(inputs.device)
     targets = labels.double() if labels.is_floating_point() else labels
 
     def mixed(x: torch.Tensor) -> torch.Tensor:
-        return (client_update(double, weights.double(), x, targets, local_training) * mix).sum()
+        return (client_update(task, weights.double(), x, targets, local_training) * mix).sum()
 
     # beside the records: equal neighbours (a blank border) tie in max-pooling, which has a kink
     start = inputs.double() + _BESIDE * torch.randn(

@@ -1,13 +1,14 @@
 """FedSGD and FedAvg in one process, under any protection: what it does to a model.
 
-`train` drives the sessions that a network adapter drives. It is a measurement: batches, cohorts
-and noise are repeatable, while keys and masks of a transport come from the system.
+`train` drives the sessions that a network adapter drives, or their arithmetic alone. It is a
+measurement: batches, cohorts and noise are repeatable, while keys and masks of a transport come
+from the system.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -19,6 +20,7 @@ from trilemma.federation.scoring import Metric, Score
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
+from trilemma.protections.twin import has_twin, twin_mean
 
 __all__ = ["History", "Round", "server_step", "start_weights", "train"]
 
@@ -88,9 +90,9 @@ def train(
     unless `weighted`. `server_lr` is the local rate for FedSGD and 1 for FedAvg by default; with
     `server_decay` it falls linearly to zero.
     `metric(outputs, labels)` is a number of which more is better (None: accuracy, or minus the
-    loss without classes). `real_rounds` is the number of rounds, from the first, that run a
-    cryptographic transport; the others run its fixed-point twin, which computes the same numbers
-    (None: all are real). `secret` is the clients' Paillier key (None: a new one).
+    loss without classes). `real_rounds` is the number of rounds, from the first, in which messages
+    are sent; of the others the same mean is computed without them (`twin_mean`; None: all are
+    real). `secret` is the clients' Paillier key (None: a new one).
     """
     everyone = len(federated.records)
     per_round = everyone if clients_per_round is None else clients_per_round
@@ -100,8 +102,7 @@ def train(
     current = start_weights(federated, weights)
     cohorts, entropy = Cohorts(federated, per_round, seed), Seeded(seed)
     score = Score(federated, metric)
-    twin = replace(protection, transport=protection.transport.twin())
-    real_rounds = rounds if real_rounds is None or twin == protection else real_rounds
+    real_rounds = rounds if real_rounds is None or not has_twin(protection) else real_rounds
     if secret is None and real_rounds:
         secret = protection.transport.new_secret(System())
     history: list[Round] = []
@@ -110,10 +111,12 @@ def train(
         updates = cohorts.updates(current, number, clients)
         counts = [cohorts.sizes[client] if weighted else 1 for client in clients]
         info = RoundInfo.new(clients, entropy, run="train", number=number, threshold=threshold)
-        real = number < real_rounds
-        runner = protection if real else twin
-        result = run_round(runner, updates, counts, info, entropy=entropy, secret=secret)
-        current = current - server_step(step, number, rounds, decay=server_decay) * result.mean
+        if number < real_rounds:
+            sent = run_round(protection, updates, counts, info, entropy=entropy, secret=secret)
+            mean = sent.mean
+        else:
+            mean = twin_mean(protection, updates, counts, info, entropy)
+        current = current - server_step(step, number, rounds, decay=server_decay) * mean
         if not torch.isfinite(current).all():
             raise InvalidInput(
                 f"the model diverged in round {number}: its weights are no longer finite; lower "

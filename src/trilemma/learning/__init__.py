@@ -6,18 +6,28 @@ what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 
 from trilemma.learning.company import Company
 from trilemma.learning.local_training import LocalTraining
+from trilemma.learning.products import (
+    Products,
+    RecordLoss,
+    record_gradients,
+    written_out,
+)
+from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
-from trilemma.learning.tracing import traced
 from trilemma.learning.update import client_update, clip_records
 
 __all__ = [
     "Company",
     "LocalTraining",
+    "Products",
+    "RecordLoss",
     "Task",
     "client_update",
     "clip_records",
     "draw_rows",
+    "record_gradients",
     "stack_rows",
     "traced",
+    "written_out",
 ]

@@ -17,6 +17,8 @@ from torch.func import grad, vmap
 from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
+from trilemma.learning.recording.tracing import traced
+
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
@@ -77,10 +79,16 @@ class Company:
             return task.loss_of(outputs, y)
 
         place = None if shared else 0
-        found = vmap(moments, (0, place))(tensors, inputs)
-        none = [(torch.zeros_like(mean), torch.zeros_like(mean)) for mean, _ in found]
-        slopes = vmap(grad(loss), (0, 0, place, place))(none, tensors, inputs, labels)
-        return cls(found, slopes, size)
+
+        def both(x: torch.Tensor, y: torch.Tensor, *each: torch.Tensor) -> tuple[Moments, Moments]:
+            named = dict(zip(tensors, each, strict=True))
+            found = vmap(moments, (0, place))(named, x)
+            none = [(torch.zeros_like(mean), torch.zeros_like(mean)) for mean, _ in found]
+            return found, vmap(grad(loss), (0, 0, place, place))(none, named, x, y)
+
+        example = (inputs, labels, *tensors.values())
+        run = traced(("company", shared), task, both, example) if inputs.is_cuda else both
+        return cls(*run(*example), size)
 
     @property
     def met(self) -> tuple[Moments, Moments]:

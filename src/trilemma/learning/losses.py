@@ -6,17 +6,34 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import torch
-from torch.func import grad_and_value, vmap
-from torch.nn import CrossEntropyLoss, NLLLoss
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import CrossEntropyLoss, Module, NLLLoss
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-__all__ = ["Loss", "class_loss", "differ", "label_batches"]
+from trilemma.learning.constants import converted
+
+__all__ = ["Loss", "class_loss", "differ", "in_precision", "label_batches"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+_WEIGHTED: Final = (CrossEntropyLoss, NLLLoss)  # themselves: what derives from them may differ
+_ATTACKED: Final = (torch.float32, torch.float64)
 _AGREE: Final = 1e-3  # relative, for two ways to compute one loss in single precision
 _TINY: Final = 1e-6
 _MOST_CLASSES: Final = 128  # that are tried, spread over all where there are more
+
+
+def in_precision(loss: Loss, trained: torch.dtype, outputs: torch.dtype) -> Loss:
+    """The loss with what it holds in the trained type, if it is a module, in that of outputs.
+
+    Half the bits are those of autocast, which leaves to the loss what it makes of them.
+    """
+    if not isinstance(loss, Module) or type(loss) in _WEIGHTED or outputs not in _ATTACKED:
+        return loss
+    held = converted(loss, trained, outputs)
+    if not held:
+        return loss
+    return lambda made, targets: functional_call(loss, held, (made, targets))
 
 
 def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -26,7 +43,7 @@ def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torc
     rows the loss itself, where it is the mean over its records. CrossEntropyLoss and NLLLoss with
     class weights w are Σ_i Σ_c y_ic w_c ℓ_ic / Σ_i Σ_c y_ic w_c in both forms.
     """
-    if type(loss) is CrossEntropyLoss or type(loss) is NLLLoss:
+    if isinstance(loss, _WEIGHTED) and type(loss) in _WEIGHTED:
         return _weighted(loss, outputs, targets)
     if loss is cross_entropy or not targets.is_floating_point():
         return loss(outputs, targets)

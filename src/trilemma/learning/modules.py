@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import copy
 
-import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
-
-from trilemma.errors import InvalidInput
 
 __all__ = ["fitted", "normalises_batches"]
 
@@ -22,12 +19,6 @@ def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
 
     BatchNorm in train mode keeps to the statistics of the batch at hand; dropout is off.
     """
-    halves = {p.dtype for p in model.parameters() if p.dtype in (torch.float16, torch.bfloat16)}
-    if halves:
-        raise InvalidInput(
-            f"the model holds {str(halves.pop()).removeprefix('torch.')} parameters, but updates "
-            f"are computed and attacked in single precision; call model.float()."
-        )
     made, remarks = copy.deepcopy(model), []
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]

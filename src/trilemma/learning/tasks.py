@@ -9,7 +9,8 @@ import torch
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trilemma.learning.losses import Loss, class_loss, differ, label_batches
+from trilemma.learning.constants import converted
+from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
 from trilemma.learning.modules import normalises_batches
 from trilemma.updates import Layout
 
@@ -21,8 +22,9 @@ class Task:
     """A model's architecture and loss as pure functions of flat weights [m].
 
     `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
-    (BatchNorm statistics in eval mode) are constants taken from the module; BatchNorm in train
-    mode, without any (`fitted`), works with those of the batch.
+    (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
+    in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
+    those of the batch.
     """
 
     model: torch.nn.Module
@@ -47,8 +49,9 @@ class Task:
         Torch's own way with tied parameters leaves the tensors in a module that has two names.
         """
         tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
+        held = converted(self.model, self._dtype, next(iter(tensors.values())).dtype)
         outputs: torch.Tensor = functional_call(
-            self.model, {**tensors, **tied}, (inputs,), tie_weights=False
+            self.model, {**held, **tensors, **tied}, (inputs,), tie_weights=False
         )
         return outputs
 
@@ -60,9 +63,15 @@ class Task:
 
     def loss_of(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The loss of outputs [S, ...]; soft labels [S, classes] are as in `class_loss`."""
+        loss = in_precision(self.loss, self._dtype, outputs.dtype)
         if self.classes is None:
-            return self.loss(outputs, targets)
-        return class_loss(self.loss, outputs, targets)
+            return loss(outputs, targets)
+        return class_loss(loss, outputs, targets)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """What the model is trained in."""
+        return self.model.get_parameter(self.layout.names[0]).dtype
 
     @property
     def normalises_batches(self) -> bool:

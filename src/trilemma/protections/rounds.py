@@ -75,18 +75,17 @@ def run_round(
         messages += [Message(step, SERVER, to, body) for to, body in inboxes.items() if body]
         replies: dict[int, bytes] = {}
         before = any(clients[client].sent is None for client in inboxes)
+        there = [client for client in inboxes if step < drops.get(client, math.inf)]
         start = work_seconds(device)
-        for client, inbox in inboxes.items():
-            if step >= drops.get(client, math.inf):
-                continue
-            session = clients[client]
+        for client in there:
+            session, inbox = clients[client], inboxes[client]
             update = rows[client] if session.wants_update else None
             reply = session.step(inbox, update, counts[client])
             if isinstance(reply, Released):
                 released = reply
             else:
                 replies[client] = reply
-        took = (work_seconds(device) - start) / max(1, len(inboxes))
+        took = (work_seconds(device) - start) / max(1, len(there))
         protect, finish = (protect + took, finish) if before else (protect, finish + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
         start = work_seconds(device)

@@ -17,6 +17,7 @@ from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transcripts import Released
+from trilemma.protections.transforms.base import Partial
 from trilemma.protections.transports.base import (
     Aggregate,
     ClientSession,
@@ -28,7 +29,7 @@ from trilemma.protections.transports.base import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ProtectedClient", "ProtectedServer"]
+__all__ = ["ProtectedClient", "ProtectedServer", "protected"]
 
 _CHECK_BYTES: Final = 16
 
@@ -127,12 +128,7 @@ class ProtectedClient(Sealed):
                 f"client {self.client} has an update of shape {tuple(update.shape)}, but this "
                 f"round is for ({self.size},); all must train the same model."
             )
-        if not update.is_floating_point() or not _finite(update):
-            raise InvalidInput(
-                f"the update of client {self.client} contains NaN or infinity, or is not of "
-                "floating point; leave it out of the round."
-            )
-        made = self.protection.apply(update, self.client, self.round, self.entropy)
+        made = protected(self.protection, update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
         public = self.protection.making(self.round, self.size, self.client)
@@ -196,6 +192,22 @@ class ProtectedServer:
             raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
         known = None if due.all() else torch.from_numpy(due)
         return Released(torch.from_numpy(total / weight), tuple(payloads), weight, known)
+
+
+def protected(
+    protection: Protection,
+    update: torch.Tensor,
+    client: int,
+    round: RoundInfo,
+    entropy: Seeded | System,
+) -> Partial:
+    """The update as it leaves the client, if all of it are numbers."""
+    if not update.is_floating_point() or not _finite(update):
+        raise InvalidInput(
+            f"the update of client {client} contains NaN or infinity, or is not of floating "
+            "point; leave it out of the round."
+        )
+    return protection.apply(update, client, round, entropy)
 
 
 def _check(state: bytes) -> bytes:

@@ -24,7 +24,7 @@ def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
 def pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [n, *shape] and labels [n, ...]; real numbers keep their kind, floats are single."""
     inputs, labels = _tensor(data[0], "inputs", whose), _tensor(data[1], "labels", whose)
-    if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels) or not len(inputs):
+    if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels):
         raise InvalidInput(
             f"{whose} is given as a pair of inputs [n, ...] and labels [n], got the shapes "
             f"{tuple(inputs.shape)} and {tuple(labels.shape)}; give one label for each row."

@@ -26,7 +26,7 @@ class Dataset(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Records:
     """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...]).
 
@@ -41,6 +41,8 @@ class Records:
         """A pair of arrays, or a dataset of (input, label) stacked; `whose` names it in errors."""
         if isinstance(dataset, Records):
             return dataset
+        if _is_empty(dataset):
+            raise InvalidInput(f"{whose} has no records; leave it out, or give it some.")
         if is_pair(dataset):
             return cls._checked(*pair_of(dataset, whose), whose)
         if isinstance(dataset, tuple) and len(dataset) == 2 and _are_arrays(*dataset):
@@ -81,6 +83,10 @@ class Records:
             inputs = inputs.to(torch.get_default_dtype())
         return cls(inputs, labels if labels.is_floating_point() else labels.long())
 
+    def __repr__(self) -> str:
+        """Shapes alone: no record is ever part of a message or a log."""
+        return f"Records(inputs={list(self.inputs.shape)}, labels={list(self.labels.shape)})"
+
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
@@ -100,6 +106,13 @@ class Records:
             for x, y in zip(inputs, labels, strict=True)
         )
         return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
+
+
+def _is_empty(dataset: Any) -> bool:
+    """Whether there is no record: no pair, or a pair of arrays without rows."""
+    held = dataset[0] if is_pair(dataset) else dataset
+    shape = getattr(held, "shape", None)
+    return shape[:1] == (0,) if shape is not None else hasattr(held, "__len__") and not len(held)
 
 
 def _are_arrays(parts: Any, labels: Any) -> bool:

@@ -49,21 +49,27 @@ class Table:
         Texts, truth values and the columns named in `categories` are categories, one-hot unless
         they are named in `embedded` (then one entry holds the level's number); whole numbers are
         integers. A target of real numbers is to be predicted (standardised, shape [n, 1]), any
-        other is a class.
+        other is a class: give whole numbers that are to be predicted as floats.
         """
         names = _names(frame)
         for name in (target, *categories, *embedded):
             if name not in names:
                 raise InvalidInput(f"the frame has no column {name!r}; it has {', '.join(names)}.")
+        held = {name: _values(frame, name) for name in names}
+        lengths = {str(name): len(values) for name, values in held.items()}
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(f"the columns have unlike numbers of records, {lengths}.")
+        if not lengths[str(target)]:
+            raise InvalidInput("the frame has no records; read it again.")
         columns = tuple(
-            _column(name, _values(frame, name), name in categories, name in embedded)
+            _column(name, held[name], name in categories, name in embedded)
             for name in names
             if name != target
         )
         if not columns:
             raise InvalidInput(f"the frame has no column besides the target {target!r}.")
-        values = _values(frame, target)
-        return cls(columns, _column(target, values, values.dtype.kind != "f", embedded=True))
+        real = held[target].dtype.kind == "f"
+        return cls(columns, _column(target, held[target], not real, embedded=True))
 
     @property
     def classes(self) -> int | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.scenario import Scenario
 from trilemma.naming import load_object
-from trilemma.scenarios.calling import called
+from trilemma.scenarios.calling import called, meant
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
 from trilemma.scenarios.tables import breast_cancer, diabetes
@@ -45,11 +46,14 @@ def load_scenario(
 ) -> Scenario:
     """The scenario of this name, or what the function `module:function` returns for `options`.
 
+    A scenario itself may be named, too.
+
     >>> load_scenario("digits-mlp", clients=2, batch=1).input_spec
     InputSpec(shape=(1, 8, 8), low=0.0, high=1.0)
     """
     make = _own(spec) if ":" in spec else SCENARIOS.get(spec)
     if make is None:
+        _require_no_file(spec)
         raise UnknownName("scenario", spec, [*SCENARIOS, "module:function"])
     if batch is not None and ":" not in spec:
         options["batch"] = batch
@@ -63,7 +67,21 @@ def load_scenario(
 
 
 def _own(spec: str) -> Callable[..., Any]:
-    make = load_object("scenario", spec)
-    if not callable(make):
-        raise InvalidInput(f"scenario {spec!r} is no function, but {type(make).__name__}.")
-    return make  # type: ignore[no-any-return]
+    found = load_object("scenario", spec)
+    if isinstance(found, Scenario):
+        return lambda: found
+    if not callable(found):
+        raise InvalidInput(
+            f"scenario {spec!r} is no function, but {type(found).__name__}; {meant(found)}."
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _require_no_file(spec: str) -> None:
+    """People name the file that they wrote; what is needed is a function in it."""
+    module = spec.removesuffix(".py")
+    if module != spec or any(each.stem == spec for each in Path().glob("*.py")):
+        raise InvalidInput(
+            f"scenario {spec!r} names a file, not what makes a scenario; name the function in it, "
+            f"{Path(module).name}:make_scenario, say."
+        )

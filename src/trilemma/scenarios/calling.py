@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 
 from trilemma.errors import InvalidInput, TrilemmaError, place_of
 from trilemma.estimation.scenario import Scenario
 
-__all__ = ["called"]
+__all__ = ["called", "meant"]
+
+_FLAGS: Final = {"folder": "folder (--data)"}  # options whose flag has another name
 
 
 def called(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Scenario:
@@ -30,7 +32,7 @@ def called(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> S
     if not isinstance(made, Scenario):
         raise InvalidInput(
             f"scenario {name!r} must return a trilemma Scenario, got {type(made).__name__}; "
-            f"{_meant(made)}."
+            f"{meant(made)}."
         )
     return made
 
@@ -43,7 +45,7 @@ def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, An
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known):
         return
     taken = [each.name for each in known if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
-    wrong = [each for each in options if each not in taken]
+    wrong = [_FLAGS.get(each, each) for each in options if each not in taken]
     if wrong:
         takes = f"it takes {', '.join(taken)}" if taken else "it takes no options"
         raise InvalidInput(
@@ -64,13 +66,14 @@ def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, An
         )
 
 
-def _meant(made: Any) -> str:
+def meant(made: Any) -> str:
+    """What to write in the place of something that is no scenario."""
     if made is None:
         return "let the function end with `return Scenario(...)`"
     if made is Scenario:
         return "call it: `return Scenario(model, loss, clients, test)`"
     if isinstance(made, nn.Module):
-        return "wrap the model: `return Scenario(model, loss, clients, test)`"
+        return "wrap the model: Scenario(model, loss, clients, test)"
     if isinstance(made, tuple) and len(made) >= 4:
         return "call Scenario with these values: `return Scenario(model, loss, clients, test)`"
-    return "return Scenario(model, loss, clients, test)"
+    return "make a Scenario(model, loss, clients, test)"

@@ -28,7 +28,7 @@ from trilemma.tuning.problem import Problem
 
 __all__ = [
     "BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "rate_of",
-    "require_one_budget", "told",
+    "require_one_budget", "rung_of", "told",
 ]  # fmt: skip
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
@@ -73,7 +73,7 @@ def _one_or_several(value: float | tuple[float, ...]) -> float | tuple[float, ..
     return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
-def _rung(value: Any) -> Any:
+def rung_of(value: Any) -> Any:
     """People say "the rest" where the code says "rest"."""
     return (
         "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
@@ -163,7 +163,7 @@ class Request(Settings):
             }
         },
     )
-    knows: Annotated[Knows, BeforeValidator(_rung)] = Field(
+    knows: Annotated[Knows, BeforeValidator(rung_of)] = Field(
         "candidates",
         description="Who attacks: knows nothing, public records, the candidates, the rest; or "
         "anyone, by proof.",
@@ -287,11 +287,17 @@ class Request(Settings):
         return self.model_copy(update={"budget": leakage}), self.at_most
 
     def families_for(self, clients: int) -> tuple[str, ...] | None:
-        """The families asked for; of a preset's own, those that so many clients can run."""
-        if clients > 1 or self.families != PRESETS[self.preset].get("families"):
+        """The families asked for; of a preset's own, those that so many clients can run.
+
+        For a proof they are those with noise: nothing can be proved of others.
+        """
+        own = PRESETS[self.preset].get("families")
+        if own is None or self.families != own:
             return self.families
-        able = (name for name in self.families or () if "secret-sharing" not in name)
-        return tuple(able) or None
+        able = [name for name in own if clients > 1 or "secret-sharing" not in name]
+        if self.knows == "anyone":
+            able = [name for name in able if "randomization" in name]
+        return tuple(able)
 
     def decides(self, beside: Collection[str] = BESIDE) -> dict[str, Any]:
         """The settings that decide a number, as plain values: all but those `beside`."""

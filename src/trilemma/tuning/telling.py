@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.asides import measure_asides
-from trilemma.tuning.choosing.advice import advice, headline, limits, untried
+from trilemma.tuning.choosing.advice import advice, headline, limits, untried, weak
 from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
@@ -48,6 +48,7 @@ def verdict_on(
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
+            *weak(chosen, control.by_attack, control.units),
             *others,
             *untried(plan, control.by_attack, control.units),
             *plan.scenario.remarks,

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from trilemma.attacks import Knowledge, Linkage, View, get
+from trilemma.attacks.linkage import attack
 from trilemma.attacks.linkage.rest import Rest
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
@@ -117,6 +118,27 @@ def test_of_a_long_training_some_messages_are_read() -> None:
     some = Linkage()([views[0], views[4], views[8]], restarts=1, seed=0)
     assert found.inputs.shape == (9, 1, 64)
     assert torch.equal(found.inputs, some.inputs[:1].expand(9, -1, -1))
+
+
+def test_of_a_training_no_more_messages_are_read_than_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Updates of 100 records for each message: as many numbers as three of them have."""
+    made = make_problems(7, variance=1e-3, public=100, keep=0.9)
+    views = [replace(view, training=7, round=at) for at, view in enumerate(made.views)]
+    some = Linkage()([views[0], views[3], views[6]], restarts=1, seed=0)
+    monkeypatch.setattr(attack, "_MOST", 3 * 100 * views[0].weights.numel())
+    found = Linkage()(views, restarts=1, seed=0)
+    assert torch.equal(found.inputs, some.inputs[:1].expand(7, -1, -1))
+    monkeypatch.setattr(attack, "_MOST", 1)
+    alone = Linkage()(views, restarts=1, seed=0)
+    assert torch.equal(alone.inputs[0], Linkage()(views[:1], restarts=1, seed=0).inputs[0])
+
+
+def test_a_large_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attack, "LARGE", 2000)
+    with pytest.raises(InvalidInput, match="too much for the 2,410 parameters of this model"):
+        Linkage()(make_problems(1, public=50).views, restarts=1, seed=0)
 
 
 def test_many_public_records_teach_the_prior_and_some_of_them_the_rest(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.commands.running import here
 
+from trilemma.commands.attacking.attack import Attacker
+
 OWN = "tests.commands.own_scenario"
 
 
@@ -44,3 +46,27 @@ def test_no_records_are_shown_unless_they_may_be(
     assert code == 0
     assert "does not set show_records" in out
     assert "original" not in out
+
+
+def test_the_federation_is_that_of_the_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "trilemma.toml"
+    own = f'scenario = "{OWN}:small"\nclients = 3\nknows = "nothing"\nrestarts = 1\n'
+    file.write_text(own + 'budget = 0.2\nfamilies = ["compression"]\nevaluations = 9\n')
+    code, out, err = here(monkeypatch, capsys, "attack", "--units", "2")
+    assert code == 0, err
+    assert out.startswith("small: one update of 1 record is read by a server that knows nothing")
+    found = json.loads(next(tmp_path.glob("runs/*/attack.json")).read_text())
+    assert (found["scenario"], found["knows"]) == ("small", "nothing")
+    code, _, err = here(monkeypatch, capsys, "attack", "--scenario", "digit")
+    assert (code, "unknown scenario 'digit'" in err) == (2, True), "a flag wins"
+    file.write_text("budgett = 0.2\n")
+    code, _, err = here(monkeypatch, capsys, "attack")
+    assert (code, "did you mean 'budget'?" in err) == (2, True)
+
+
+def test_a_proof_is_against_anyone_whose_attacks_are_those_of_who_knows_most() -> None:
+    for said in ("anyone", "the rest"):
+        assert Attacker.model_validate({"knows": said}).knows == "rest"

@@ -20,6 +20,7 @@ from trilemma.estimation.playing.suite import (
     why_not,
 )
 from trilemma.learning import LocalTraining
+from trilemma.learning.precision import LARGE
 from trilemma.scenarios.tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
 
@@ -38,6 +39,18 @@ def test_over_rounds_the_attack_leads_that_links_them() -> None:
     assert suite_of(small(), "public").attacks[:2] == ("map", "linkage")
     assert suite_of(small(), "public", rounds=9).attacks[:2] == ("linkage", "map")
     assert leading(small(), "public", 9) == Suite("public", ("linkage",))
+
+
+def test_a_large_model_is_not_linked() -> None:
+    """Whole updates of 400 records, 18 GB for 11 million parameters, are never held at once."""
+    wide = nn.Sequential(nn.Linear(6, 1200), nn.Tanh(), nn.Linear(1200, 900), nn.Linear(900, 3))
+    made = replace(scenario(), model=wide)
+    assert made.task.layout.size > LARGE
+    assert suite_of(made, "public", rounds=9).attacks[0] == "map"
+    assert leading(made, "public", 9) == Suite("public", ("map",))
+    assert "linkage" not in suite_of(made, "candidates").attacks
+    with pytest.raises(InvalidInput, match=r"for 1,092,003 parameters each.*leave 'linkage' out"):
+        suite_of(made, "public", ("linkage",))
 
 
 def test_what_would_search_more_than_twice_what_is_read_is_left_out() -> None:
@@ -69,6 +82,10 @@ def test_an_attack_that_does_not_apply_is_left_out_or_refused() -> None:
     unbiased = type(made)(nn.Linear(6, 3, bias=False), made.loss, made.clients, made.test)
     assert not analytic_applies(unbiased)
     assert "analytic" not in suite_of(unbiased, "nothing").attacks
+    frozen = nn.Sequential(nn.Linear(6, 4).requires_grad_(False), nn.Sigmoid(), nn.Linear(4, 3))
+    assert "starts with a trained linear layer" in (
+        why_not(replace(made, model=frozen), "analytic") or ""
+    )
     with pytest.raises(InvalidInput, match="which this Linear does not"):
         suite_of(unbiased, "nothing", ("analytic",))
 

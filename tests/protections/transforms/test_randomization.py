@@ -13,6 +13,7 @@ from tests.protections.transforms.applying import LEAST_P, apply, some_values
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
+from trilemma.learning.precision import LARGE
 from trilemma.protections.transforms.randomization import Randomization, system_normals
 
 
@@ -36,6 +37,20 @@ def test_seeded_noise_repeats_and_differs_by_client() -> None:
     assert torch.equal(first, apply(transform, values).values)
     assert not torch.equal(first, apply(transform, values, client=1).values)
     assert not torch.equal(first, apply(transform, values, entropy=Seeded(8)).values)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+def test_a_gpu_draws_the_noise_of_large_updates_alone() -> None:
+    transform = Randomization(0.04)
+    small, large = torch.zeros(LARGE), torch.zeros(LARGE + 1)
+    assert torch.equal(apply(transform, small.cuda()).values.cpu(), apply(transform, small).values)
+    noise = apply(transform, large.cuda()).values
+    assert noise.is_cuda
+    assert torch.equal(noise, apply(transform, large.cuda()).values)
+    assert not torch.equal(noise, apply(transform, large.cuda(), client=1).values)
+    assert not torch.equal(noise.cpu(), apply(transform, large).values)
+    sample = noise[:20_000].double().cpu().numpy()
+    assert stats.kstest(sample / 0.2, "norm").pvalue > LEAST_P
 
 
 def test_system_noise_never_repeats() -> None:

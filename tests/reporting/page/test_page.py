@@ -69,7 +69,7 @@ def test_the_text_shows_the_verdicts_numbers(verdict: Verdict) -> None:
         "picked right in 18 of 100 games",
         "As leakage: 0.224 [0.14, 0.313], budget 0.3.",
         "Without protection, gaussian-posterior picks right in 24 of 24 single rounds.",
-        "cannot tell its cost from that of noise inside Paillier.",
+        "this one and noise inside Paillier cost least",
         "93.6 % → 93.2 %",
         "A loss of 0.4 points [0.2, 0.6]",
         "the same bits, 1.1 times the CPU seconds",

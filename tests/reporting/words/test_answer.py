@@ -108,6 +108,7 @@ def test_not_needed_is_said_only_where_the_bare_sum_was_shown_to_do() -> None:
 def test_the_papers_leakage_is_said_where_it_was_computed() -> None:
     assert paper_leakage(examples.verdict()) == (
         "The paper's leakage, computed from what attackers believe: gaussian-posterior 0.194 "
-        "(most exposed client 0.331)."
+        "(most exposed client 0.331). It is no rate of right picks: a firm belief counts where it "
+        "is wrong, too."
     )
     assert paper_leakage(examples.verdict(beliefs=())) == ""

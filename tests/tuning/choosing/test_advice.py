@@ -14,7 +14,7 @@ from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.suite import Suite
 from trilemma.learning import LocalTraining
 from trilemma.protections.transports.paillier import Paillier
-from trilemma.tuning.choosing.advice import advice, headline, limits, untried
+from trilemma.tuning.choosing.advice import advice, headline, limits, untried, weak
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import KNOWLEDGE, Request
 from trilemma.tuning.results.candidates import Candidate
@@ -170,3 +170,12 @@ def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
     assert "none of 16 unprotected rounds was tested no further (dlg)" in sentence
     assert said() == said(preset="quick", knows="anyone") == ()
     assert said(preset="quick", basis="surrogate") == ()
+
+
+def test_attackers_that_fail_without_protection_are_called_weak() -> None:
+    chosen = candidate("secret-sharing", 0.1)
+    (sentence,) = weak(chosen, {"gaussian-posterior": 3, "inverting-gradients": 5}, 16)
+    assert "the best of them (inverting-gradients) is right in 5 of 16 single rounds" in sentence
+    assert weak(chosen, {"gaussian-posterior": 8, "dlg": 0}, 16) == ()
+    assert weak(None, {"dlg": 0}, 16) == ()
+    assert weak(replace(chosen, basis="cryptographic"), {"dlg": 0}, 16) == ()

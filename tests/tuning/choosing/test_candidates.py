@@ -57,7 +57,7 @@ def test_a_bare_sum_that_fails_says_by_which_attack() -> None:
     found = measured("secret-sharing", summed=0.9)
     assert (found.feasible, found.protection, found.leakage) == (False, None, None)
     assert "picked the right record in" in found.statement
-    assert "too many for a rate of 0.212" in found.statement
+    assert "too many to show a rate of at most 0.212" in found.statement
     assert found.costs is None
 
 

@@ -63,6 +63,21 @@ def test_of_those_that_no_interval_tells_apart_the_fewest_bits_win_then_the_name
     assert found == [("a", 1, False), ("b", 2, True), ("heavy", 3, True), ("apart", 4, False)]
 
 
+def test_a_candidate_of_which_little_is_known_does_not_tie_with_a_better_one() -> None:
+    found = order(
+        candidate("good", 0.12, 0.06, bits=2),
+        candidate("bad", 0.59, 0.48, bits=1),
+    )
+    assert found == [("good", 1, False), ("bad", 2, False)]
+
+
+def test_one_protection_under_two_names_is_no_tie() -> None:
+    one, two = (
+        replace(candidate(name, 0.1, 0.05), protection="secret-sharing") for name in ("a", "b")
+    )
+    assert order(one, two) == [("a", 1, False), ("b", 2, False)]
+
+
 def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
     bad = replace(candidate("bad", 0.0), feasible=False)
     masks = replace(candidate("masks", 0.0), deployable=False)

@@ -40,6 +40,15 @@ def test_what_was_written_is_read_again(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", LOADERS)
+def test_a_run_folder_stands_for_what_is_in_it(kind: str, tmp_path: Path) -> None:
+    make, load = LOADERS[kind]
+    with pytest.raises(InvalidInput, match=rf"cannot read the {kind} .*\.json"):
+        load(tmp_path)
+    make().save(tmp_path / ("verdict.json" if kind == "verdict" else "pareto.json"))
+    assert load(tmp_path) == make()
+
+
+@pytest.mark.parametrize("kind", LOADERS)
 @pytest.mark.parametrize("value", ["1e999", "-1e999", '"1e999"', '"0.9"', "NaN", "true", "[0.9]"])
 def test_a_number_is_a_finite_number(kind: str, value: str, tmp_path: Path) -> None:
     make, load = LOADERS[kind]

@@ -50,6 +50,16 @@ def _trouble(kind: str, task: Number) -> bytes:
     return b"fine"
 
 
+def _stuck(task: Number) -> bytes:
+    if task.number == 1:
+        time.sleep(60)  # it is ended long before
+    return _square(task)
+
+
+def make_stuck() -> Callable[[Number], bytes]:
+    return _stuck
+
+
 def make_trouble(kind: str) -> Callable[[Number], bytes]:
     return partial(_trouble, kind)
 
@@ -97,6 +107,18 @@ def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, by
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_task_once_whatever_the_workers(workers: int) -> None:
     assert done(make_square, [3, 1, 2], workers) == [(1, b"1"), (2, b"4"), (3, b"9")]
+    assert not multiprocessing.active_children()
+
+
+def test_what_takes_too_long_is_dropped_for_a_fresh_process() -> None:
+    with Crew[Number](make_stuck, workers=2) as crew:
+        crew.submit(Number(1))
+        with pytest.raises(TimeoutError):
+            crew.next(within=0.5)
+        crew.drop()
+        assert not multiprocessing.active_children()
+        crew.submit(Number(2))
+        assert crew.next() == (Number(2), b"4")
     assert not multiprocessing.active_children()
 
 

@@ -19,15 +19,18 @@ from trilemma.attacks.posterior.units import Batch
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.learning.precision import LARGE
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Rung, View
     from trilemma.attacks.matching.lbfgs import Evaluate
+    from trilemma.learning import Task
 
 __all__ = ["Linkage"]
 
 _BORDER: Final = 50.0  # weight of the value range beside the log density
 _HELD: Final = 2**25  # numbers of the rows of messages looked at together
+_MOST: Final = 2**29  # of one training, which cannot be taken apart: 9 GB with all that is made
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,10 @@ class Linkage:
 
     The fields are the effort: the least variance that noise is taken to have, relative to the mean
     square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
-    of L-BFGS memory; messages of one training that are read, evenly spread where it has more; and
-    public records that teach the law of the rest, drawn where there are more: its time grows with
-    their cube. The prior is learnt from all.
+    of L-BFGS memory; messages of one training that are read, evenly spread where it has more, and
+    fewer where the public records' updates for each would not fit into memory; and public records
+    that teach the law of the rest, drawn where there are more: its time grows with their cube. The
+    prior is learnt from all.
     """
 
     level: float = 1e-3
@@ -56,20 +60,33 @@ class Linkage:
     rung: ClassVar[Rung] = "public"
     links: ClassVar[bool] = True
 
+    @staticmethod
+    def applies(task: Task) -> bool:
+        """Whether the updates of all public records that it learns from fit into memory."""
+        return task.layout.size <= LARGE
+
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
+        if not self.applies(views[0].task):
+            raise InvalidInput(
+                f"the attack {self.name!r} holds whole updates of many records at once, too much "
+                f"for the {views[0].task.layout.size:,} parameters of this model; attack with "
+                f"'map' or 'gaussian-posterior'."
+            )
         prior = Prior.of(public, views[0]).to(torch.float32)
         order = torch.randperm(len(public), generator=Seeded(0).torch_generator("the rest's law"))
         taught = public[order[: self.people].sort().values.to(public.labels.device)]
         trainings = _trainings(views)
-        read = [_spread(own, self.messages) for own in trainings]
         found, said = [], dict[int, Reading | None]()
         with torch.no_grad():
             people = Batch(taught.inputs, taught.labels, True).to(prior.mean)
             layers = layers_of(views, people)
             each = views[0].weights.numel() if layers is None else 2 * people.count
+            # The same on every machine: what is read decides what is found.
+            most = max(1, min(self.messages, _MOST // (people.count * each)))
+            read = [_spread(own, most) for own in trainings]
             # Products of factors are large, and what is left when they are centred is small.
             precise = prior if layers is None else prior.to(torch.float64)
             for some in _together(read, _HELD // (people.count * each)):

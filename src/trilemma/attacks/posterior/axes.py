@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from trilemma.learning import Products
+
 if TYPE_CHECKING:
     from trilemma.updates import Layout
 
@@ -62,8 +64,8 @@ class Axes:
         counts = [part.count for part in self.parts]
         return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
 
-    def read(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The coordinates [n, k] of updates, given tensor by tensor as [n, size]."""
+    def read(self, tensors: Sequence[torch.Tensor | Products]) -> torch.Tensor:
+        """The coordinates [n, k] of updates, given tensor by tensor as [n, size], or products."""
         split = zip(self.parts, tensors, strict=True)
         return torch.cat([part.read(each) for part, each in split], 1)
 
@@ -107,9 +109,12 @@ class _Part:
             return self.width * self.turn.shape[1]
         return self.width * self.shape[0]
 
-    def read(self, rows: torch.Tensor) -> torch.Tensor:
+    def read(self, rows: torch.Tensor | Products) -> torch.Tensor:
         """What is read of rows [n, size]."""
-        if self.turn is not None:
+        if isinstance(rows, Products):
+            left, right = (self.turn, None) if self.left else (None, self.turn)
+            rows = rows.between(left, right).flatten(1)
+        elif self.turn is not None:
             matrices = rows.reshape(-1, *self.shape)
             rows = (self.turn.T @ matrices if self.left else matrices @ self.turn).flatten(1)
         return rows if self.chosen is None else rows.index_select(1, self.chosen)

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_map
 
 from trilemma.attacks.posterior.units import blocks, held_at_once
-from trilemma.learning import Company, clip_records
+from trilemma.learning import (
+    Company,
+    RecordLoss,
+    clip_records,
+    record_gradients,
+    written_out,
+)
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
@@ -212,17 +219,28 @@ def _gradients(
             return company.loss(task, tensors, met, record, label)
         return task.loss_of(task.run(tensors, record[None]), label[None])
 
-    # by named tensors: differentiating through the flat vector takes twice as long
-    each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, *_places(records)))
-    tensors = vmap(task.layout.unflatten)(weights)
-    met = () if company is None else company.met
-    with sdpa_kernel(SDPBackend.MATH):
-        named = each(tensors, met, records.inputs, records.labels)
-    parts = [named[name].flatten(2) for name in task.layout.names]
+    met: Any = () if company is None else company.met
+    if len(weights) == 1:
+        only = records.inputs, records.labels
+        inputs, labels = only if records.shared else (each[0] for each in only)
+        own, size = tree_map(lambda each: each[0], met), company and company.size
+        named = RecordLoss(("in a company of", size), loss)
+        parts = record_gradients(task, named, weights[0], own, inputs, labels)
+        if axes is not None and training.record_clip is None:
+            return axes.read(parts)[None]
+        whole = torch.cat([written_out(each) for each in parts], 1)[None]
+    else:
+        # by named tensors: differentiating through the flat vector takes twice as long
+        each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, *_places(records)))
+        tensors = vmap(task.layout.unflatten)(weights)
+        with sdpa_kernel(SDPBackend.MATH):
+            made = each(tensors, met, records.inputs, records.labels)
+        whole = torch.cat([made[name].flatten(2) for name in task.layout.names], 2)
     if training.record_clip is not None:
-        whole = clip_records(torch.cat(parts, 2), training.record_clip)
-        parts = list(torch.split(whole, list(task.layout.sizes), 2))
-    return torch.cat(parts, 2) if axes is None else axes.read([each[0] for each in parts])[None]
+        whole = clip_records(whole, training.record_clip)
+    if axes is None:
+        return whole
+    return axes.read(torch.split(whole[0], list(task.layout.sizes), 1))[None]
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:

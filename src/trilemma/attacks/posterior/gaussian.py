@@ -148,8 +148,7 @@ class _Block:
         if flat is None or not self._by_classes(flat):
             return overall(table, message).double()
         member = one_hot(self.people.labels, task.classes or 0).to(weights)
-        if self.people.shared:
-            member = member.expand(len(weights), *member.shape)
+        member = member.expand(len(weights), -1, -1)  # where all units share them
         return by_classes(table, message, member, view.records - 1).double()
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
@@ -162,9 +161,9 @@ class _Block:
         return averaged, gap, table
 
     def _read(self, weights: torch.Tensor) -> tuple[Table, ClipFactors | None]:
-        """The table of what is read of a large unit, whose clients have weights [1, K].
+        """What is read of a large unit, whose clients have weights [1, K], as a table.
 
-        And how much clipping shortens its batches, where those were simulated.
+        And how much clipping shortens its batches, where they were simulated.
         """
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
@@ -172,6 +171,7 @@ class _Block:
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
             *(self.people, self.line_ups, view.local_training, self.seed),
+            clipped=view.observation.clip is not None,
         )
         factors, kept = None, torch.ones_like(weights[:, 0])
         if read.norms is not None:
@@ -180,8 +180,8 @@ class _Block:
         shares = weights / view.local_training.unit_size
         own = kept * self._own() * (self._counts() * shares.square()).sum(1)
         batches = kept * weights.square().sum(1)
-        table = read.table(weights.sum(1), own if self._own() else None, self._noise(), batches)
-        return table, factors
+        free = own if self._own() else None
+        return read.table(weights.sum(1), free, self._noise(), batches), factors
 
     def _own(self) -> float:
         """The share of the rest's variance that is taken as each read coordinate's own."""

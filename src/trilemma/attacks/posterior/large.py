@@ -20,10 +20,10 @@ from trilemma.attacks.posterior.candidate_updates import companies, contribution
 from trilemma.attacks.posterior.inner_products import Table, tabulate
 from trilemma.attacks.posterior.units import Batch, blocks, held_at_once
 from trilemma.entropy import Seeded
-from trilemma.learning import client_update
+from trilemma.learning import RecordLoss, client_update, record_gradients, written_out
 
 if TYPE_CHECKING:
-    from trilemma.learning import LocalTraining, Task
+    from trilemma.learning import LocalTraining, Products, Task
 
 __all__ = ["Read"]
 
@@ -38,8 +38,8 @@ class Read:
     """What is read of one unit: k coordinates on which the population varies most.
 
     The update [1, 1, k], and contributions of population and candidates [1, n, k]; `left` [M, k]
-    is what they leave unexplained of M batches' updates, around its mean, and `norms` [M] are how
-    long those are (None: contributions add up).
+    is what they leave unexplained of M batches' updates, around its mean (None: contributions add
+    up), and `norms` [M] are how long those are, where updates are clipped.
     """
 
     update: torch.Tensor
@@ -59,8 +59,13 @@ class Read:
         line_ups: Batch,
         training: LocalTraining,
         seed: int,
+        *,
+        clipped: bool = False,
     ) -> Read:
-        """Contributions along a path, and of an update [1, m] what is `known` [1, m] of it."""
+        """Contributions along a path, and of an update [1, m] what is `known` [1, m] of it.
+
+        Where updates are `clipped`, it matters how long those of batches are.
+        """
         sizes, made = list(task.layout.sizes), held_at_once(_MADE, update)
         beside = companies(task, path, people, training)
         first = contributions(task, path, people.rows(0, _LOOKED), training, beside)[0]
@@ -83,9 +88,12 @@ class Read:
             return found
         rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
         for each in _sent(task, path[0][0], people, rows, training, made):
-            sent.append(axes.read(torch.split(each, sizes, 1)))
-            norms.append(each.norm(dim=1))
-        return replace(found._fitted(rows, torch.cat(sent), axes.tensors), norms=torch.cat(norms))
+            sent.append(axes.read(each))
+            if clipped:
+                squares = [written_out(part).square().sum(1) for part in each]
+                norms.append(torch.stack(squares).sum(0).sqrt())
+        fitted = found._fitted(rows, torch.cat(sent), axes.tensors)
+        return replace(fitted, norms=torch.cat(norms)) if clipped else fitted
 
     def _fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
         """The same with contributions that fit the updates [M, k] of batches of the population.
@@ -162,15 +170,20 @@ def _sent(
     rows: torch.Tensor,
     training: LocalTraining,
     made: int,
-) -> Iterator[torch.Tensor]:
-    """The updates [b, m] at weights [m] of some batches after the others."""
+) -> Iterator[Sequence[torch.Tensor | Products]]:
+    """The updates at weights [m] of some batches after the others, tensor by tensor."""
     inputs, labels = (
         each if people.shared else each[0] for each in (people.inputs, people.labels)
     )
-    update = vmap(lambda x, y: client_update(task, weights, x, y, training))
+    steps = vmap(lambda x, y: client_update(task, weights, x, y, training))
+    mean = RecordLoss("of a batch", lambda named, _, x, y: task.loss_of(task.run(named, x), y))
     for start, stop in blocks(len(rows), made // (task.layout.size * rows.shape[1])):
         some = rows[start:stop].to(weights.device)
-        yield update(inputs[some], labels[some])
+        if training.algorithm == "fedsgd":
+            yield record_gradients(task, mean, weights, (), inputs[some], labels[some])
+        else:
+            updates = steps(inputs[some], labels[some])
+            yield torch.split(updates, list(task.layout.sizes), 1)
 
 
 def _whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
+from pydantic import BeforeValidator, Field
 
 from trilemma.commands.measuring import (
     Prepared,
@@ -14,15 +15,36 @@ from trilemma.commands.measuring import (
     resumable,
     show_or_dump,
 )
-from trilemma.commands.settings import Federated, Running, from_flags, with_flags
+from trilemma.commands.settings import (
+    Effort,
+    Federated,
+    Running,
+    from_flags,
+    read_settings,
+    with_flags,
+)
 from trilemma.errors import InvalidInput, printable
+from trilemma.tuning.request import Settings, rung_of
 
 __all__ = ["attack"]
 
 _FEW: Final = 8  # games in which other attacks are tried where the one asked for fails
 
 
-@with_flags(Federated)
+def _attacking(value: Any) -> Any:
+    """A proof holds against anyone; of those whose attacks can be made, who knows most is next."""
+    return "rest" if value == "anyone" else rung_of(value)
+
+
+class Attacker(Settings):
+    """Who attacks, where no attack is named."""
+
+    knows: Annotated[
+        Literal["nothing", "public", "candidates", "rest"], BeforeValidator(_attacking)
+    ] = Field("candidates", description="Whose attacks, where none is named.")
+
+
+@with_flags(Federated, Attacker, Effort)
 def attack(
     verdict: Annotated[
         Path | None,
@@ -34,10 +56,6 @@ def attack(
             help="One attack, to see what it recovers [all of the rung, by their picks]."
         ),
     ] = None,
-    knows: Annotated[
-        Literal["nothing", "public", "candidates", "rest"],
-        typer.Option(help="Whose attacks, where none is named."),
-    ] = "candidates",
     protection: Annotated[
         str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
     ] = "none",
@@ -49,35 +67,31 @@ def attack(
         int | None,
         typer.Option(help="Updates to attack [20], or games of each attack [32; a verdict: 48]."),
     ] = None,
-    restarts: Annotated[
-        int | None, typer.Option(help="An attack keeps the best of so many starts [3].")
-    ] = None,
     success: SuccessOption = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Same seed, same numbers [0; against a verdict: new].")
-    ] = None,
     **flags: Any,
 ) -> None:
     """Attack updates as a curious server would, or what a verdict chose, with fresh games.
 
+    A verdict brings its own federation and effort, and other games unless --seed is given; all
+    else comes from flags or from trilemma.toml, if it exists.
+
     Examples: trilemma attack runs/demo --units 100; trilemma attack --protection
     randomization:variance=1e-3; trilemma attack --attack dlg --batch 1 --out runs/dlg
     """
-    federated, running = from_flags(flags, Federated, Running)
     if verdict is not None:
         from trilemma.commands.attacking.doubting import attack_verdict
 
         attack_verdict(
             verdict,
-            running,
+            *from_flags(flags, Running),
             scenario=flags["scenario"],
             public=public,
             units=48 if units is None else units,
-            restarts=restarts,
-            seed=seed,
+            restarts=flags["restarts"],
+            seed=flags["seed"],
         )
         return
-    starts = 3 if restarts is None else restarts
+    federated, attacker, effort, running = read_settings(None, flags, Federated, Attacker, Effort)
     if attack is None:
         if success is not None:
             raise InvalidInput(
@@ -88,11 +102,10 @@ def attack(
 
         attack_suite(
             *(federated, running),
-            knows=knows,
+            knows=attacker.knows,
             protection=protection,
             units=32 if units is None else units,
-            restarts=starts,
-            seed=seed or 0,
+            **effort.model_dump(),
         )
         return
     from trilemma.estimation.recovering.constants import constants_of
@@ -108,9 +121,8 @@ def attack(
         success=success,
         units=20 if units is None else units,
         out=running.out,
-        restarts=starts,
-        seed=seed or 0,
         protection=parse_protection(protection),
+        **effort.model_dump(),
     )
     with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
         protected, control = prepared.measured(run, running)

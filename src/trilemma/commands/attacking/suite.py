@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attack_suite"]
 
-_COLUMNS: Final = 8  # of a table's row that is shown
+_COLUMNS: Final = 5  # of a table's row that is shown: as many as fit into a line
 
 
 def attack_suite(
@@ -147,3 +147,5 @@ def _show_rows(out: Any, scenario: Scenario, found: Ratings) -> None:
     names = scenario.heads or tuple(str(place) for place in range(spec.size))
     shown = [(name, *(cell(held) for held in levels[:_COLUMNS])) for name, levels in lines.items()]
     out.table(("column", *names[:_COLUMNS]), shown)
+    if len(names) > _COLUMNS:
+        out.note(f"The first {_COLUMNS} of {len(names)} columns.")

@@ -62,21 +62,18 @@ def _show(found: Examined, spec: str) -> None:
     )
     rows = []
     for each in found.attacks:
-        taken = "not timed" if each.seconds is None else f"{number(each.seconds)} s"
-        rows.append((each.name, RUNGS[each.rung], f"over {taken}" if each.stopped else taken))
+        taken = "too long to be timed" if each.seconds is None else f"{number(each.seconds)} s"
+        rows.append((each.name, RUNGS[each.rung], taken))
     out.table(("attack", "knows", "a game against one round"), rows, gap=2)
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
-    if plan.scenario.remarks:
-        out.title("What is done with your model")
-        out.bullets(plan.scenario.remarks)
+    out.title("What is done with your model")
+    out.bullets(plan.scenario.remarks)
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
     out.title("How long it takes on this machine (an estimate, from a few timed games)")
     more = "over " if found.at_least else "about "
-    for name, seconds in (("tune", found.seconds), ("tune --quick", found.quick_seconds)):
-        out.note(
-            f"trilemma {name}: {more}{spoken(seconds)} in one process, "
-            f"{more}{spoken(seconds / 2)} with --workers 2."
-        )
+    for name in found.work:
+        one, two = (spoken(found.seconds(name, workers)) for workers in (1, 2))
+        out.note(f"trilemma {name}: {more}{one} in one process, {more}{two} with --workers 2.")

@@ -23,6 +23,7 @@ from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.estimation.playing.games import Arena, Batches, Game
 from trilemma.estimation.playing.sending import mean_updates, sent_updates
 from trilemma.federation.training import server_step
+from trilemma.learning.precision import drawn_on
 from trilemma.observations import Adversary
 from trilemma.protections.observing import observe_updates
 from trilemma.protections.round_info import RoundInfo
@@ -117,9 +118,9 @@ class Observer:
             return views
         numbers = [games[place].number for place in played]
         weights = fresh_weights(scenario, numbers, seed=self.seed)
+        where = drawn_on(weights.device, weights.shape[1])
         noise = [
-            Seeded(self.seed).torch_generator("noise", number, device=weights.device)
-            for number in numbers
+            Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
         ]
         drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
         made: list[Batches] = []
@@ -229,9 +230,9 @@ class Observer:
         for mean, scale, draw in zip(means, scales, draws, strict=True):
             if scale:
                 noise = torch.randn(
-                    mean.shape, generator=draw, dtype=mean.dtype, device=mean.device
+                    mean.shape, generator=draw, dtype=mean.dtype, device=draw.device
                 )
-                mean.add_(noise, alpha=scale)
+                mean.add_(noise.to(mean.device), alpha=scale)
         return means, dict(zip(shown, updates, strict=True)) if shown else {}
 
     def _view(

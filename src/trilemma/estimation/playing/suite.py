@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from trilemma.attacks import Analytic, Rung, Tokens, get
+from trilemma.attacks import Analytic, Linkage, Rung, Tokens, get
 from trilemma.attacks.base import RUNGS, links
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
@@ -98,6 +99,12 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
             f"on its batch: attacks that simulate the batch are run instead"
         )
+    if name == "linkage" and not Linkage.applies(scenario.task):
+        return (
+            f"{name} holds whole updates of many public records at once, too much for "
+            f"{scenario.task.layout.size:,} parameters each: attacks that read one message after "
+            f"the other are run instead"
+        )
     if _hopeless(scenario, name, 1):
         numbers = scenario.local_training.unit_size * spec.size
         return (
@@ -106,8 +113,8 @@ def why_not(scenario: Scenario, name: str) -> str | None:
         )
     if name == "analytic" and not analytic_applies(scenario):
         return (
-            f"the analytic attack needs a model that starts with a linear layer with bias, "
-            f"which this {type(scenario.model).__name__} does not"
+            f"the analytic attack needs a model that starts with a trained linear layer with "
+            f"bias, which this {type(scenario.model).__name__} does not"
         )
     if name == "tableak" and not spec.columns:
         return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
@@ -152,6 +159,7 @@ def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
     return Suite(rung, tuple(dict.fromkeys(asked)))
 
 
+@lru_cache(maxsize=4)
 def analytic_applies(scenario: Scenario) -> bool:
     """Whether the model starts with a linear layer that can be inverted."""
     arena = Arena.of(scenario, rounds=1)

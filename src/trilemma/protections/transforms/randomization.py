@@ -96,7 +96,7 @@ class Randomization(Tunable):
         if isinstance(entropy, System):
             noisy = self._system_noise(values, update.known)
         else:
-            noisy = self._seeded_noise(values, entropy.torch_generator(self.name, client))
+            noisy = self._seeded_noise(values, entropy, client)
             if update.known is not None:
                 noisy = noisy.masked_fill(~update.known, 0.0)
         return Partial(noisy, update.known)
@@ -112,10 +112,17 @@ class Randomization(Tunable):
         clipped = "" if self.clip is None else f" on updates clipped to norm {number(self.clip)}"
         return f"noise of variance {number(self.variance)}{clipped}"
 
-    def _seeded_noise(self, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Drawn on the CPU, so that the noise does not depend on where the update lives."""
+    def _seeded_noise(self, values: torch.Tensor, entropy: Seeded, client: int) -> torch.Tensor:
+        """Drawn where `drawn_on` says."""
         import torch  # heavy: `trilemma solve` must start without it
 
+        from trilemma.learning.precision import drawn_on
+
+        where = drawn_on(values.device, values.numel())
+        generator = entropy.torch_generator(self.name, client, device=where)
+        if where.type != "cpu":
+            noise = torch.empty_like(values).normal_(0.0, self.scale, generator=generator)
+            return noise.add_(values)
         dtype = np.float64 if values.dtype == torch.float64 else np.float32
         noise = torch.from_numpy(np.empty(values.numel(), dtype))  # in huge pages, unlike torch's
         noise.normal_(0.0, self.scale, generator=generator)

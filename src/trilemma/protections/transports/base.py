@@ -38,6 +38,7 @@ __all__ = [
     "Reads",
     "ServerSession",
     "Transport",
+    "check_whole",
     "require_payload",
     "require_stage",
 ]
@@ -64,12 +65,17 @@ class Payload:
     shown: bytes = b""
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.weight, int | np.integer) and not isinstance(self.weight, bool)
-        if not whole or self.weight < 1:
-            raise InvalidInput(
-                f"weight (a client's number of records) must be a whole number of at least 1, "
-                f"got {self.weight!r}."
-            )
+        check_whole(self.weight)
+
+
+def check_whole(weight: int) -> None:
+    """Raises unless a client's weight is a whole number of at least 1."""
+    whole = isinstance(weight, int | np.integer) and not isinstance(weight, bool)
+    if not whole or weight < 1:
+        raise InvalidInput(
+            f"weight (a client's number of records) must be a whole number of at least 1, "
+            f"got {weight!r}."
+        )
 
 
 @dataclass(frozen=True)
@@ -234,10 +240,6 @@ class Transport(ABC):
 
     def opened(self) -> Transport:
         """The same, with which the server reads at least the sum: for metrics and the like."""
-        return self
-
-    def twin(self) -> Transport:
-        """What computes the same numbers without the secrecy, to measure utility quickly."""
         return self
 
     def check_threshold(self, threshold: int, clients: int) -> None:  # noqa: B027 (most ask for nothing)

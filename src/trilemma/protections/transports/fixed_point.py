@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FixedPointTransport", "check_range", "fitting", "saturated", "share_saturated"]
+__all__ = [
+    "FixedPointTransport",
+    "check_range",
+    "check_weight",
+    "edge_of",
+    "fitting",
+    "saturated",
+    "share_saturated",
+    "units_beyond",
+]
 
 _BITS: Final = 16
 _MOST_BITS: Final = 32  # that `FixedPoint` has
@@ -54,15 +63,12 @@ class FixedPointTransport(Transport):
         return cls(clip_range=fixed.clip, precision_bits=fixed.bits, max_weight=max_weight)
 
     def in_range(self, payload: Payload) -> Payload:
-        if payload.weight > self.max_weight:
-            raise RangeExceeded(
-                f"a client has more records than max_weight = {self.max_weight}, the cap on the "
-                "sum of all weights; raise it, or weight the clients equally."
-            )
+        check_weight(payload.weight, self.fixed)
         return replace(payload, values=saturated(payload.values, self.fixed))
 
     def split_count(self, mean: NDArray[Any]) -> tuple[NDArray[Any], float]:
-        return mean[:-1], share_saturated(mean, self.fixed)
+        counted = float(mean[-1]) if mean.size else 0.0  # clients may have sent nothing
+        return mean[:-1], share_saturated(counted, mean.size - 1, self.fixed)
 
     def bound_label(self, label: bytes) -> bytes:
         """The label with these settings, as clients that differ in them cannot be summed."""
@@ -86,6 +92,15 @@ def fitting(reach: float, max_weight: int, noise: float) -> FixedPoint:
     return FixedPoint(clip, bits, max_weight)
 
 
+def check_weight(weight: int, fixed: FixedPoint) -> None:
+    """Raises where one client's weight is beyond the cap on the sum of all."""
+    if weight > fixed.max_weight:
+        raise RangeExceeded(
+            f"a client has more records than max_weight = {fixed.max_weight}, the cap on the "
+            "sum of all weights; raise it, or weight the clients equally."
+        )
+
+
 def check_range(values: NDArray[Any], fixed: FixedPoint, client: int) -> None:
     """Raises unless every value is a number within the transport's range."""
     largest = max(-float(values.min()), float(values.max())) if values.size else 0.0
@@ -105,27 +120,35 @@ def saturated(values: NDArray[Any], fixed: FixedPoint) -> NDArray[Any]:
     >>> saturated(np.array([0.5, -3.0, 0.0]), FixedPoint(clip=1.0, bits=3))
     array([ 0.5       , -1.        ,  0.        ,  0.33333333])
     """
-    edge = values.dtype.type(fixed.clip)
-    if float(edge) > fixed.clip:  # in double precision, as it is checked later
-        edge = np.nextafter(edge, values.dtype.type(0))
+    edge = edge_of(fixed, values.dtype.type)
     made = np.empty(values.size + 1, values.dtype)
     np.clip(values, -edge, edge, out=made[:-1])
     beyond = 0
     if values.size and (values.min() < -edge or values.max() > edge):
         beyond = int(np.count_nonzero(values < -edge)) + int(np.count_nonzero(values > edge))
-    made[-1] = min(-(-beyond // _unit(values.size, fixed)) * fixed.step, edge)
+    made[-1] = min(units_beyond(beyond, values.size, fixed) * fixed.step, edge)
     return made
 
 
-def share_saturated(mean: NDArray[Any], fixed: FixedPoint) -> float:
-    """The share of coordinates beyond ±clip in a mean [n + 1] of what `saturated` made.
+def edge_of(fixed: FixedPoint, kind: type[np.floating[Any]]) -> float:
+    """The largest number of this kind within ±clip in double precision, as it is checked later."""
+    edge = kind(fixed.clip)
+    return float(edge if float(edge) <= fixed.clip else np.nextafter(edge, kind(0)))
+
+
+def units_beyond(beyond: int, size: int, fixed: FixedPoint) -> int:
+    """So many of `size` coordinates beyond ±clip, in the units in which `saturated` counts."""
+    return -(-beyond // _unit(size, fixed))
+
+
+def share_saturated(counted: float, size: int, fixed: FixedPoint) -> float:
+    """The share of `size` coordinates beyond ±clip, from a mean of what `saturated` put last.
 
     Raises where it is so large that the mean is another than the clients' own.
     """
-    size = mean.size - 1
     if size < 1:
         return 0.0
-    share = float(mean[-1]) / fixed.step * _unit(size, fixed) / size
+    share = counted / fixed.step * _unit(size, fixed) / size
     if share > _MOST_SATURATED:
         raise RangeExceeded(
             f"{100 * share:.3g} % of the coordinates lay beyond clip_range={fixed.clip:g}, more "

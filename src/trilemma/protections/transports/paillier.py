@@ -28,7 +28,6 @@ from trilemma.protections.transports.base import (
     require_payload,
 )
 from trilemma.protections.transports.fixed_point import FixedPointTransport, check_range
-from trilemma.protections.transports.twin import FixedPointTwin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,9 +89,6 @@ class Paillier(FixedPointTransport):
 
     def opened(self) -> Paillier:
         return replace(self, mode="open")
-
-    def twin(self) -> FixedPointTwin:
-        return FixedPointTwin.of(self)
 
     def new_secret(self, entropy: System) -> PrivateKey:
         return PrivateKey.generate(entropy, bits=self.bits, insecure=self.insecure)

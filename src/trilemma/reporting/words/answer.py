@@ -148,7 +148,10 @@ def paper_leakage(verdict: Verdict) -> str:
     ]
     if not found:
         return ""
-    return f"The paper's leakage, computed from what attackers believe: {listed(found)}."
+    return (
+        f"The paper's leakage, computed from what attackers believe: {listed(found)}. It is no "
+        f"rate of right picks: a firm belief counts where it is wrong, too."
+    )
 
 
 def _use(chosen: Candidate) -> str:
@@ -174,12 +177,13 @@ def _lede(verdict: Verdict) -> str:
             f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
         )
     sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
-    goal = (
-        f"Of the protections tried, this one costs least while the leakage is within the budget "
-        f"of {number(asked.budget)}{sure}."
-    )
     tied = [family(each.name) for each in verdict.candidates if each.tied]
-    ties = f" The measurements cannot tell its cost from that of {listed(tied)}." if tied else ""
+    best = f"this one and {listed(tied)} cost least" if tied else "this one costs least"
+    goal = (
+        f"Of the protections tried, {best} while the leakage is within the budget of "
+        f"{number(asked.budget)}{sure}."
+    )
+    ties = " The measurements do not tell which; this one sends the fewest bits." if tied else ""
     return f"{told}{goal}{ties}"
 
 

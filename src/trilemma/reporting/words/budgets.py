@@ -80,14 +80,14 @@ def show_budget(asked: Request, candidates: int | None) -> None:
 def one_in(rate: float) -> str:
     """A rate as a chance.
 
-    >>> one_in(1 / 6), one_in(0.26), one_in(0.8), one_in(0.0)
-    ('1 in 6', '1 in 3.8', '8 in 10', 'never')
+    >>> one_in(1 / 6), one_in(0.26), one_in(0.8), one_in(1 / 200), one_in(0.0)
+    ('1 in 6', '1 in 3.8', '8 in 10', '1 in 200', 'never')
     """
     if rate < 1e-12:  # no one counts so far
         return "never"
     if rate > 0.5:
         return f"{10 * rate:.3g} in 10"
-    return f"1 in {1 / rate:.2g}"
+    return f"1 in {1 / rate:.1f}".removesuffix(".0") if rate > 0.1 else f"1 in {1 / rate:,.0f}"
 
 
 def private_rate(epsilon: float, candidates: int) -> float:

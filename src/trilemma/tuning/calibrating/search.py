@@ -103,7 +103,7 @@ class Search:
             self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
             self.observe(place, SMALLEST_BATCH, successes)
             used += SMALLEST_BATCH
-            settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary().sd)
+            settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary.sd)
             if used >= _EXPLORATION_START and self.curve.crossing(self.p_max)[1] <= settled:
                 return
 
@@ -167,7 +167,7 @@ class Search:
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """A test suited to the slope of the curve, and its P(pass) at every candidate."""
-        wanted = _SEPARATION / self.curve.summary().sd
+        wanted = _SEPARATION / self.curve.summary.sd
         return self.prospects(
             level, min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
         )

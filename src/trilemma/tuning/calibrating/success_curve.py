@@ -9,7 +9,8 @@ validity.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +18,6 @@ import numpy as np
 from scipy.special import ndtr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 __all__ = ["CurveSummary", "SuccessCurve"]
@@ -84,19 +83,30 @@ def _grid(low: float, high: float, ceiling: float) -> _Grid:
     )
 
 
+_Counts = tuple[tuple[int, int, int], ...]  # place, units and successes, one after the other
+_Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
+
+
 @dataclass(frozen=True, eq=False)
 class SuccessCurve:
-    """The posterior over (sd, f) × μ after some counts; a new count gives a new posterior."""
+    """The posterior over (sd, f) × μ after some counts; a new count gives a new posterior.
+
+    The same counts give the very same curve, which keeps what it was asked for: a procedure that
+    is replayed asks for all of it again.
+    """
 
     grid: _Grid
     log_weight: NDArray[np.float64]
+    ends: tuple[float, float]
     ceiling: float
+    counts: _Counts
+    _expected: dict[_Function | None, NDArray[np.float64]] = field(default_factory=dict)
+    _crossings: dict[float, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def prior(cls, low: float, high: float, ceiling: float = 1.0) -> SuccessCurve:
         """Before any count, for strengths in low ≤ x ≤ high."""
-        grid = _grid(low, high, round(ceiling, 2))
-        return cls(grid, grid.log_prior, round(ceiling, 2))
+        return _posterior((low, high), round(ceiling, 2), ())
 
     @property
     def strengths(self) -> NDArray[np.float64]:
@@ -105,10 +115,9 @@ class SuccessCurve:
 
     def observe(self, index: int, units: int, successes: int) -> SuccessCurve:
         """The posterior after `successes` of `units` at strengths[index]."""
-        window = self.grid.window(index)
-        gain = successes * self.grid.log_hit[:, window]
-        gain += (units - successes) * self.grid.log_miss[:, window]
-        return replace(self, log_weight=self.log_weight + gain)
+        return _posterior(
+            self.ends, self.ceiling, (*self.counts, (int(index), int(units), int(successes)))
+        )
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
@@ -117,10 +126,13 @@ class SuccessCurve:
         result: NDArray[np.float64] = weight / weight.sum()
         return result
 
-    def expect(
-        self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
-    ) -> NDArray[np.float64]:
+    def expect(self, function: _Function | None = None) -> NDArray[np.float64]:
         """E[function(p(x))] at every strength; E[p(x)] without a function."""
+        if function not in self._expected:
+            self._expected[function] = self._expect(function)
+        return self._expected[function].copy()
+
+    def _expect(self, function: _Function | None) -> NDArray[np.float64]:
         grid, weight = self.grid, self.weights
         # What has no weight is left out: a sharp posterior keeps a tenth of the table.
         rows = weight.sum(axis=1) > 1e-4
@@ -136,6 +148,11 @@ class SuccessCurve:
 
     def crossing(self, rate: float) -> tuple[float, float]:
         """Posterior mean and sd of the x where p(x) = rate, held within the grid of μ."""
+        if rate not in self._crossings:
+            self._crossings[rate] = self._crossing(rate)
+        return self._crossings[rate]
+
+    def _crossing(self, rate: float) -> tuple[float, float]:
         grid, weight = self.grid, self.weights
         # p falls with x, so the number of columns above the rate marks the crossing of each row.
         above = (grid.rates > rate).sum(axis=1)
@@ -146,6 +163,7 @@ class SuccessCurve:
         mean = float((weight * where).sum())
         return mean, math.sqrt(max(0.0, float((weight * (where - mean) ** 2).sum())))
 
+    @cached_property
     def summary(self) -> CurveSummary:
         """Posterior means."""
         grid, weight = self.grid, self.weights
@@ -156,3 +174,17 @@ class SuccessCurve:
             floor=float(rows @ grid.floor),
             ceiling=self.ceiling,
         )
+
+
+@lru_cache(maxsize=512)
+def _posterior(ends: tuple[float, float], ceiling: float, counts: _Counts) -> SuccessCurve:
+    if not counts:
+        grid = _grid(*ends, ceiling)
+        return SuccessCurve(grid, grid.log_prior, ends, ceiling, counts)
+    *_, (index, units, successes) = counts
+    before = _posterior(ends, ceiling, counts[:-1])
+    grid = before.grid
+    window = grid.window(index)
+    gain = successes * grid.log_hit[:, window]
+    gain += (units - successes) * grid.log_miss[:, window]
+    return SuccessCurve(grid, before.log_weight + gain, ends, ceiling, counts)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["advice", "headline", "limits", "untried"]
+__all__ = ["advice", "headline", "limits", "untried", "weak"]
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
@@ -102,6 +102,22 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         else "A curious client is the adversary: what the server gets is shown beside it."
     )
     return tuple(sentences)
+
+
+def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[str, ...]:
+    """That the attackers fail without protection, too, so that holding them off says little.
+
+    `won` of so many unprotected rounds by each attack.
+    """
+    best = max(won, key=lambda name: won[name])
+    if chosen is None or chosen.basis != "measured" or 2 * won[best] >= games:
+        return ()
+    said = (
+        f"Weak attackers: without any protection the best of them ({best}) is right in "
+        f"{won[best]} of {games} single rounds, so that holding them off says little of better "
+        f"ones; `--knows rest` asks one that nobody with less knowledge beats."
+    )
+    return (said,)
 
 
 def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:

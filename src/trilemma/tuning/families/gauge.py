@@ -219,14 +219,14 @@ class Gauge:
         passed = all(each.passed for each in tests)
         last = tests[0] if passed else next(each for each in tests if not each.passed)
         point = replace(last, stage="walk", level=self.level)
-        few = "which shows a rate of at most" if passed else "too many for a rate of"
+        few = "which shows a rate" if passed else "too many to show a rate"
         found = Calibration(
             self.p_max,
             UNPROTECTED if passed else None,
             (point,),
             sum(each.units for each in tests),
             f"{last.attack} picked the right record in {last.recovered} of {last.units} games "
-            f"from the sum of all clients, {few} {self.p_max:.3g}.",
+            f"from the sum of all clients, {few} of at most {self.p_max:.3g}.",
         )
         counts = None
         if passed:
@@ -275,9 +275,10 @@ class Gauge:
 
         All are asked for at once.
         """
+        spec = shown.describe()
         tasks = [
             AttackJob(
-                *(stream, shown.describe(), (name,), self.adversary, rounds),
+                *(stream, spec, (name,), self.adversary, rounds),
                 first=first,
                 count=count,
             )

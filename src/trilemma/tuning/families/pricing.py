@@ -121,16 +121,22 @@ def priced(
 def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The candidates, the best first; those that cannot be chosen keep no rank and come last.
 
-    Ties are candidates whose objective's interval meets that of the best; of these the one that
-    sends the fewest bits comes first, then by name.
+    Ties are candidates whose objective lies within the interval of the best; of these the one that
+    sends the fewest bits comes first, then by name. That two intervals meet is not enough: a
+    candidate of which little is known would win over one that is five times as good.
     """
     able = [each for each in candidates if each.feasible and each.deployable and each.objective]
     order = sorted(able, key=_value)
     best = order[0].objective if order else None
-    tied = [each for each in order if _meets(each.objective, best)]
+    tied = [each for each in order if _ties(each.objective, best)]
     order = sorted(tied, key=_bits) + [each for each in order if each not in tied]
+
+    def other(candidate: Candidate) -> bool:
+        """Whether it is not the very protection that comes first, under another name."""
+        return candidate.protection is None or candidate.protection != order[0].protection
+
     placed = [
-        replace(each, rank=place, tied=place > 1 and _meets(each.objective, best))
+        replace(each, rank=place, tied=place > 1 and _ties(each.objective, best) and other(each))
         for place, each in enumerate(order, start=1)
     ]
     return (*placed, *(each for each in candidates if each not in able))
@@ -147,5 +153,5 @@ def _bits(candidate: Candidate) -> tuple[float, str]:
     return bits, candidate.name
 
 
-def _meets(one: Estimate | None, other: Estimate | None) -> bool:
-    return one is not None and other is not None and one.low <= other.high
+def _ties(one: Estimate | None, best: Estimate | None) -> bool:
+    return one is not None and best is not None and one.value <= best.high

@@ -11,12 +11,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
-from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob, read_attack
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
@@ -73,25 +72,36 @@ def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Jo
     as imagined where there are none.
     """
     head = _Head(plan)
+    read: set[tuple[str, int]] = set()
+    won: Counter[tuple[str, str]] = Counter()  # by games alike and by attack
+    games: Counter[tuple[str, str]] = Counter()
 
-    def won(task: AttackJob, name: str) -> float:
-        alike = task.key()[0].rpartition(", ")[0]
-        found = [
-            right
-            for (stage, _), payload in known.items()
-            if stage.startswith(alike)
-            for right in read_attack(payload)["correct"][name]
-        ]
-        return fmean(found) if found else head.rate(name, task)
+    def learn() -> None:
+        for stage, chunk in known.keys() - read:
+            read.add((stage, chunk))
+            found = json.loads(known[stage, chunk]).get("correct", {})
+            for name, right in found.items():
+                won[_alike(stage), name] += sum(right)
+                games[_alike(stage), name] += len(right)
+
+    def rate(task: AttackJob, name: str) -> float:
+        alike = _alike(task.key()[0]), name
+        return won[alike] / games[alike] if games[alike] else head.rate(name, task)
 
     def guess(task: Job) -> bytes:
         if not isinstance(task, AttackJob):
             return json.dumps(head.answer(task)).encode()
-        wins = {name: round(won(task, name) * task.count) for name in task.attacks}
+        learn()
+        wins = {name: round(rate(task, name) * task.count) for name in task.attacks}
         right = {name: [n < each for n in range(task.count)] for name, each in wins.items()}
         return json.dumps(head.played(task, right)).encode()
 
     return guess
+
+
+def _alike(stage: str) -> str:
+    """A stage without the number of its games."""
+    return stage.rpartition(", ")[0]
 
 
 class _Head:

@@ -26,8 +26,8 @@ class Candidate:
     that the leakage is within the budget. `rounds` is what it was tested for; `worst_client` is
     over the clients with at least 20 games, and `pooled_clients` says how many have fewer.
     `deployment` is what must be run where that is not what was attacked, as for a certificate.
-    `rank` 1 is the least objective; `tied` marks those whose interval meets that of the chosen
-    one.
+    `rank` 1 is the least objective, or sends the fewest bits of those `tied` with that: whose
+    objective lies within its interval.
     """
 
     name: str

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.work.files import parse_json, write_json
+from trilemma.work.files import is_folder, parse_json, write_json
 
 __all__ = ["Kept", "Share", "Shares"]
 
@@ -47,12 +47,13 @@ Shares = Annotated[Estimate, AfterValidator(_shares)]
 class Kept:
     """A result that is kept in a file, whose entry `version_key` holds the version of its form.
 
-    `remedy` says what to do about a file that is no such result, `upgrade` about one of an
-    earlier version.
+    `file` is what it is called in a run folder. `remedy` says what to do about a file that is no
+    such result, `upgrade` about one of an earlier version.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
     version_key: ClassVar[str] = "schema_version"
+    file: ClassVar[str]
     remedy: ClassVar[str]
     upgrade: ClassVar[str] = ""
 
@@ -77,8 +78,10 @@ class Kept:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """The result in a file; one sentence where there is none."""
+        """The result in a file, or in a run folder; one sentence where there is none."""
         name, wanted = cls.__name__.lower(), getattr(cls, cls.version_key)
+        if is_folder(Path(path)):
+            path = Path(path) / cls.file
         try:
             text = Path(path).read_bytes()
             document = parse_json(text)

@@ -26,6 +26,7 @@ class Front(Kept):
     trilemma.toml is, empty from Python.
     """
 
+    file: ClassVar = "pareto.json"
     remedy: ClassVar = "take the pareto.json that trilemma pareto wrote"
     upgrade: ClassVar = "run the same trilemma pareto command again with --fresh --out {folder}"
 

@@ -52,6 +52,7 @@ class Gallery(Kept):
     """
 
     version_key: ClassVar = "gallery_version"
+    file: ClassVar = GALLERY
     remedy: ClassVar = "take the gallery.json that trilemma tune wrote"
 
     shape: tuple[int, int, int]

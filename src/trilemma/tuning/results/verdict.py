@@ -153,6 +153,7 @@ class Verdict(Shown, Kept):
     verdict where no trilemma.toml is; both are empty from Python.
     """
 
+    file: ClassVar = "verdict.json"
     remedy: ClassVar = "take the verdict.json that trilemma tune wrote"
     upgrade: ClassVar = (
         "its claim was about one round and weaker attackers: run trilemma tune again with "

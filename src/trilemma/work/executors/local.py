@@ -117,6 +117,14 @@ class Crew(Generic[Kind]):
             self.failed = tried.task
             return tried.task, payload_of(answer, tried.task)
 
+    def drop(self) -> None:
+        """End what is being done and forget it; the next task is for a fresh process."""
+        for pipe in self._pending:
+            _end(pipe, self._processes.pop(pipe))
+            del self._gpus[pipe]
+        self._pending.clear()
+        self._waiting.clear()
+
     def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
         """Let go of a worker that died; its task comes first, for a new one."""
         process = self._processes.pop(pipe)

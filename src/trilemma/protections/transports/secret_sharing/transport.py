@@ -19,7 +19,6 @@ from trilemma.protections.transports.secret_sharing.circle import Circle
 from trilemma.protections.transports.secret_sharing.client import SharingClient
 from trilemma.protections.transports.secret_sharing.identity import Identity
 from trilemma.protections.transports.secret_sharing.server import SharingServer
-from trilemma.protections.transports.twin import FixedPointTwin
 from trilemma.quantities import finite
 
 if TYPE_CHECKING:
@@ -129,9 +128,6 @@ class SecretSharing(FixedPointTransport):
 
     def words(self, number: Callable[[float], str]) -> str:
         return "secret sharing"
-
-    def twin(self) -> FixedPointTwin:
-        return FixedPointTwin.of(self)
 
     def log_parameter(self) -> float:
         """ln of half the ring."""

@@ -41,7 +41,7 @@ function recommend(want) {
   }
   options.sort((a, b) => a.objective.value - b.objective.value);
   options.forEach((each, rank) => {
-    each.tied = rank > 0 && each.objective.low <= options[0].objective.high;
+    each.tied = rank > 0 && each.objective.value <= options[0].objective.high;
   });
   const own = found.verdict !== null && NAMES.every((name) => want[name] === found.verdict[name]);
   return { own, options };

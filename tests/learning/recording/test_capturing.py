@@ -7,8 +7,8 @@ from torch.func import grad, vmap
 from torch.fx import Graph
 
 from trilemma.learning import traced
-from trilemma.learning.capturing import Captured, capturable
-from trilemma.learning.shortening import MEMORY, memory
+from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.shortening import MEMORY, memory
 
 ATEN = torch.ops.aten
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

@@ -12,8 +12,9 @@ from torch.fx import Graph, GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from trilemma.learning.capturing import Captured, capturable
-from trilemma.learning.shortening import MEMORY, memory, shorten
+from trilemma.learning.constants import constants
+from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.shortening import MEMORY, memory, shorten
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["traced"]
 
 Result = TypeVar("Result")
-_TRACES: OrderedDict[tuple[object, ...], tuple[Task, Callable[..., Any]]] = OrderedDict()
+_TRACES: OrderedDict[tuple[object, ...], tuple[object, Callable[..., Any]]] = OrderedDict()
 _KEPT_TRACES: Final = 48
 _ATEN: Final = torch.ops.aten
 # Replayed, the first would hand out the recorded constant itself, to be written into.
@@ -42,17 +43,17 @@ def traced(
     model. Traces are kept by `key`, the shapes and the state of all that a trace takes as
     constant: the model's buffers, frozen parameters and modes.
     """
-    model = task.model
-    constants = [*model.buffers(), *(p for p in model.parameters() if not p.requires_grad)]
-    state = tuple((constant.data_ptr(), constant._version) for constant in constants)
-    modes = tuple(module.training for module in model.modules())
-    shapes = tuple((tuple(t.shape), t.dtype, t.device) for t in example)
+    held = [each for _, each in constants(task.model)]
+    state = tuple((each.data_ptr(), each._version) for each in held)
+    modes = tuple(module.training for module in task.model.modules())
+    shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in example)
     full_key = (*key, id(task), state, modes, shapes)
     if full_key in _TRACES:
         _TRACES.move_to_end(full_key)
         return _TRACES[full_key][1]
     replay = _recorded(function, example)
-    _TRACES[full_key] = task, replay  # holding the task keeps its id from being reused
+    # Holding them keeps the task's id, and the places of what it holds, from being reused.
+    _TRACES[full_key] = (task, held), replay
     if len(_TRACES) > _KEPT_TRACES:
         _TRACES.popitem(last=False)
     return replay
@@ -84,7 +85,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.graph = Graph()
         self.constants: dict[str, torch.Tensor] = {}
         self._node: dict[int, Node] = {}
-        self._changed: set[int] = set()
+        self._changed: set[int | None] = set()
         self._alive: list[
             tuple[torch.Tensor, Node]
         ] = []  # so that no other tensor gets the same id
@@ -138,12 +139,18 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node.meta[MEMORY] = memory(tensor)
 
 
-def _place(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _place(tensor: torch.Tensor) -> int | None:
+    """Where its numbers lie; None for zeros that torch keeps without any memory.
+
+    The slope of a sign is such, and with it that of an absolute value; nobody can write into it.
+    """
+    return None if tensor._is_zerotensor() else tensor.untyped_storage().data_ptr()
 
 
 def _same_view(made: Any, given: Any) -> bool:
     """Whether both are the very same numbers in the very same shape."""
     if not (isinstance(made, torch.Tensor) and isinstance(given, torch.Tensor)):
+        return False
+    if _place(made) is None or _place(given) is None:
         return False
     return made.data_ptr() == given.data_ptr() and memory(made) == memory(given)

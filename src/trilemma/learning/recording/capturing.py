@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from trilemma.learning.shortening import MEMORY
+from trilemma.learning.recording.shortening import MEMORY
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -3,9 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.learning.small import make
+from torch import nn
 from torch.func import grad, vmap
+from torch.nn.functional import huber_loss, l1_loss, smooth_l1_loss
 
-from trilemma.learning import traced
+from trilemma.learning import Task, traced
+from trilemma.learning.losses import Loss
 
 
 def test_a_recorded_function_gives_the_same_numbers() -> None:
@@ -20,6 +23,33 @@ def test_a_recorded_function_gives_the_same_numbers() -> None:
     other = torch.stack([weights - 1, weights + 1])
     assert torch.equal(run(other, inputs, targets), slope(other, inputs, targets))
     assert traced(("slope",), task, slope, (other, inputs, targets)) is run
+
+
+@pytest.mark.parametrize("loss", [l1_loss, smooth_l1_loss, huber_loss])
+def test_losses_whose_slope_is_a_sign(loss: Loss) -> None:
+    """The slope of a sign is a tensor of zeros that has no memory."""
+    _, _, inputs, _ = make()
+    task = Task(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), loss, None)
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    targets = torch.randn(6, 2)
+
+    def energy(x: torch.Tensor, at: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        slope: torch.Tensor = grad(task.mean_loss)(at, x, y)
+        return slope.square().sum()
+
+    def slopes(
+        x: torch.Tensor, at: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        by_inputs, by_targets = vmap(grad(energy, argnums=(0, 2)), (0, None, None))(x, at, y)
+        return by_inputs, by_targets
+
+    several = torch.stack([inputs, -inputs])
+    run = traced(("slopes", loss), task, slopes, (several, weights, targets))
+    for x in (several, several + 1):
+        for found, plain in zip(
+            run(x, weights, targets), slopes(x, weights, targets), strict=True
+        ):
+            torch.testing.assert_close(found, plain)
 
 
 def test_what_a_record_takes_as_constant_is_part_of_its_key() -> None:

@@ -1,0 +1,303 @@
+"""Gradients of many records at one model, layer by layer: what was read, and the slopes behind.
+
+A convolution or a linear layer has for one record the gradient G = Σ_p δ_p x_pᵀ, over the places p
+that it writes to, of the slopes δ_p there and the patch x_p that it reads. Who needs a few rows of
+aᵀ G alone makes them of aᵀ δ_p, and never writes G. All records run through the model as one batch
+then, with the same weights, where a gradient each takes a group of convolutions each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.func import grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import linear, pad
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from trilemma.learning.recording.tracing import traced
+
+if TYPE_CHECKING:
+    from trilemma.learning.tasks import Task
+
+__all__ = ["Products", "RecordLoss", "record_gradients", "written_out"]
+
+_TRIED: Final = 2  # records whose gradients are compared with torch's own
+_CLOSE: Final = (
+    1e-2  # of a gradient's norm: a GPU rounds to 11 bits, a forgotten use is no rounding
+)
+_SITES: OrderedDict[tuple[object, ...], tuple[Task, tuple[_Site, ...]]] = OrderedDict()
+_KEPT: Final = 16
+
+
+@dataclass(frozen=True)
+class RecordLoss:
+    """`of(tensors by name, what else they meet, record, label)`; of one name, a task has one."""
+
+    name: Hashable
+    of: Callable[[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What a convolution reads at each place."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    def patches(self, read: torch.Tensor) -> torch.Tensor:
+        """[n, S, C, H, W] -> [n, C · kernel · kernel, S · H' · W'], copied once."""
+        down, across = self.padding
+        wide = pad(read, (across, across, down, down)) if down or across else read
+        for axis in (0, 1):
+            reach = (self.kernel[axis] - 1) * self.dilation[axis] + 1
+            wide = wide.unfold(3 + axis, reach, self.stride[axis])
+        wide = wide[..., :: self.dilation[0], :: self.dilation[1]].permute(0, 2, 5, 6, 1, 3, 4)
+        return wide.reshape(len(read), math.prod(wide.shape[1:4]), -1)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """One use of a weight for one record: what it writes, and by which window it reads.
+
+    No window: a linear layer.
+    """
+
+    name: str
+    written: tuple[int, ...]
+    window: _Window | None
+
+    def sides(self, read: torch.Tensor, slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """δ [n, d, P] and x [n, e, P] of n records."""
+        if self.window is None:
+            flat = (each.reshape(len(each), -1, each.shape[-1]) for each in (slopes, read))
+            made, seen = (each.transpose(1, 2) for each in flat)
+            return made, seen
+        made = slopes.transpose(1, 2)
+        return made.reshape(*made.shape[:2], -1), self.window.patches(read)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Gradients [n, d, e] of n records by one weight, as sums of products not written out.
+
+    `uses`: sites of the weight, and what was read and the slopes there.
+    """
+
+    uses: tuple[tuple[_Site, torch.Tensor, torch.Tensor], ...]
+
+    def between(
+        self, left: torch.Tensor | None = None, right: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """leftᵀ G right [n, ...], for left [d, r] and right [e, s] (None: all of that side)."""
+        sides = (site.sides(read, slopes) for site, read, slopes in self.uses)
+        return sum(  # type: ignore[return-value]
+            (slopes if left is None else left.T @ slopes)
+            @ (read.transpose(1, 2) if right is None else read.transpose(1, 2) @ right)
+            for slopes, read in sides
+        )
+
+
+def record_gradients(
+    task: Task,
+    loss: RecordLoss,
+    weights: torch.Tensor,
+    met: Any,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> list[torch.Tensor | Products]:
+    """The gradients of each record's loss at weights [m], tensor by tensor: [n, size] or products.
+
+    A weight gets products if it is the weight of convolutions and linear layers and nothing else
+    is done with it: every call is watched, and met otherwise than the last time, sites are found
+    again. What a GPU replays is what was done when it was recorded.
+    """
+    example = (task, loss, weights, met, inputs, labels)
+    key = (id(task), loss.name, inputs.shape[1:])
+    with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
+        _, sites = _SITES.get(key) or (task, _found(*example))
+        try:
+            slopes, reads, rest = _run(sites, *example)
+        except _Otherwise:
+            sites = _found(*example)
+            slopes, reads, rest = _run(sites, *example)
+    _SITES[key] = task, sites  # holding the task keeps its id from being reused
+    _SITES.move_to_end(key)
+    if len(_SITES) > _KEPT:
+        _SITES.popitem(last=False)
+    uses: dict[str, list[tuple[_Site, torch.Tensor, torch.Tensor]]] = {}
+    for use in zip(sites, reads, slopes, strict=True):
+        uses.setdefault(use[0].name, []).append(use)
+    return [
+        Products(tuple(uses[name])) if name in uses else rest[name].flatten(1)
+        for name in task.layout.names
+    ]
+
+
+def written_out(gradients: torch.Tensor | Products) -> torch.Tensor:
+    """One tensor's part of them, [n, size]."""
+    return gradients.between().flatten(1) if isinstance(gradients, Products) else gradients
+
+
+_Made = tuple[list[torch.Tensor], list[torch.Tensor], dict[str, torch.Tensor]]
+
+
+def _run(
+    sites: tuple[_Site, ...],
+    task: Task,
+    loss: RecordLoss,
+    weights: torch.Tensor,
+    met: Any,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> _Made:
+    """Slopes and what was read at each site, and the gradients of all other tensors, a record."""
+    extra, spec = tree_flatten(met)
+
+    def gradients(
+        at: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *more: torch.Tensor
+    ) -> _Made:
+        return _tapped(task, loss, sites, at, tree_unflatten(list(more), spec), x, y)
+
+    if not weights.is_cuda:  # a CPU gains less than it takes to record every number of records
+        return gradients(weights, inputs, labels, *extra)
+    example = (weights, inputs, labels, *extra)
+    run = traced(("record gradients", loss.name, sites), task, gradients, example)
+    return run(*example)
+
+
+def _tapped(
+    task: Task,
+    loss: RecordLoss,
+    sites: Sequence[_Site],
+    weights: torch.Tensor,
+    met: Any,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> _Made:
+    tensors = task.layout.unflatten(weights)
+    names = {site.name for site in sites}
+    watched = {name: tensors[name] for name in names}
+    others = {name: each for name, each in tensors.items() if name not in names}
+    taps = [weights.new_zeros(site.written) for site in sites]
+
+    def tapped(
+        taps: list[torch.Tensor],
+        others: dict[str, torch.Tensor],
+        record: torch.Tensor,
+        label: torch.Tensor,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        with _Watch(watched, taps) as seen:
+            value = loss.of({**watched, **others}, met, record, label)
+        if seen.besides or [site for site, _ in seen.uses] != list(sites):
+            raise _Otherwise
+        return value, [read for _, read in seen.uses]
+
+    each = vmap(grad(tapped, argnums=(0, 1), has_aux=True), (None, None, 0, 0))
+    (slopes, rest), reads = each(taps, others, inputs, labels)
+    return slopes, reads, rest
+
+
+def _found(
+    task: Task,
+    loss: RecordLoss,
+    weights: torch.Tensor,
+    met: Any,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> tuple[_Site, ...]:
+    """The sites of weights that do nothing else; by watching, and by a few records' gradients.
+
+    What goes on inside of a user's own autograd.Function nobody sees.
+    """
+    tensors, few = task.layout.unflatten(weights), inputs[:_TRIED].clone()
+    with torch.no_grad(), _Watch(tensors) as seen:
+        loss.of(tensors, met, few[0].clone(), labels[0])
+    sites = tuple(site for site, _ in seen.uses if site.name not in seen.besides)
+    plain = vmap(grad(loss.of), (None, None, 0, 0))(tensors, met, few, labels[:_TRIED])
+    slopes, reads, _ = _tapped(task, loss, sites, weights, met, few, labels[:_TRIED])
+    made = {site.name: torch.zeros_like(plain[site.name]).flatten(1) for site in sites}
+    for use in zip(sites, reads, slopes, strict=True):
+        made[use[0].name] += written_out(Products((use,)))
+    gaps = {name: (each - plain[name].flatten(1)).norm() for name, each in made.items()}
+    unlike = {name for name, gap in gaps.items() if gap > _CLOSE * plain[name].norm()}
+    return tuple(site for site in sites if site.name not in unlike)
+
+
+class _Otherwise(Exception):
+    """Weights are used in another way than sites say."""
+
+
+class _Watch(TorchFunctionMode):
+    """Notes where tensors, by name, are the weight of a convolution or a linear layer.
+
+    `uses`: the site, and what was read there. `besides`: those that go into anything else that
+    makes tensors. Taps are added to what is written, one after the other.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, torch.Tensor], taps: Sequence[torch.Tensor] = ()
+    ) -> None:
+        super().__init__()
+        self._names = {id(each): name for name, each in tensors.items()}
+        self._taps, self._depth = iter(taps), _depth()
+        self.uses: list[tuple[_Site, torch.Tensor]] = []
+        self.besides: set[str] = set()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        made = func(*args, **given)
+        call, name, window = dict[str, Any](), None, None
+        if func in (torch.conv2d, linear):
+            call = dict(zip(_ARGUMENTS, args, strict=False)) | given
+            window = _window(call) if func is torch.conv2d else None
+            plain = call["weight"].ndim == 2 if func is linear else window is not None
+            # What a model's own transform sees is gone when it is done.
+            name = self._names.get(id(call["weight"])) if plain else None
+            name = name if self._depth == _depth() else None
+        others = [each for key, each in call.items() if key != "weight"] if name else (args, given)
+        if any(isinstance(each, torch.Tensor) for each in tree_leaves(made)):
+            held = (self._names.get(id(each)) for each in tree_leaves(others))
+            self.besides.update(each for each in held if each is not None)
+        if name is None:
+            return made
+        self.uses.append((_Site(name, tuple(made.shape), window), call["input"]))
+        tap = next(self._taps, None)
+        if tap is not None and tap.shape != made.shape:
+            raise _Otherwise
+        return made if tap is None else made + tap
+
+
+_ARGUMENTS: Final = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+
+
+def _depth() -> int:
+    """How many transforms of torch.func are under way."""
+    return len(torch._C._functorch.get_interpreter_stack() or ())
+
+
+def _window(call: Mapping[str, Any]) -> _Window | None:
+    """Of a convolution over batches in one group, with padding by numbers; else None."""
+    padding = call.get("padding", 0)
+    plain = call["input"].ndim == 4 and call.get("groups", 1) == 1
+    if not plain or isinstance(padding, str):
+        return None
+    stride, around, dilation = (
+        (each, each) if isinstance(each, int) else tuple(each) * (2 // len(tuple(each)))
+        for each in (call.get("stride", 1), padding, call.get("dilation", 1))
+    )
+    return _Window(tuple(call["weight"].shape[2:]), stride, around, dilation)
