@@ -35,8 +35,8 @@ _LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))
 """
-# Done inside the process, right after its own commit of that number: on a busy machine whoever watches
-# the journal from outside comes too late, and finds that the run has ended.
+# Done inside the process, right after its own commit of that number: on a busy machine whoever
+# watches the journal from outside comes too late, and finds that the run has ended.
 _AFTER = """
 import os, signal
 from trilemma.work.journal import Run

@@ -79,7 +79,9 @@ class Scenario:
     columns; of text, above 90 % of its tokens). `show_records` allows pictures
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
     applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
-    to zero over the training with `server_decay`. `remarks` say where trainings start, and what of
+    to zero over the training with `server_decay`. `sends_statistics`: clients send BatchNorm's
+    running statistics along, as whoever sends `model.state_dict()` does; then they are a part of
+    the update, for protections and for attackers. `remarks` say where trainings start, and what of
     the model is not trained and attacked as it was given.
     """
 
@@ -102,6 +104,7 @@ class Scenario:
     columns: Sequence[Column] = ()
     words: Sequence[str] = ()
     device: str = "cpu"
+    sends_statistics: bool = False
     records: tuple[Records, ...] = field(init=False)
     test_records: Records = field(init=False)
     public_records: Records = field(init=False)
@@ -132,7 +135,14 @@ class Scenario:
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
                 )
-        model, remarks = fitted(self.model)
+        if self.sends_statistics and self.local_training.by_record:
+            raise InvalidInput(
+                "sends_statistics is for whole batches, which BatchNorm's statistics are of, but "
+                "record_clip and Poisson sampling count record by record; use neither, or "
+                "GroupNorm."
+            )
+        sent_at = self.local_training.lr if self.sends_statistics else None
+        model, remarks = fitted(self.model, sent_at)
         model = model.to(self.device)
         some = tried(records[0], (*records[1:], test, public))
         outputs = outputs_of(model, some.to(self.device))

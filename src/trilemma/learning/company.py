@@ -18,6 +18,7 @@ from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
 from trilemma.learning.recording.tracing import traced
+from trilemma.learning.statistics import tell, told
 
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
@@ -107,20 +108,34 @@ class Company:
 
         ℓ(record) + (1 - 1/S) Σ (λ·a + κ·b), a its mean and b its mean square around μ where
         BatchNorm reads it. There it is normalised by μ' = μ + (a - μ)/S and
-        v' = v + (b - v)/S - (a - μ)²/S².
+        v' = v + (b - v)/S - (a - μ)²/S². Of running statistics that are sent its part is a, and b
+        as torch counts it, by one place less than there are.
         """
         left, share = iter(zip(*met, strict=True)), 1 / self.size
-        felt = []
+        felt, seen = [], list[tuple[torch.Tensor, torch.Tensor]]()
 
         def joined(call: _Call) -> torch.Tensor:
             (mean, variance), (by_mean, by_variance) = next(left)
             own, around = _moments(call.read, mean)
             felt.append((by_mean * own + by_variance * around).sum())
+            seen.append((own, around))
             step = share * (own - mean)
             spread = variance + share * (around - variance) - step.square()
             return call.normalised(mean + step, spread)
 
-        with _Instead(joined):
+        def own_part(
+            made: torch.Tensor,
+            read: torch.Tensor,
+            kept_mean: torch.Tensor,
+            kept_variance: torch.Tensor,
+            rate: float,
+        ) -> torch.Tensor:
+            own, around = seen[-1]  # of the call that made it
+            places = self.size * read[:, 0].numel()
+            around = around * places / (places - 1)
+            return told(made, kept_mean, kept_variance, own, around, rate)
+
+        with _Instead(joined, own_part):
             outputs = task.run(named, record[None])
         return task.loss_of(outputs, label[None]) + (1 - share) * sum(felt)
 
@@ -143,11 +158,18 @@ class _Call:
 
 
 class _Instead(TorchFunctionMode):
-    """Has `normalise` in the place of what BatchNorm does with the statistics of a batch."""
+    """Has `normalise` in the place of what BatchNorm does with the statistics of a batch.
 
-    def __init__(self, normalise: Callable[[_Call], torch.Tensor]) -> None:
+    And `tells` (None: as it is) in the place of what is sent of them.
+    """
+
+    def __init__(
+        self,
+        normalise: Callable[[_Call], torch.Tensor],
+        tells: Callable[..., torch.Tensor] | None = None,
+    ) -> None:
         super().__init__()
-        self.normalise = normalise
+        self.normalise, self.tells = normalise, tells
 
     def __torch_function__(
         self,
@@ -157,6 +179,8 @@ class _Instead(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
+        if func is tell and self.tells is not None:
+            return self.tells(*args, **given)
         if func is not batch_norm:
             return func(*args, **given)
         told = _SIGNATURE.bind(*args, **given)

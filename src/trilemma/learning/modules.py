@@ -11,26 +11,44 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from trilemma.errors import InvalidInput
+from trilemma.learning.statistics import send_statistics
+
 __all__ = ["fitted", "normalises_batches"]
 
 
-def fitted(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
+def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
     """A copy that runs under torch.func, and a sentence for each thing that is not as it was.
 
-    BatchNorm in train mode keeps to the statistics of the batch at hand; dropout is off.
+    BatchNorm in train mode keeps to the statistics of the batch at hand; where clients send the
+    running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
     """
     made, remarks = copy.deepcopy(model), []
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]
-    for _, norm in norms:
-        if norm.training:
-            norm.track_running_stats = False
-            norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+    kept = [(name, each) for name, each in norms if each.training and each.track_running_stats]
+    if sent_at is not None and not kept:
+        raise InvalidInput(
+            "sends_statistics is for a model with BatchNorm in train mode that keeps running "
+            "statistics, which this one does not have; leave it out."
+        )
+    for name, norm in kept:
+        if sent_at is not None:
+            send_statistics(norm, name, sent_at)
+            continue
+        norm.track_running_stats = False
+        norm.running_mean = norm.running_var = norm.num_batches_tracked = None
     if live:
+        what = (
+            "running statistics are neither sent nor attacked here, and whoever shares them shows "
+            "more (sends_statistics=True measures that)"
+            if sent_at is None
+            else "running statistics are sent as a part of the update, and protected and attacked "
+            "as such"
+        )
         remarks.append(
             f"BatchNorm ({_named(live)}) works with the statistics of each batch, in training and "
-            f"when the model is judged; running statistics are neither sent nor attacked here, "
-            f"and whoever shares them shows more."
+            f"when the model is judged; {what}."
         )
     if len(live) < len(norms):
         frozen = [name for name, each in norms if not each.training]

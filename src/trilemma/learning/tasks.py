@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from trilemma.learning.constants import converted
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
 from trilemma.learning.modules import normalises_batches
+from trilemma.learning.statistics import rates
 from trilemma.updates import Layout
 
 __all__ = ["Task"]
@@ -24,7 +25,7 @@ class Task:
     `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
     (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
     in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
-    those of the batch.
+    those of the batch. `statistics` are the `rates` of running ones that are sent.
     """
 
     model: torch.nn.Module
@@ -32,10 +33,12 @@ class Task:
     classes: int | None
     layout: Layout = field(init=False)
     aliases: tuple[tuple[str, str], ...] = field(init=False)
+    statistics: torch.Tensor | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layout", Layout.of(self.model))
         object.__setattr__(self, "aliases", tuple(_aliases(self.model)))
+        object.__setattr__(self, "statistics", rates(self.model, self.layout))
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs [S, ...] at flat weights [m] for inputs [S, ...]."""

@@ -41,9 +41,23 @@ def client_update(
             start = step * local_training.batch
             rows = torch.arange(start, start + local_training.batch, device=inputs.device) % size
             x, y, here = inputs[rows], targets[rows], None if here is None else here[rows]
-        gradient = _gradient(task, current, x, y, local_training, here)
+        still = _still(task, current)
+        gradient = _gradient(task, still, x, y, local_training, here)
+        if task.statistics is not None:
+            gradient = gradient + task.statistics.to(current) * (current - still)
         current = current - local_training.lr * gradient
     return weights - current
+
+
+def _still(task: Task, weights: torch.Tensor) -> torch.Tensor:
+    """Weights [m] whose running statistics depend on no record of the steps before.
+
+    Their gradient μ (r - b) / lr is told, not derived (`statistics`), and would be told to those
+    records as well; μ / lr times what is missing, which is zero, brings back r as their function.
+    """
+    if task.statistics is None:
+        return weights
+    return torch.where(task.statistics.to(weights) > 0, weights.detach(), weights)
 
 
 def _gradient(

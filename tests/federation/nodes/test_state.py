@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.state import units
 from trilemma.federation.nodes.terms import Terms
+from trilemma.learning import LocalTraining
 from trilemma.updates import Layout
 
 SHARING = Terms.of("secret-sharing:clip_range=0.5", state_range=30.0)
@@ -31,6 +33,14 @@ def test_weights_alone_and_grids_without_a_range_have_one_unit() -> None:
     assert units(layout(torch.nn.Linear(4, 3)), SHARING) == 1.0
     normed = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
     assert units(layout(normed), Terms.of("randomization:variance=1.0")) == 1.0
+
+
+def test_what_was_measured_as_any_other_coordinates_is_sent_so() -> None:
+    normed = layout(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)))
+    claim = Deployment(LocalTraining(batch=4), normed.size, clients=3, cohort=3, threshold=3)
+    agreed = {"threshold": 3, "min_cohort": 3, "weighting": "equal", "learning_rate": 0.1}
+    terms = Terms.of(SHARING, deployment=claim, **agreed)
+    assert units(normed, terms) == 1.0
 
 
 def test_state_goes_by_the_names_that_the_terms_give() -> None:

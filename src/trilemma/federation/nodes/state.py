@@ -1,7 +1,9 @@
 """State that a model keeps beside its weights, such as BatchNorm's: other numbers, another range.
 
 What is sent of such an array is divided by state_range / clip_range before anything protects it,
-and what comes back is multiplied again: one grid, clip and noise then serve both.
+and what comes back is multiplied again: one grid, clip and noise then serve both. A claim
+that covers such state was measured with it as any other coordinates: under a deployment it is
+sent so.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def units(layout: Layout, terms: Terms) -> torch.Tensor | float:
     """
     fixed = terms.protection.transport.fixed
     held = [name.rpartition(".")[2] in terms.state for name in layout.names]
-    if fixed is None or not any(held):
+    if fixed is None or terms.deployment is not None or not any(held):
         return 1.0
     one = [terms.state_range / fixed.clip if each else 1.0 for each in held]
     return torch.repeat_interleave(torch.tensor(one), torch.tensor(layout.sizes))
