@@ -107,9 +107,9 @@ class Simulated(Bench):
         jitter = self.spread * float(torch.tensor(task.seed).sin()) * (first != "none")
         metric = 0.9 - self.lost.get(first, 0.0) + jitter
         clients = list(range(len(scenario.records)))
-        last = {"number": task.rounds, "clients": clients, "loss": 1.0, "metric": metric}
+        whole: dict[str, object] = {"clients": clients, "loss": 1.0, "metric": metric}
         return {
-            "rounds": [last],
+            "rounds": [{"number": number, **whole} for number in range(task.rounds)],
             "client_metrics": [metric] * len(clients),
             "one_by_one": None,
             "scores": None,

@@ -39,10 +39,10 @@ def tune(
     run's folder shows some beside what the attacks make of them.
     """
     plan = Plan.of(source, Request.of(request, settings), run=run)
+    known: dict[tuple[str, int], bytes] = {}
     if ticker is not None:
-        ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None))
+        ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None, known=known))
     with plan.crew(workers, ray) as crew:
-        known: dict[tuple[str, int], bytes] = {}
         ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None
         done = partial(settle, crew=crew, run=run, ticker=ticker, known=known, ahead=ahead)
         tell = None if ticker is None else ticker.tell

@@ -56,6 +56,21 @@ def test_the_forecast_is_news_once_and_after_the_control() -> None:
     assert forecast.news() == ""
 
 
+def test_what_is_expected_is_asked_anew_after_the_control_and_ever_more_seldom() -> None:
+    answers = iter(({ONE: 100}, None, {ONE: 60}))
+    forecast = Forecast({BOTH: 16, ONE: 1200}, VIEWS, anew=lambda: next(answers))
+    forecast.finished(games("x", ONE, 10), 10.0)
+    assert forecast.expected[ONE] == 1200, "not before the control is done"
+    forecast.finished(games("control", BOTH), 32.0)
+    assert forecast.left() == pytest.approx(90.0)
+    forecast.finished(games("x", ONE, 10), 10.0)
+    assert forecast.expected[ONE] == 100, "a course that is not taken changes nothing"
+    forecast.finished(games("x", ONE, 10), 10.0)
+    assert forecast.left() == pytest.approx(30.0)
+    forecast.finished(games("x", ONE, 1), 1.0)
+    assert forecast.expected[ONE] == 60, "five tasks are not much more than four"
+
+
 def test_tasks_in_words() -> None:
     forecast = Forecast({ONE: 60}, VIEWS)
     forecast.kept(games("x", ONE, 24))

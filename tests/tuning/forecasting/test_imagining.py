@@ -10,7 +10,8 @@ import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, asking
 
-from trilemma.estimation.jobs import AttackJob, Job, read_attack
+from trilemma.estimation.bench import Bench
+from trilemma.estimation.jobs import AttackJob, Job, TrainJob, read_attack, read_training
 from trilemma.observations import Adversary
 from trilemma.scenarios.tables import breast_cancer
 from trilemma.tuning.forecasting.imagining import expected_work, forecast_of, guess_of
@@ -28,10 +29,15 @@ def plan_of(**settings: object) -> Plan:
     return Plan.of(small(), Request(**asked))
 
 
-def asked_for(plan: Plan) -> Counter[Kind]:
-    """What the tuning asks of a bench whose attacks follow a law, each task once."""
-    done: list[Job] = []
-    ask = asking(Simulated(plan.source, None, 3, 20, 0, summed=0.9), done)
+def bench_of(plan: Plan) -> Simulated:
+    """Attacks follow a law."""
+    return Simulated(plan.source, None, 3, 20, 0, summed=0.9)
+
+
+def asked_for(plan: Plan, done: list[Job] | None = None) -> Counter[Kind]:
+    """What the tuning asks of a bench, each task once; `done` takes the tasks in their order."""
+    done = [] if done is None else done
+    ask = asking(bench_of(plan), done)
     judged(plan, lambda procedures: {name: each(ask) for name, each in procedures.items()})
     found: Counter[Kind] = Counter()
     for task in {task.key(): task for task in done}.values():
@@ -51,6 +57,30 @@ def test_the_expected_work_is_near_that_of_a_tuning() -> None:
     assert expected[trainings] == pytest.approx(real[trainings], rel=0.3)
     whole = Kind("games", LEAD, 60, "plain")
     assert real[whole] / 2.5 < expected[whole] < 2.5 * real[whole]
+
+
+def test_what_becomes_known_corrects_what_is_expected() -> None:
+    """All of a tuning known, its own tasks are expected; half of it, nearly as many."""
+    plan, done = plan_of(), list[Job]()
+    real, work = asked_for(plan, done), bench_of(plan)()
+    payloads = {task.key(): work(task) for task in done}
+    assert expected_work(plan, known=payloads) == real
+    half = dict(list(payloads.items())[: len(payloads) // 2])
+    mixed = expected_work(plan, known=half)
+    whole = Kind("games", LEAD, 60, "plain")
+    before = abs(expected_work(plan)[whole] - real[whole])
+    assert abs(mixed[whole] - real[whole]) <= before, "trainings pair with imagined ones"
+
+
+@pytest.mark.parametrize("cohort", [None, 2])
+def test_an_imagined_training_has_the_cohorts_of_the_real_one(cohort: int | None) -> None:
+    scenario = replace(small(), cohort=cohort)
+    task = TrainJob("none", 5, 4)
+    guess = guess_of(Plan.of(scenario, Request(budget=0.4)), {})
+    found = read_training(guess(task))
+    real = read_training(Bench(scenario, None, 1, 1, 0)()(task))
+    assert [each.clients for each in found.rounds] == [each.clients for each in real.rounds]
+    assert found.metric is not None
 
 
 def test_less_is_expected_of_a_quick_look() -> None:

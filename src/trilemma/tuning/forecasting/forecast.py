@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Forecast"]
 
 _CONTROL: Final = "control"
+_LATER: Final = 1.3  # times as many tasks: playing a tuning through takes a tenth of a second
 
 
 class Forecast:
@@ -25,7 +27,8 @@ class Forecast:
     `views` says how many rounds of a training of so many hold the record, on average: an attack
     reads one update for each. `speeds` are seconds a unit that were measured before. What was not
     measured is taken from its next of kin: the same attack over other rounds, at so much a view;
-    attacks that ran together share their time evenly. The control has `control` tasks.
+    attacks that ran together share their time evenly. The control has `control` tasks; after it,
+    `anew` says from time to time what is expected now (None: as before).
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class Forecast:
         workers: int = 1,
         speeds: Mapping[Kind, float] | None = None,
         control: int = 1,
+        anew: Callable[[], Mapping[Kind, int] | None] | None = None,
     ) -> None:
         self.expected, self._views, self._workers = Counter(expected), dict(views), workers
         self._done: Counter[Kind] = Counter()
         self._timed: Counter[Kind] = Counter()
         self._seconds: defaultdict[Kind, float] = defaultdict(float)
         self._told, self._control = False, control
+        self._anew, self._tasks, self._next = anew, 0, 0
         for kind, each in (speeds or {}).items():
             self._timed[kind], self._seconds[kind] = 1, each
 
@@ -57,6 +62,10 @@ class Forecast:
         self._timed[kind] += amount
         self._seconds[kind] += seconds
         self._control -= _is_control(task)
+        self._tasks += 1
+        if self._anew is not None and self._control <= 0 and self._tasks >= self._next:
+            self._next = math.ceil(_LATER * self._tasks)
+            self.expected = Counter(self._anew() or self.expected)
 
     def left(self) -> float | None:
         """Seconds from here, if all workers are busy; None before anything was timed."""

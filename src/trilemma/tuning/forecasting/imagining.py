@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
+from trilemma.errors import TrilemmaError
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.playing.claims import checkpoints
+from trilemma.federation.cohorts import drawn_cohort
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
@@ -38,9 +40,14 @@ _BEHIND: Final = 1.5  # decades by which attacks that do not lead are weaker
 _BARE_SUM: Final = 0.9  # right picks from a sum without noise
 
 
-def expected_work(plan: Plan, *, pictures: bool = False) -> Counter[Kind]:
-    """Units of each kind that a tuning by this plan asks for, each task once."""
-    head = _Head(plan)
+def expected_work(
+    plan: Plan, *, pictures: bool = False, known: Mapping[tuple[str, int], bytes] | None = None
+) -> Counter[Kind]:
+    """Units of each kind that a tuning by this plan asks for, each task once.
+
+    What is `known` is answered so, and the rest as it lets guess.
+    """
+    head = _Head(plan, known)
     judged(
         plan,
         head.done,
@@ -55,14 +62,30 @@ def forecast_of(
     workers: int = 1,
     pictures: bool = False,
     speeds: Mapping[Kind, float] | None = None,
+    known: Mapping[tuple[str, int], bytes] | None = None,
 ) -> Forecast:
-    """How long a tuning by this plan takes, with seconds a unit that were measured before."""
+    """How long a tuning by this plan takes, with seconds a unit that were measured before.
+
+    It learns from what becomes `known`.
+    """
+
+    def anew() -> Counter[Kind] | None:
+        try:
+            return expected_work(plan, pictures=pictures, known=known)
+        except TrilemmaError:  # of a course that is not taken: guesses may contradict each other
+            return None
+
     work, there = expected_work(plan, pictures=pictures), plan.setting
     used = sum(there.unit_size / size for size in there.records) / len(there.records)
     share = used * there.clients / len(there.records)  # a game's client is any of them
     views = {each.rounds: each.rounds * share for each in work}
-    control = len(plan.suite.attacks)
-    return Forecast(work, views | {1: 1.0}, workers=workers, speeds=speeds, control=control)
+    return Forecast(
+        *(work, views | {1: 1.0}),
+        workers=workers,
+        speeds=speeds,
+        control=len(plan.suite.attacks),
+        anew=None if known is None else anew,
+    )
 
 
 def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Job], bytes]:
@@ -105,10 +128,11 @@ def _alike(stage: str) -> str:
 
 
 class _Head:
-    """Answers at once, and counts what it was asked for."""
+    """Answers at once, and counts what it was asked for; what is `known` it need not imagine."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, known: Mapping[tuple[str, int], bytes] | None = None) -> None:
         self.plan, self.work = plan, Counter[Any]()
+        self._known, self._guess = known or {}, guess_of(plan, known) if known else None
         self._seen: set[tuple[str, int]] = set()
         self._noise = {
             each.carrier: each.warm for each in plan.families if each.mechanism is Randomization
@@ -124,7 +148,12 @@ class _Head:
             if task.key() not in self._seen:
                 self._seen.add(task.key())
                 self.work[kind_of(task)] += amount_of(task)
-        return [json.dumps(self.answer(task)).encode() for task in tasks]
+        return [self._known.get(task.key()) or self._payload(task) for task in tasks]
+
+    def _payload(self, task: Job) -> bytes:
+        if self._guess is not None:
+            return self._guess(task)
+        return json.dumps(self.answer(task)).encode()
 
     def answer(self, task: Job) -> dict[str, Any]:
         if isinstance(task, AttackJob):
@@ -184,15 +213,26 @@ class _Head:
         return 1 / (1 + times * 10**behind * (1 / self.plan.p_max - 1))
 
     def _trained(self, task: TrainJob) -> dict[str, Any]:
-        clients = list(range(len(self.plan.scenario.records)))
-        metric = 0.9 + 1e-3 * float(Seeded(task.seed).generator("imagined").random())
-        last = {"number": task.rounds, "clients": clients, "loss": 1.0, "metric": metric}
+        """Of the rounds and cohorts of the real one, with which it may have to be compared."""
+        scenario, draws = self.plan.scenario, Seeded(task.seed)
+        everyone = len(scenario.records)
+        metric = 0.9 + 1e-3 * float(draws.generator("imagined").random())
+        rounds: list[dict[str, Any]] = [
+            {
+                "number": number,
+                "clients": drawn_cohort(draws, everyone, scenario.per_round, number),
+                "loss": None,
+                "metric": None,
+            }
+            for number in range(task.rounds)
+        ]
+        rounds[-1] |= {"loss": 1.0, "metric": metric}
         return {
-            "rounds": [last],
-            "client_metrics": [metric] * len(clients),
+            "rounds": rounds,
+            "client_metrics": [metric] * everyone,
             "one_by_one": None,
             "scores": None,
-            "client_scores": [None] * len(clients),
+            "client_scores": [None] * everyone,
         }
 
 
