@@ -100,7 +100,7 @@ def test_a_scenario_says_what_is_sent_and_travels() -> None:
     made = scenario(ONE)
     plain = Scenario(pictures(), cross_entropy, [records(30)], records(), ONE)
     assert made.task.layout.size == plain.task.layout.size + 2 * (3 + 4)
-    assert "sent as a part of the update, and protected and attacked as such" in made.remarks[0]
+    assert "sent as a part of the update, protected and attacked as such" in made.remarks[0]
     assert "sends_statistics=True measures that" in plain.remarks[0]
     other = pickle.loads(pickle.dumps(made))
     x, y = records(6)
@@ -111,6 +111,29 @@ def test_a_scenario_says_what_is_sent_and_travels() -> None:
         client_update(Task(copy.deepcopy(made.task.model), cross_entropy, 3), weights, x, y, ONE),
         sent[0],
     )
+
+
+def test_a_model_is_judged_as_torch_uses_it() -> None:
+    """After a training by hand, in eval mode; in training it goes on with its batches."""
+    made, model = scenario(ONE), pictures()
+    task = made.task
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    model.load_state_dict(task.layout.unflatten(weights), strict=False)
+    descent = torch.optim.SGD(model.parameters(), ONE.lr)
+    x, y = records(6)
+    for _ in range(5):
+        weights = weights - ONE.lr * client_update(task, weights, x, y, ONE)
+        descent.zero_grad()
+        cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        descent.step()
+    in_training = task.outputs(weights, x)
+    used = task.judged(weights, records()[0])
+    torch.testing.assert_close(used, model.eval()(records()[0]), rtol=1e-4, atol=1e-5)
+    assert torch.equal(task.outputs(weights, x), in_training)
+    broken = task.layout.unflatten(weights.clone())
+    broken["1.running_var"].fill_(-1.0)
+    with pytest.raises(InvalidInput, match="no longer positive"):
+        task.judged(task.layout.flatten(broken), x)
 
 
 class Own(nn.BatchNorm2d):

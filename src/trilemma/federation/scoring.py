@@ -55,7 +55,7 @@ class Score:
         labels = records.labels.to(weights.device)
         with torch.no_grad():
             parts = [
-                self.task.outputs(weights, part.to(weights.device))
+                self.task.judged(weights, part.to(weights.device))
                 for part in torch.split(records.inputs, _EVALUATED)
             ]
             outputs = torch.cat(parts)

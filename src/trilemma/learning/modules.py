@@ -38,17 +38,17 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             continue
         norm.track_running_stats = False
         norm.running_mean = norm.running_var = norm.num_batches_tracked = None
-    if live:
-        what = (
-            "running statistics are neither sent nor attacked here, and whoever shares them shows "
-            "more (sends_statistics=True measures that)"
-            if sent_at is None
-            else "running statistics are sent as a part of the update, and protected and attacked "
-            "as such"
-        )
+    if live and sent_at is None:
         remarks.append(
             f"BatchNorm ({_named(live)}) works with the statistics of each batch, in training and "
-            f"when the model is judged; {what}."
+            f"when the model is judged; running statistics are neither sent nor attacked here, "
+            f"and whoever shares them shows more (sends_statistics=True measures that)."
+        )
+    elif live:
+        remarks.append(
+            f"BatchNorm ({_named(live)}) works with the statistics of each batch in training; "
+            f"running statistics are sent as a part of the update, protected and attacked as "
+            f"such, and by them the model is judged."
         )
     if len(live) < len(norms):
         frozen = [name for name, each in norms if not each.training]

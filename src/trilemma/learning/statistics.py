@@ -8,7 +8,8 @@ protects or attacks an update treats them as any other coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from trilemma.updates import Layout
 
-__all__ = ["rates", "send_statistics", "tell", "told"]
+__all__ = ["applied", "rates", "send_statistics", "tell", "told"]
 
 
 _KEPT: Final = {"running_mean": 0.0, "running_var": 1.0}  # and what they start with
@@ -56,17 +57,29 @@ def send_statistics(norm: _BatchNorm, name: str, lr: float) -> None:
     norm.register_forward_hook(_Telling(rate), with_kwargs=True)
 
 
+@contextmanager
+def applied(model: nn.Module) -> Iterator[None]:
+    """Has layers whose running statistics are sent work with those, as a model in use does."""
+    layers = [each for each in model.modules() if _telling(each) and each.training]
+    for each in layers:
+        each.eval()
+    try:
+        yield
+    finally:
+        for each in layers:
+            each.train()
+
+
+def _telling(module: nn.Module) -> list[_Telling]:
+    return [each for each in module._forward_hooks.values() if isinstance(each, _Telling)]
+
+
 def rates(model: nn.Module, layout: Layout) -> torch.Tensor | None:
     """μ / lr [m] of each coordinate that is a running statistic, 0 of all others.
 
     None where none is sent.
     """
-    found = {
-        name: hook.rate
-        for name, each in model.named_modules()
-        for hook in each._forward_hooks.values()
-        if isinstance(hook, _Telling)
-    }
+    found = {name: hook.rate for name, each in model.named_modules() for hook in _telling(each)}
     if not found:
         return None
     owners = [name.rpartition(".")[::2] for name in layout.names]
@@ -87,6 +100,8 @@ class _Telling:
         named: Mapping[str, torch.Tensor],
         made: torch.Tensor,
     ) -> torch.Tensor:
+        if not norm.training:
+            return made
         read = args[0] if args else named["input"]
         return tell(made, read, norm.running_mean, norm.running_var, self.rate)
 

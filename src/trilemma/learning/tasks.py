@@ -9,10 +9,11 @@ import torch
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from trilemma.errors import InvalidInput
 from trilemma.learning.constants import converted
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
 from trilemma.learning.modules import normalises_batches
-from trilemma.learning.statistics import rates
+from trilemma.learning.statistics import applied, rates
 from trilemma.updates import Layout
 
 __all__ = ["Task"]
@@ -45,6 +46,20 @@ class Task:
         # Attention's fused kernels have no second derivative, which attacks need.
         with sdpa_kernel(SDPBackend.MATH):
             return self.run(self.layout.unflatten(weights), inputs)
+
+    def judged(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs [n, ...] of the model in use: by running statistics, where they are sent."""
+        if self.statistics is None:
+            return self.outputs(weights, inputs)
+        with applied(self.model):
+            outputs = self.outputs(weights, inputs)
+        if not torch.isfinite(outputs).all():
+            raise InvalidInput(
+                "a running variance of BatchNorm is no longer positive, and by it the model "
+                "answers nothing; protect less, send no statistics (sends_statistics=False), or "
+                "use GroupNorm."
+            )
+        return outputs
 
     def run(self, tensors: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs with tensors, by name, in the place of its parameters.
