@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.shortening import MEMORY, memory, shorten
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ def _recorded(
     for name, constant in recorder.constants.items():
         root.register_buffer(name, constant)
     shorten(graph, recorder.written)
-    replay: Callable[..., Result] = GraphModule(root, graph).forward
-    if any(each.is_cuda for each in example) and capturable(graph):
-        return Captured(replay)
-    return replay
+    module = GraphModule(root, graph)
+    if not any(each.is_cuda for each in example):
+        return scripted(module, example)
+    return Captured(module.forward) if capturable(graph) else module.forward
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
