@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.fx import Graph, GraphModule
+from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
@@ -129,14 +129,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def nodes(self, values: Any) -> Any:
         """The same with a node in the place of every tensor."""
-        return tree_map_only(torch.Tensor, self._of, values)
+        return map_aggregate(values, self._of)
 
-    def _of(self, tensor: torch.Tensor) -> Node:
-        if id(tensor) not in self._node:
+    def _of(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self._node:
             name = f"constant_{len(self.constants)}"
-            self.constants[name] = tensor
-            self._is(tensor, self.graph.get_attr(name))
-        return self._node[id(tensor)]
+            self.constants[name] = value
+            self._is(value, self.graph.get_attr(name))
+        return self._node[id(value)]
 
     def _is(self, tensor: torch.Tensor, node: Node) -> None:
         self._node[id(tensor)] = node
