@@ -94,7 +94,8 @@ def out_of_range(unit: torch.Tensor) -> torch.Tensor:
     >>> out_of_range(torch.tensor([-0.5, 0.3, 2.0]))
     tensor(1.2500)
     """
-    beyond = unit - unit.clamp(0, 1)
+    # Where the clamp has a slope the difference is zero: without it the gradient is the same.
+    beyond = unit - unit.clamp(0, 1).detach()
     return (beyond * beyond).sum()
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -43,9 +44,8 @@ class Factors:
     def products(self, other: Factors) -> torch.Tensor:
         """⟨g_i, h_j⟩ [B, n, n'] with another's updates."""
         sides = zip(self.inputs, other.inputs, self.slopes, other.slopes, strict=True)
-        return sum(  # type: ignore[return-value]
-            (a @ b.transpose(1, 2)).mul_(d @ e.transpose(1, 2)) for a, b, d, e in sides
-        )
+        layers = ((a @ b.transpose(1, 2)).mul_(d @ e.transpose(1, 2)) for a, b, d, e in sides)
+        return reduce(torch.Tensor.add_, layers)  # in place: they are larger than any cache
 
     def squares(self) -> torch.Tensor:
         """‖g_i‖² [B, n]."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.fx import Graph, GraphModule
+from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.scripting import scripted
+from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import MEMORY, memory, shorten
 
 if TYPE_CHECKING:
@@ -71,10 +73,10 @@ def _recorded(
     for name, constant in recorder.constants.items():
         root.register_buffer(name, constant)
     shorten(graph, recorder.written)
-    replay: Callable[..., Result] = GraphModule(root, graph).forward
-    if any(each.is_cuda for each in example) and capturable(graph):
-        return Captured(replay)
-    return replay
+    module = GraphModule(root, graph)
+    if not any(each.is_cuda for each in example):
+        return scripted(module, example)
+    return Captured(module.forward) if capturable(graph) else module.forward
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -97,6 +99,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         func = _SAFER.get(func, func)
+        if quicker := by_columns(func, args):
+            with self:
+                return quicker(*args)
         if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._node:
             raise RuntimeError(f"{func} reads a number out of a tensor, which cannot be recorded")
         inputs = self.nodes(args), self.nodes(kwargs)
@@ -124,14 +129,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def nodes(self, values: Any) -> Any:
         """The same with a node in the place of every tensor."""
-        return tree_map_only(torch.Tensor, self._of, values)
+        return map_aggregate(values, self._of)
 
-    def _of(self, tensor: torch.Tensor) -> Node:
-        if id(tensor) not in self._node:
+    def _of(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self._node:
             name = f"constant_{len(self.constants)}"
-            self.constants[name] = tensor
-            self._is(tensor, self.graph.get_attr(name))
-        return self._node[id(tensor)]
+            self.constants[name] = value
+            self._is(value, self.graph.get_attr(name))
+        return self._node[id(value)]
 
     def _is(self, tensor: torch.Tensor, node: Node) -> None:
         self._node[id(tensor)] = node
