@@ -148,14 +148,19 @@ def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
     assert (rough / "estimate.json").read_text() == (calm / "estimate.json").read_text()
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[int]:
-    """Its worker processes, by what they were started with."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def children_of(pid: int) -> list[int]:
+    """Its child processes that are Python's, by what they were started with."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child)
-        for child in children
+        for child in listed
         if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Its worker processes: they are forked from the one that has imported everything."""
+    return [worker for nurse in children_of(process.pid) for worker in children_of(nurse)]
 
 
 @pytest.mark.slow

@@ -65,9 +65,9 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
     several = running.workers > 1 and running.ray is None
     # more than the machine has cores would only keep each other from starting
     workers = min(running.workers, os.cpu_count() or 1) if several else 0
-    # the last is what torch.func imports when it is first used
-    needed = ("trilemma.estimation.bench", "torch._dynamo")
-    with Ticker("tune") as ticker, prepared(workers, *needed):
+    needed = ("trilemma.estimation.bench", "trilemma.scenarios")
+    ready = prepared(workers, *needed, device=federated.device or "cpu")
+    with Ticker("tune") as ticker, ready:
         ticker.say(f"reading {federated.scenario}")
         from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 

@@ -104,6 +104,15 @@ def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, by
     return sorted((task.number, payload) for task, payload in found)
 
 
+def working() -> list[int]:
+    """The workers there are: forked from a child of this process, or children of it."""
+    ours = [each.pid for each in multiprocessing.active_children() if each.pid is not None]
+    if sys.platform != "linux":
+        return ours
+    listed = (Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in ours)
+    return [int(pid) for each in listed for pid in each.split()]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_task_once_whatever_the_workers(workers: int) -> None:
     assert done(make_square, [3, 1, 2], workers) == [(1, b"1"), (2, b"4"), (3, b"9")]
@@ -115,30 +124,29 @@ def test_what_takes_too_long_is_dropped_for_a_fresh_process() -> None:
         crew.submit(Number(1))
         with pytest.raises(TimeoutError):
             crew.next(within=0.5)
+        assert len(working()) == 1
         crew.drop()
-        assert not multiprocessing.active_children()
+        assert not working()
         crew.submit(Number(2))
         assert crew.next() == (Number(2), b"4")
     assert not multiprocessing.active_children()
 
 
 def _imported(task: Number) -> bytes:
-    return f"{os.getpid()} {'wave' in sys.modules}".encode()
+    return f"{os.getppid()} {'wave' in sys.modules}".encode()
 
 
 def make_imported() -> Callable[[Number], bytes]:
     return _imported
 
 
-def test_prepared_processes_are_used_first_and_none_is_left() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_workers_are_forked_from_what_was_prepared_and_none_is_left() -> None:
     with prepared(2, "wave"):
-        waiting = {each.pid for each in multiprocessing.active_children()}
-        assert len(waiting) == 2
+        (nurse,) = multiprocessing.active_children()
         (only,) = done(make_imported, [1], workers=2)
-        pid, found = only[1].split()
-        assert int(pid) in waiting
-        assert found == b"True"
-        assert len(multiprocessing.active_children()) == 1
+        assert only[1].split() == [str(nurse.pid).encode(), b"True"]
+        assert multiprocessing.active_children() == [nurse]
     assert not multiprocessing.active_children()
     (after,) = done(make_imported, [1], workers=2)
     assert after[1].split()[1] == b"False"
@@ -208,11 +216,24 @@ def test_a_worker_killed_while_it_waits_is_replaced_too() -> None:
     with Crew[Number](make_square, workers=2) as crew:
         crew.submit(Number(5))
         assert crew.next() == (Number(5), b"25")
-        (idle,) = multiprocessing.active_children()
-        idle.kill()
-        idle.join()
+        (idle,) = working()
+        os.kill(idle, signal.SIGKILL)
         crew.submit(Number(6))
         assert crew.next() == (Number(6), b"36")
+        assert working() != [idle]
+
+
+def test_workers_outlive_the_process_that_they_are_forked_from() -> None:
+    with Crew[Number](make_square, workers=2) as crew:
+        crew.submit(Number(5))
+        assert crew.next() == (Number(5), b"25")
+        for each in multiprocessing.active_children():
+            each.kill()
+            each.join()
+        for number in (6, 7):  # one for the worker there is, one for another
+            crew.submit(Number(number))
+        assert sorted(crew.next()[1] for _ in range(2)) == [b"36", b"49"]
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

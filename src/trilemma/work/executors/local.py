@@ -1,53 +1,50 @@
 """Processes of this machine: results come back as they finish, whatever their order.
 
-Each worker is a fresh interpreter (spawn) with one torch thread, fed through its own pipe. When
-the parent dies, even by kill -9, the pipe closes and the worker ends by itself; a process pool of
-the standard library would leave it waiting for ever. Interpreters can be started before there is
-anything to do, as their imports take seconds.
+Each worker has one torch thread and is fed through its own pipe. When the parent dies, even by
+kill -9, the pipe closes and the worker ends by itself; a process pool of the standard library
+would leave it waiting for ever. What workers import can be imported before there is anything to
+do, as that takes seconds.
 """
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Final, Generic, Self, TypeVar
 
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
+from trilemma.work.executors.nursery import Nursery, Process
 
 __all__ = ["Crew", "prepared"]
 
 Kind = TypeVar("Kind", bound=Job)
-_PREPARED: Final[deque[tuple[Connection, BaseProcess]]] = deque()
+_PREPARED: Final[list[Nursery]] = []
 
 
 @contextmanager
-def prepared(workers: int, *modules: str) -> Iterator[None]:
-    """Starts processes that the next `Crew` will find; they import `modules` in the meantime."""
-    with suppress(OSError):  # the crew will try again, and tell
-        for _ in range(workers):
-            _PREPARED.append(_started(modules))
+def prepared(workers: int, *modules: str, device: str = "cpu") -> Iterator[None]:
+    """Has so many processes under way for crews within; they import `modules` in the meantime."""
+    if workers:
+        with suppress(OSError):  # the crew will try again, and tell
+            fork = device == "cpu"
+            _PREPARED.append(Nursery(_worker, modules=modules, expected=workers, fork=fork))
     try:
         yield
     finally:
         while _PREPARED:
-            _end(*_PREPARED.popleft())
+            _PREPARED.pop().close()
 
 
 class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
-    A process starts when there is a task that no idle one can take, unless it was `prepared`.
+    A process starts when there is a task that no idle one can take, sooner if it was `prepared`.
     With one worker the tasks run here, one at a time, when their payload is asked for. Where the
     `device` is "cuda" and the machine has several, each process sees one of them, the one that
     fewest others have.
@@ -64,10 +61,11 @@ class Crew(Generic[Kind]):
         self._make_work, self._workers, self._device = make_work, workers, device
         self._waiting: deque[Try[Kind]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}
-        self._processes: dict[Connection, BaseProcess] = {}
+        self._processes: dict[Connection, Process] = {}
         self._gpus: dict[Connection, str | None] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
+        self._own: Nursery | None = None
         self.spent = 0.0
         self.failed: Job | None = None
 
@@ -77,6 +75,8 @@ class Crew(Generic[Kind]):
     def __exit__(self, *_: object) -> None:
         for pipe, process in self._processes.items():
             _end(pipe, process)
+        if self._own is not None:
+            self._own.close()
 
     def submit(self, task: Kind) -> None:
         """Queue a task; it starts at once where a worker is free."""
@@ -149,7 +149,7 @@ class Crew(Generic[Kind]):
         taken = list(self._gpus.values())
         gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
         try:
-            ours, process = _PREPARED.popleft() if _PREPARED else _started()
+            ours, process = self._nursery().worker()
         except OSError as error:
             raise WorkerDied(
                 f"worker process {len(self._processes) + 1} cannot be started "
@@ -162,19 +162,18 @@ class Crew(Generic[Kind]):
             ours.send_bytes(self._pickled)
         return ours
 
+    def _nursery(self) -> Nursery:
+        """Where processes come from: what was prepared, if they may be forked, or our own."""
+        fork = self._device == "cpu"
+        if self._own is None:
+            fitting = [each for each in _PREPARED if each.fork == fork]
+            if fitting:
+                return fitting[0]
+            self._own = Nursery(_worker, modules=(type(self._make_work).__module__,), fork=fork)
+        return self._own
 
-def _started(modules: Sequence[str] = ()) -> tuple[Connection, BaseProcess]:
-    """A fresh process and the pipe to it."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_worker, args=(theirs, modules), daemon=True)
-    with _deaf_to_ctrl_c():
-        process.start()
-    theirs.close()
-    return ours, process
 
-
-def _end(pipe: Connection, process: BaseProcess) -> None:
+def _end(pipe: Connection, process: Process) -> None:
     pipe.close()
     process.terminate()
     process.join()
@@ -189,27 +188,7 @@ def _gpus() -> list[str]:
     return list(every)[: torch.cuda.device_count()]
 
 
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C from birth.
-
-    Ctrl-C reaches the whole process group; the parent decides, and ends the workers. A new
-    process inherits what is ignored, so there is no moment at which it could print a traceback.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set signal handlers
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _worker(pipe: Connection, modules: Sequence[str]) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported
-    for name in modules:
-        importlib.import_module(name)
+def _worker(pipe: Connection) -> None:
     with suppress(EOFError, OSError):  # nobody is there any more
         gpu = pipe.recv()
         if gpu is not None:  # read when CUDA is first used, which no import does
