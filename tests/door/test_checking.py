@@ -43,6 +43,16 @@ def alone() -> Scenario:
     return Scenario(model, nn.functional.mse_loss, [data], data, LocalTraining(batch=2), rounds=4)
 
 
+def test_statistics_that_are_sent_count_as_parameters() -> None:
+    inputs = torch.rand(40, 1, 6, 6)
+    layers = (nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Sigmoid(), nn.Flatten(), nn.Linear(32, 2))
+    given = (nn.Sequential(*layers), nn.functional.cross_entropy)
+    data = inputs, torch.arange(40) % 2
+    made = Scenario(*given, [data], data, LocalTraining(batch=4), rounds=4, sends_statistics=True)
+    found = checking.examine(lambda: made, Request(preset="quick"), lambda _: None)
+    assert found.work["tune --quick"] > 0
+
+
 def test_a_federation_that_lacks_nothing() -> None:
     told: list[str] = []
     found = checking.examine(lambda: small(show_records=True), Request(), told.append)

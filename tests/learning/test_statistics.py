@@ -12,6 +12,7 @@ from torch.func import grad
 from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Cohorts
 from trilemma.learning import LocalTraining, Task, client_update
@@ -148,7 +149,7 @@ class Own(nn.BatchNorm2d):
         (nn.BatchNorm2d(3, track_running_stats=False), "leave it out"),
         (nn.BatchNorm2d(3).eval(), "leave it out"),
         (nn.GroupNorm(1, 3), "leave it out"),
-        (Own(3), "torch's own BatchNorm layers, but '1' is a Own"),
+        (Own(3), "nn.BatchNorm1d, 2d and 3d, but '1' is a Own"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(norm: nn.Module, sentence: str) -> None:
@@ -160,3 +161,61 @@ def test_what_cannot_be_sent_is_refused(norm: nn.Module, sentence: str) -> None:
 def test_records_that_count_one_by_one_are_refused() -> None:
     with pytest.raises(InvalidInput, match="count record by record"):
         scenario(LocalTraining(batch=6, record_clip=1.0))
+
+
+class Odd(nn.Module):
+    """A network that uses its layer in a way of its own."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.first, self.norm, self.last = nn.Linear(16, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x.flatten(1))
+        made = {
+            "twice": lambda: self.norm(torch.relu(self.norm(h))),
+            "by forward": lambda: self.norm.forward(h),
+            "aside": lambda: (self.norm(h), h)[1],
+            "gated": lambda: h * (self.norm(h) > 0),
+            "usual": lambda: self.norm(h),
+        }
+        scores: torch.Tensor = self.last(made[self.way]())
+        return scores
+
+
+@pytest.mark.parametrize("way", ["twice", "by forward", "aside", "gated", "usual"])
+def test_statistics_that_cannot_be_followed_are_refused(way: str) -> None:
+    torch.manual_seed(3)
+    given = (Odd(way), cross_entropy, [records(30)], records(), ONE)
+    if way == "usual":
+        Scenario(*given, sends_statistics=True)
+        return
+    with pytest.raises(InvalidInput, match="'norm' keeps of a batch cannot be followed"):
+        Scenario(*given, sends_statistics=True)
+
+
+def test_dropout_does_not_keep_statistics_from_being_followed() -> None:
+    torch.manual_seed(3)
+    layers = (nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    model = nn.Sequential(*layers)
+    made = Scenario(model, cross_entropy, [records(30)], records(), ONE, sends_statistics=True)
+    assert made.task.statistics is not None
+
+
+def test_initialise_may_load_a_whole_state_and_leaves_variances_positive() -> None:
+    state = pictures().state_dict()
+    given = (pictures(), cross_entropy, [records(30)], records(), ONE)
+
+    def load(model: nn.Module) -> None:
+        model.load_state_dict(state)
+
+    def drawn(model: nn.Module) -> None:
+        for each in model.parameters():
+            nn.init.normal_(each)
+
+    made = Scenario(*given, initialise=load, sends_statistics=True)
+    weights = made.task.layout.unflatten(fresh_weights(made, [0])[0])
+    assert torch.equal(weights["0.weight"], state["0.weight"])
+    with pytest.raises(InvalidInput, match=r"leaves '1.running_var' at -.*no parameter named"):
+        fresh_weights(Scenario(*given, initialise=drawn, sends_statistics=True), range(3))

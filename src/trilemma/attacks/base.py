@@ -169,7 +169,16 @@ def common_view(views: Sequence[View]) -> View:
 
 
 def public_records(views: Sequence[View], attack: str) -> Records:
-    """The public records that all views of one call share; without any, `attack` is named."""
+    """The public records that all views of one call share; without any, `attack` is named.
+
+    Whoever learns from them learns what single records do, which BatchNorm does not let them.
+    """
+    if views[0].task.normalises_batches:
+        raise InvalidInput(
+            f"the attack {attack!r} reads classes off single records' updates, but BatchNorm "
+            f"makes each depend on its batch; attack with 'dlg', 'inverting-gradients' or "
+            f"'gaussian-posterior'."
+        )
     public = views[0].knowledge.public
     if public is None or len(public) < 2:
         raise InvalidInput(

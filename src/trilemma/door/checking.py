@@ -118,7 +118,7 @@ def _require_speed(scenario: Scenario) -> None:
     """Refuse a model of which even the plan takes minutes, by the quickest of a few updates."""
     records, training = scenario.records[0], scenario.local_training
     rows = torch.arange(training.unit_size) % len(records)
-    weights = scenario.task.layout.flatten(dict(scenario.model.named_parameters())).detach()
+    weights = scenario.task.layout.flatten(dict(scenario.task.model.named_parameters())).detach()
     batch = (records.inputs[rows].to(weights.device), records.labels[rows].to(weights.device))
     taken = []
     with one_thread():  # as tuning does it

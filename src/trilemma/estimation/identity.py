@@ -45,6 +45,7 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "server_lr": repr(scenario.server_lr),
         "server_decay": repr(scenario.server_decay),
         "rounds": repr(scenario.rounds),
+        "sends_statistics": repr(scenario.sends_statistics),
         "cohort": repr(scenario.per_round),
         "distance": "mean squared"
         if scenario.distance is None

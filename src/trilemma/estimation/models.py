@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -87,6 +87,8 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
             with torch.no_grad():
                 (scenario.initialise or _reset)(model)
             named = {name: p.detach() for name, p in model.named_parameters()}
+            if scenario.sends_statistics:
+                _require_variances(named)
             rows.append(scenario.task.layout.flatten(named).to(scenario.device, copy=True))
     return torch.stack(rows)
 
@@ -97,6 +99,16 @@ def _reset(model: nn.Module) -> None:
             reset = getattr(module, name, None)
             if callable(reset):
                 reset()
+
+
+def _require_variances(named: Mapping[str, torch.Tensor]) -> None:
+    for name, each in named.items():
+        if name.endswith("running_var") and not bool((each > 0).all()):
+            raise InvalidInput(
+                f"initialise(model) leaves {name!r} at {float(each.min()):.3g}, but a running "
+                f"variance is positive; let it redraw no parameter named running_mean or "
+                f"running_var."
+            )
 
 
 def _require_reset(model: nn.Module) -> None:

@@ -26,6 +26,7 @@ from trilemma.estimation.given import (
 from trilemma.estimation.suitability import (
     check_loss,
     check_shapes,
+    check_statistics,
     check_update,
     is_checked,
 )
@@ -176,6 +177,9 @@ class Scenario:
         sample = self._tried()
         check_shapes(task, sample.inputs, sample.labels)
         check_task(task, spec, inputs, labels)
+        if self.sends_statistics:
+            first = self.local_training.batch
+            check_statistics(self.model, task, inputs[:first], labels[:first], self.local_training)
         check_loss(task, sample.inputs, sample.labels, self.local_training)
         check_update(task, inputs, labels, self.local_training, derivative=not spec.discrete)
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import torch
+from torch import nn
 from torch.func import grad
 from torch.nn.functional import one_hot
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from trilemma.errors import InvalidInput, place_of
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.learning.losses import differ, label_batches
+from trilemma.learning.modules import drop_nothing
 
 __all__ = [
     "check_loss",
     "check_shapes",
+    "check_statistics",
     "check_update",
     "checked_before",
     "first_line",
@@ -31,6 +37,7 @@ __all__ = [
 _STEPS: Final = (1e-6, 1e-9, 1e-8, 1e-10)
 _AGREE: Final = 1e-3
 _BESIDE: Final = 1e-3
+_KEPT: Final = (1e-3, 1e-5)  # relative and absolute, by which statistics may differ
 _CHECKED: ContextVar[bool] = ContextVar("a scenario's model and loss are tried", default=False)
 
 
@@ -160,6 +167,39 @@ def check_update(
     _check_precisions(task, weights, inputs, labels, local_training)
     if derivative:
         _check_second_derivative(task, weights, inputs, labels, local_training)
+
+
+def check_statistics(
+    given: nn.Module,
+    task: Task,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    local_training: LocalTraining,
+) -> None:
+    """What is sent of running statistics after a batch [B, ...] must be what torch keeps of it.
+
+    A layer may be called twice for a batch, without the hooks that watch it, or apart from the
+    loss, where no gradient tells of it.
+    """
+    own = copy.deepcopy(given).to(inputs.device)
+    drop_nothing(own)
+    for module in own.modules():
+        if isinstance(module, _BatchNorm) and module.training:
+            module.reset_running_stats()
+    weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
+    one_step = replace(local_training, algorithm="fedsgd", steps=1, records=None)
+    with torch.no_grad():
+        own(inputs)
+        sent = client_update(task, weights, inputs, labels, one_step)
+    found, kept = task.layout.unflatten(weights - local_training.lr * sent), own.state_dict()
+    for name, rate in task.layout.unflatten(cast(torch.Tensor, task.statistics)).items():
+        if bool(rate.any()) and not torch.allclose(found[name].cpu(), kept[name].cpu(), *_KEPT):
+            layer = name.rpartition(".")[0]
+            raise InvalidInput(
+                f"what BatchNorm {layer!r} keeps of a batch cannot be followed: it is called "
+                f"twice for a batch, by forward() or apart from the loss, or shares its "
+                f"statistics; call it once for a batch, as a layer, or leave sends_statistics out."
+            )
 
 
 def _check_precisions(

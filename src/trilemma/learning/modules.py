@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from trilemma.errors import InvalidInput
 from trilemma.learning.statistics import send_statistics
 
-__all__ = ["fitted", "normalises_batches"]
+__all__ = ["drop_nothing", "fitted", "normalises_batches"]
 
 
 def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
@@ -56,19 +56,24 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             f"BatchNorm ({_named(frozen)}) is in eval mode, so its stored statistics are "
             f"constants: deploy it so, or call train() and measure again."
         )
-    off = [name for name, each in made.named_modules() if _drops(each)]
-    for name in off:
-        module = made.get_submodule(name)
-        if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
-            module.dropout = 0.0
-        else:
-            module.eval()
-    if off:
+    if off := drop_nothing(made):
         remarks.append(
             f"Dropout ({_named(off)}) is off in what is trained and attacked here: whatever it "
             f"would hide is not counted on."
         )
     return made, tuple(remarks)
+
+
+def drop_nothing(model: nn.Module) -> list[str]:
+    """Switches dropout off, in place; the names of what dropped."""
+    off = [name for name, each in model.named_modules() if _drops(each)]
+    for name in off:
+        module = model.get_submodule(name)
+        if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+            module.dropout = 0.0
+        else:
+            module.eval()
+    return off
 
 
 def normalises_batches(model: nn.Module) -> bool:

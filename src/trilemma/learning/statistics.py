@@ -32,14 +32,13 @@ _KEPT: Final = {"running_mean": 0.0, "running_var": 1.0}  # and what they start 
 def send_statistics(norm: _BatchNorm, name: str, lr: float) -> None:
     """Makes parameters of a layer's running statistics, as they are before the first batch.
 
-    `lr` is that of a local step. A layer that is called twice for a batch is taken to move them
-    by the sum of both, which differs by μ² from one after the other.
+    `lr` is that of a local step. `check_statistics` tells where that is not what torch does.
     """
     if type(norm).forward is not _BatchNorm.forward:
         raise InvalidInput(
-            f"sends_statistics needs torch's own BatchNorm layers, but {name!r} is a "
-            f"{type(norm).__name__}, whose forward() may read something else than it is given; "
-            f"take the layer apart, or leave sends_statistics out."
+            f"sends_statistics is for nn.BatchNorm1d, 2d and 3d, but {name!r} is a "
+            f"{type(norm).__name__} with a forward() of its own; use one of those, or leave "
+            f"sends_statistics out."
         )
     if norm.momentum is None:
         raise InvalidInput(
@@ -53,7 +52,6 @@ def send_statistics(norm: _BatchNorm, name: str, lr: float) -> None:
     for kept, first in _KEPT.items():
         delattr(norm, kept)
         norm.register_parameter(kept, nn.Parameter(torch.full_like(like, first)))
-    norm.num_batches_tracked = None
     norm.register_forward_hook(_Telling(rate), with_kwargs=True)
 
 

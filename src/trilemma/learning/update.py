@@ -57,7 +57,7 @@ def _still(task: Task, weights: torch.Tensor) -> torch.Tensor:
     """
     if task.statistics is None:
         return weights
-    return torch.where(task.statistics.to(weights) > 0, weights.detach(), weights)
+    return torch.where(task.statistics.to(weights) != 0, weights.detach(), weights)
 
 
 def _gradient(

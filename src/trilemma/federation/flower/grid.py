@@ -18,6 +18,7 @@ from flwr.serverapp.strategy import Strategy
 from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
 from trilemma.federation.flower.messages import (
     content_digest,
+    counts,
     model_tensors,
     only_arrays,
     read_stages,
@@ -194,8 +195,9 @@ class ProtectedGrid(Grid):
     def _model(self, message: Message) -> tuple[str, ArrayRecord]:
         """The model of a message; FedAvg makes floats of counters, so these stay as they were."""
         name, record = only_arrays(message.content)
-        counters = {key: each for key, each in record.items() if each.numpy().dtype.kind != "f"}
-        self._counters |= counters
+        for key, each in record.items():
+            if counts(key, each.numpy().dtype.kind == "f"):
+                self._counters.setdefault(key, each)
         return name, ArrayRecord({**record, **self._counters})
 
     def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:

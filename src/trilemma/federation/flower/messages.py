@@ -18,6 +18,7 @@ from trilemma.updates import Layout
 
 __all__ = [
     "content_digest",
+    "counts",
     "model_tensors",
     "only_arrays",
     "read_stages",
@@ -151,6 +152,11 @@ def tensors_of(record: ArrayRecord) -> dict[str, torch.Tensor]:
         ) from None
 
 
+def counts(name: str, floating: bool) -> bool:
+    """Whether an array is a counter; BatchNorm's is one even where an average made it a float."""
+    return not floating or name.rpartition(".")[2] == "num_batches_tracked"
+
+
 def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     """The floating-point arrays of a model as a layout and one vector [m].
 
@@ -158,7 +164,9 @@ def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     them first.
     """
     tensors = tensors_of(record)
-    floats = {name: each for name, each in tensors.items() if each.is_floating_point()}
+    floats = {
+        name: each for name, each in tensors.items() if not counts(name, each.is_floating_point())
+    }
     if not floats:
         raise InvalidInput("the model has no floating-point array, so nothing can be averaged.")
     layout = Layout(tuple(floats), tuple(tuple(each.shape) for each in floats.values()))

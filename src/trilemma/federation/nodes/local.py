@@ -147,10 +147,13 @@ def _check(model: torch.nn.Module, count: int, deployment: Deployment) -> None:
         )
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
-            raise InvalidInput(
-                f"layer {name!r} keeps statistics of past batches, which no claim on single "
-                "records covers; use GroupNorm, or freeze them with eval()."
+            way_out = (
+                "no claim on single records covers them: use GroupNorm, or freeze them with eval()"
+                if deployment.local_training.by_record
+                else "local_update does not make them: where they were measured with the update, "
+                "take the steps with torch.optim.SGD, which the node watches"
             )
+            raise InvalidInput(f"layer {name!r} keeps statistics of past batches; {way_out}.")
 
 
 class _SystemDraws:

@@ -15,7 +15,7 @@ from scipy.special import log_ndtr
 from torch.func import vmap
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.models import prepare_models
+from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Setting:
             largest = max(largest, float(updates.abs().max()))
             centred = updates - updates.mean(0)
             squared.append(2 * float((centred**2).sum()) / max(1, len(rows) - 1))
+        if task.statistics is not None:
+            largest = max(largest, _first_change(scenario, seed))
         each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
         return cls(
             parameters=task.layout.size,
@@ -129,3 +131,16 @@ def separation_for(success: float, candidates: int) -> float:
     if rate(1e-6) >= top:
         return 1e-6
     return float(brentq(lambda mu: rate(mu) - top, 1e-6, 20.0, xtol=1e-6))
+
+
+def _first_change(scenario: Scenario, seed: int) -> float:
+    """The largest coordinate of first updates: running statistics are farthest from a batch's."""
+    training, found = scenario.local_training, 0.0
+    for weights in fresh_weights(scenario, range(_MODELS), seed=seed):
+        for records in scenario.records[:_RECORDS]:
+            rows = torch.arange(training.unit_size)
+            inputs = records.inputs[rows].to(scenario.device)
+            labels = records.labels[rows].to(scenario.device)
+            update = client_update(scenario.task, weights, inputs, labels, training)
+            found = max(found, float(update.abs().max()))
+    return found
