@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -173,7 +174,7 @@ class Odd(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.first(x.flatten(1))
-        made = {
+        made: dict[str, Callable[[], torch.Tensor]] = {
             "twice": lambda: self.norm(torch.relu(self.norm(h))),
             "by forward": lambda: self.norm.forward(h),
             "aside": lambda: (self.norm(h), h)[1],

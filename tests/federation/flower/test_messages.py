@@ -116,6 +116,15 @@ def test_counters_are_neither_summed_nor_shifted() -> None:
     assert moved["batches"].numpy() == MODEL["batches"]
 
 
+def test_batch_norms_counter_counts_even_as_a_float() -> None:
+    """Flower's averages make floats of counters, and a resumed run is given those."""
+    whole = ArrayRecord(torch.nn.BatchNorm1d(3).state_dict())
+    averaged = ArrayRecord({n: Array(a.numpy().astype(np.float64)) for n, a in whole.items()})
+    for record in (whole, averaged):
+        assert "num_batches_tracked" not in model_tensors(record)[0].names
+        assert model_tensors(record)[0].size == 12
+
+
 def test_a_message_holds_one_model_of_floating_point() -> None:
     with pytest.raises(InvalidInput, match="holds one ArrayRecord, the model, got 2"):
         only_arrays(RecordDict({"a": initial(), "b": initial()}))

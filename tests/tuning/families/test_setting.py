@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binomtest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import SETTING
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.scenario import Scenario
+from trilemma.learning import LocalTraining
 from trilemma.tuning.families.setting import Setting, separation_for
 
 
@@ -56,3 +61,14 @@ def test_nobody_picks_a_record_that_no_round_holds() -> None:
     assert SETTING.ceiling(Claim(1, 100)) == 1.0
     assert SETTING.ceiling(Claim(10_000, 100)) == pytest.approx(1.0)
     assert replace(SETTING, unit_size=10_000).ceiling(Claim(2, 100)) == 1.0, "full batches"
+
+
+def test_ranges_hold_the_first_change_of_statistics_that_are_sent() -> None:
+    """They start at zero, and a batch's mean of 20 moves them by μ · 20 / lr at once."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
+    inputs = torch.rand(40, 5) + 20.0
+    data = inputs, torch.arange(40) % 3
+    training = LocalTraining(batch=4, lr=0.1)
+    made = Scenario(model, cross_entropy, [data], data, training, sends_statistics=True)
+    assert Setting.of(made, seed=0, steps=20).largest > 19.5
