@@ -22,10 +22,13 @@ Result = TypeVar("Result")
 
 
 def scripted(module: GraphModule, example: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
-    """The module's operations as TorchScript; from Python where that does not know one of them."""
+    """The module's operations as TorchScript.
+
+    From Python where that does not know one of them, or where torch has other private names.
+    """
     try:
         return Scripted(module, example)
-    except RuntimeError:
+    except (AttributeError, RuntimeError, TypeError):
         return module.forward
 
 
