@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -28,6 +29,18 @@ def test_every_protection_survives_its_text(adversary: Adversary) -> None:
         for x in (UNPROTECTED, family.domain[0], 0.0, family.domain[1]):
             protection = family.protection(x)
             assert parse_protection(protection.describe()) == protection
+
+
+@pytest.mark.parametrize("adversary", Adversary)
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-6])
+def test_small_updates_are_attacked_at_every_strength(adversary: Adversary, size: float) -> None:
+    """Noise for them is finer than the grid of a transport that nobody fitted to it."""
+    setting = replace(SETTING, spread=size, largest=0.3 * size)
+    for family in made_of(setting, CLAIM, P_MAX, adversary):
+        for x in (UNPROTECTED, family.domain[0], 0.0, family.domain[1]):
+            attacked = family.attacked(x, adversary)
+            assert parse_protection(attacked.describe()) == attacked
+            assert attacked.transforms == family.protection(x).transforms
 
 
 def test_stronger_is_larger_x_for_each_knob() -> None:

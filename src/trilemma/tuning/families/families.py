@@ -137,7 +137,8 @@ class Family:
         """
         common_places = self.thins and self.carrier != "plain"
         if self.seen == "sum" and (adversary is Adversary.SERVER or common_places):
-            return Protection(self._transforms(x), SecretSharing())
+            transforms = self._transforms(x)
+            return Protection(transforms, self._sum_of(transforms))
         return Protection(self._transforms(x))
 
     def _transforms(self, x: float) -> tuple[Transform, ...]:
@@ -147,14 +148,26 @@ class Family:
             return thinned
         return (self.mechanism.at(value), *thinned)
 
-    def _carrier(self, transforms: Sequence[Transform]) -> Transport:
-        if self.carrier == "plain":
-            return PLAIN
+    def _sum_of(self, transforms: Sequence[Transform]) -> SecretSharing:
+        """What sums them: no attack reads its grid, but one that would lose the noise is none."""
+        usual, (reach, noise) = SecretSharing(), self._reach(transforms)
+        if not 0 < noise < usual.least_noise():
+            return usual
+        return SecretSharing.fitted(reach, self.setting.total_weight, noise)
+
+    def _reach(self, transforms: Sequence[Transform]) -> tuple[float, float]:
+        """How far a sent coordinate may reach, and the standard deviation of its noise."""
         reach, noise = _HEADROOM * self.setting.largest, 0.0
         for each in transforms:
             if isinstance(each, Tunable):
                 reach = each.reach(reach)
             noise = max(noise, each.scale)
+        return reach, noise
+
+    def _carrier(self, transforms: Sequence[Transform]) -> Transport:
+        if self.carrier == "plain":
+            return PLAIN
+        reach, noise = self._reach(transforms)
         if self.carrier == "secret-sharing":
             return SecretSharing.fitted(reach, self.setting.total_weight, noise)
         made = Paillier.fitted(reach, self.setting.total_weight, noise)
