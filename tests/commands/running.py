@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 __all__ = [
-    *("ROOT", "committed", "comparable", "dies", "here", "run", "start"),
+    *("ROOT", "committed", "comparable", "dies", "here", "nobody_is_left", "run", "start"),
     "without_first_lines",
 ]
 
@@ -113,6 +114,17 @@ def here(
     assert signal.getsignal(signal.SIGINT) is handler
     out, err = ("", "") if capsys is None else capsys.readouterr()
     return int(end.value.code or 0), out, without_first_lines(err)
+
+
+def nobody_is_left(process: subprocess.Popen[str]) -> None:
+    """Of the process's group, whose last ones (multiprocessing's tracker) end a moment later."""
+    for _ in range(600):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("a process is still there")
 
 
 def without_first_lines(err: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.commands.running import committed, comparable, dies, run, start
+from tests.commands.running import committed, comparable, dies, nobody_is_left, run, start
 
 from trilemma.work.log import RunLog
 
@@ -187,10 +187,4 @@ def test_ctrl_c_leaves_one_sentence_and_no_process(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "run the same command again to go on" in err
     assert RunLog(folder).lines()[-1].endswith("interrupted")
-    for _ in range(600):  # multiprocessing's own tracker ends a moment later
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("a process is still there")
+    nobody_is_left(process)

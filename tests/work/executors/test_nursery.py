@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from tests.commands.running import nobody_is_left
 
 from trilemma.work.executors import nursery
 from trilemma.work.executors.nursery import Nursery
@@ -72,13 +72,7 @@ def test_nobody_outlives_a_program_that_is_killed(tmp_path: Path) -> None:
     assert process.stdout.readline() == "False\n"
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    for _ in range(600):
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("a process is still there")
+    nobody_is_left(process)
 
 
 def _pid(pipe: Connection) -> None:
