@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.node import map_aggregate
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
 from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import MEMORY, memory, shorten
+from trilemma.learning.recording.watching import Watching
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -79,7 +79,7 @@ def _recorded(
     return Captured(module.forward) if capturable(graph) else module.forward
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(Watching):
     """Writes down every operation; a tensor that none of them made is a constant."""
 
     def __init__(self, example: tuple[torch.Tensor, ...]) -> None:
