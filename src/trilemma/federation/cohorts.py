@@ -58,6 +58,8 @@ class Federated(Protocol):
     @property
     def device(self) -> str: ...
 
+    def __hash__(self) -> int: ...
+
 
 class Cohorts:
     """Samples clients and computes their updates, all in one vmapped pass where that pays."""
@@ -72,8 +74,7 @@ class Cohorts:
             raise InvalidInput(
                 f"all clients must train the same model, but their inputs have shapes {shapes}."
             )
-        self.inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
-        self.labels = torch.cat([each.labels for each in federated.records]).to(federated.device)
+        self.inputs, self.labels = _pooled(federated)
         self.one_by_one = self._why_not_together()
         self._model = copy.deepcopy(self.task.model)
 
@@ -193,6 +194,17 @@ class Cohorts:
         if flops <= _BUSY_FLOPS:
             return None
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+
+@lru_cache(maxsize=1)
+def _pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:
+    """All clients' inputs and labels on the device; not to be changed.
+
+    The next training of the same federation finds them there.
+    """
+    inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
+    labels = torch.cat([each.labels for each in federated.records]).to(federated.device)
+    return inputs, labels
 
 
 def drawn_cohort(draws: Seeded, everyone: int, per_round: int, number: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from torch.fx.node import map_aggregate
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.patches import by_patches
 from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import MEMORY, memory, shorten
@@ -99,7 +100,7 @@ class _Recorder(Watching):
     ) -> Any:
         kwargs = kwargs or {}
         func = _SAFER.get(func, func)
-        if quicker := by_columns(func, args):
+        if quicker := by_columns(func, args) or by_patches(func, args):
             with self:
                 return quicker(*args)
         if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._node:

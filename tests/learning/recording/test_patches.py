@@ -1,0 +1,83 @@
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch.func import grad, vmap
+
+from trilemma.learning.recording import patches, tracing
+from trilemma.learning.recording.patches import by_patches
+
+_ATEN = torch.ops.aten
+_SHAPES = [  # groups, records, channels in and out, sides, kernel, stride, padding, dilation
+    (3, 2, 1, 4, (9, 8), (5, 3), (2, 2), (2, 1), (1, 1)),
+    (2, 3, 4, 3, (7, 7), (3, 3), (1, 2), (0, 1), (2, 1)),
+    (4, 1, 2, 2, (6, 5), (1, 2), (3, 1), (0, 0), (1, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "transposed", "biased"),
+    list(itertools.product(_SHAPES, (False, True), (False, True))),
+)
+def test_products_of_patches_are_torch_s_convolutions(
+    shape: tuple[Any, ...],
+    transposed: bool,
+    biased: bool,
+) -> None:
+    groups, records, wide, made, sides, kernel, stride, padding, dilation = shape
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(records, groups * wide, *sides, generator=draw, dtype=torch.float64)
+    ends = (wide, made) if transposed else (made, wide)
+    weight = torch.randn(groups * ends[0], ends[1], *kernel, generator=draw, dtype=torch.float64)
+    bias = torch.randn(groups * made, generator=draw, dtype=torch.float64) if biased else None
+    beyond = [side - 1 for side in stride] if transposed else [0, 0]
+    setting = (list(stride), list(padding), list(dilation), transposed, beyond, groups)
+    theirs = _ATEN.convolution.default(inputs, weight, bias, *setting)
+    ours = patches._RULES[_ATEN.convolution.default](inputs, weight, bias, *setting)
+    torch.testing.assert_close(ours, theirs)
+    slope = torch.randn(theirs.shape, generator=draw, dtype=torch.float64)
+    for asked in ((True, True, biased), (True, False, False), (False, True, False)):
+        given = (slope, inputs, weight, [groups * made] if biased else None, *setting, list(asked))
+        found = patches._RULES[_ATEN.convolution_backward.default](*given)
+        expected = _ATEN.convolution_backward.default(*given)
+        for mine, other, wanted in zip(found, expected, asked, strict=True):
+            assert (mine is None) is not wanted
+            if wanted:
+                torch.testing.assert_close(mine, other)
+
+
+def test_a_cpu_keeps_its_own() -> None:
+    setting = ([1, 1], [0, 0], [1, 1], False, [0, 0], 2)
+    given = (torch.zeros(1, 2, 4, 4), torch.zeros(2, 1, 3, 3), None, *setting)
+    assert by_patches(_ATEN.convolution.default, given) is None
+    assert by_patches(_ATEN.add.Tensor, given) is None
+
+
+def test_second_slopes_of_many_models_are_recorded_as_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a CPU as if it were a GPU: what DLG's evaluation of a convolutional network does."""
+
+    def rule(operation: object, given: tuple[object, ...]) -> object:
+        return patches._RULES.get(operation)
+
+    def distance(x: torch.Tensor, weight: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        def loss(w: torch.Tensor) -> torch.Tensor:
+            made = torch.nn.functional.conv2d(x, w, stride=2, padding=1)
+            return torch.sigmoid(made).square().sum()
+
+        found: torch.Tensor = grad(loss)(weight)
+        return (found - seen).square().sum()
+
+    draw = torch.Generator().manual_seed(1)
+    x = torch.randn(5, 2, 3, 6, 6, generator=draw, dtype=torch.float64)
+    weight, seen = (torch.randn(5, 4, 3, 3, 3, generator=draw).double() for _ in range(2))
+    slope = vmap(grad(distance))
+    expected = slope(x, weight, seen)
+    monkeypatch.setattr(tracing, "by_patches", rule)
+    recorded = tracing._recorded(slope, (x, weight, seen))
+    torch.testing.assert_close(recorded(x, weight, seen), expected)
+    operations = str(recorded.graph)  # type: ignore[attr-defined]
+    assert "bmm" in operations
+    assert "convolution" not in operations
