@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +19,7 @@ from trilemma.attacks.matching import (
     reconstructions,
 )
 from trilemma.learning import traced
+from trilemma.learning.recording.capturing import Captured, Repeated
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Reconstructions, Rung, View
@@ -96,30 +97,40 @@ class InvertingGradients:
         function = vmap(grad_and_value(self._objective(candidates, view)))
         key = ("cosine", self.tv, candidates, view.local_training, view.observation.clip)
         evaluate = traced(key, view.task, function, (z, *data))
-        first, second = torch.zeros_like(z), torch.zeros_like(z)
-        best, lowest = z, torch.full_like(z[:, 0], torch.inf)
-        rate = self.rate
+        z, best, lowest = z.clone(), z.clone(), torch.full_like(z[:, 0], torch.inf)
+        first, second, scale = torch.zeros_like(z), torch.zeros_like(z), z.new_empty(3)
         iterations = self.iterations
         if bool((units.noise > 0).any()):
             iterations = min(iterations, self.noisy_iterations)
         if view.observation.clients > 1:
             iterations = min(iterations, self.sum_iterations)
-        milestones = {int(fraction * iterations) for fraction in _DECAYS}
-        for step in range(1, iterations + 1):
+
+        def descend() -> None:
             gradient, loss = evaluate(z, *data)
             better = loss < lowest
-            best = torch.where(better[:, None], z, best)
-            lowest = torch.where(better, loss, lowest)
+            best.copy_(torch.where(better[:, None], z, best))
+            lowest.copy_(torch.where(better, loss, lowest))
             direction = torch.sign(gradient)
-            first = _BETAS[0] * first + (1 - _BETAS[0]) * direction
-            second = _BETAS[1] * second + (1 - _BETAS[1]) * direction**2
-            mean = first / (1 - _BETAS[0] ** step)
-            spread = torch.sqrt(second / (1 - _BETAS[1] ** step)) + 1e-8
-            z = z - rate * mean / spread
+            first.copy_(_BETAS[0] * first + (1 - _BETAS[0]) * direction)
+            second.copy_(_BETAS[1] * second + (1 - _BETAS[1]) * direction**2)
+            mean, spread = first / scale[0], torch.sqrt(second / scale[1]) + 1e-8
+            z.sub_(scale[2] * mean / spread)
             z[:, : candidates.pixels].clamp_(0, 1)
+
+        # A GPU is handed a whole step at once; what changes from step to step lies there.
+        step = Repeated(descend) if isinstance(evaluate, Captured) else descend
+        for row in torch.tensor(list(self._scales(iterations)), dtype=z.dtype).to(z.device):
+            scale.copy_(row)
+            step()
+        return best, lowest
+
+    def _scales(self, iterations: int) -> Iterator[tuple[float, float, float]]:
+        """1 - β₁ᵗ, 1 - β₂ᵗ and the rate of each step t."""
+        rate, milestones = self.rate, {int(fraction * iterations) for fraction in _DECAYS}
+        for step in range(1, iterations + 1):
+            yield 1 - _BETAS[0] ** step, 1 - _BETAS[1] ** step, rate
             if step in milestones:
                 rate /= 10
-        return best, lowest
 
     def _objective(self, candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:
         clip, training, task = view.observation.clip, view.local_training, view.task

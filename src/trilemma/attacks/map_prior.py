@@ -13,11 +13,13 @@ from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
 from trilemma.attacks.matching import Minima, Units, explained_update, minimise
 from trilemma.attacks.matching.candidates import out_of_range, target_shape
+from trilemma.attacks.matching.lbfgs import Still
 from trilemma.attacks.matching.widths import filled, widened
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
+from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import Rung, View
@@ -173,6 +175,6 @@ def _bound(
             slope = prior.pulled_back(gradient[: len(z)], by_class).reshape(z.shape)
             return loss[: len(z)] + 0.5 * (z * z).sum(1), slope + z
 
-        return evaluate
+        return Still(evaluate) if isinstance(run, Captured) else evaluate
 
     return bind

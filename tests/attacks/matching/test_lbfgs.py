@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import minimize, rosen
 
 from trilemma.attacks.matching import Minima, minimise
+from trilemma.attacks.matching.lbfgs import Evaluate, Still, _Run
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -119,3 +120,52 @@ def test_a_unit_that_diverges_is_infinite_and_leaves_the_rest_alone() -> None:
     for unit in (0, 2):
         exact = torch.linalg.solve(matrices[unit], linear[unit])
         assert torch.allclose(found.points[unit], exact, atol=1e-4)
+
+
+def waiting(self: _Run, evaluate: Evaluate) -> tuple[Callable[[], None], int]:
+    return lambda: self._advance(*evaluate(self.trial)), 8
+
+
+@pytest.mark.parametrize("slots", [3, 9])
+def test_slots_that_ended_stay_as_they_were_until_somebody_asks(
+    slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU is asked every eighth round only."""
+    draw = torch.Generator().manual_seed(2)
+    starts = torch.randn(9, 2, 6, generator=draw, dtype=torch.float64)
+    asked = run(bind_rosenbrock, starts, tolerance=1e-9, solved=1e-9, slots=slots, iterations=90)
+    monkeypatch.setattr(_Run, "_rounds", waiting)
+    left = run(bind_rosenbrock, starts, tolerance=1e-9, solved=1e-9, slots=slots, iterations=90)
+    for name in ("points", "loss", "restart", "evaluations"):
+        assert torch.equal(getattr(left, name), getattr(asked, name)), name
+    assert len(set(asked.evaluations.tolist())) > 3  # they end in different rounds
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+def test_a_gpu_does_the_rounds_as_one_graph() -> None:
+    """Slots are refilled and dropped on the way, so that graphs are made more than once."""
+    draw = torch.Generator().manual_seed(3)
+    starts = torch.randn(40, 2, 6, generator=draw, dtype=torch.float64)
+    matrices, linear = quadratics(40, 6)
+    calls = []
+
+    def found(device: str) -> Minima:
+        a, b = matrices.to(device), linear.to(device)
+
+        def bind(units: torch.Tensor) -> Still:
+            own, shift = a[units], b[units]
+
+            def evaluate(x: torch.Tensor) -> Pair:
+                calls.append(device)
+                ax = torch.einsum("nij,nj->ni", own, x)
+                return 0.5 * (x * ax).sum(1) - (shift * x).sum(1), ax - shift
+
+            return Still(evaluate)
+
+        return run(bind, starts.to(device), iterations=60, slots=16)
+
+    here, there = found("cpu"), found("cuda")
+    exact = torch.linalg.solve(matrices, linear)
+    torch.testing.assert_close(there.points.cpu(), exact, atol=1e-4, rtol=0)
+    torch.testing.assert_close(there.loss.cpu(), here.loss, atol=1e-7, rtol=1e-7)
+    assert calls.count("cuda") < calls.count("cpu") / 3

@@ -7,7 +7,7 @@ from torch.func import grad, vmap
 from torch.fx import Graph
 
 from trilemma.learning import traced
-from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.capturing import Captured, Repeated, capturable
 from trilemma.learning.recording.shortening import MEMORY, memory
 
 ATEN = torch.ops.aten
@@ -76,3 +76,23 @@ def test_a_recorded_gradient_is_the_same_as_a_graph() -> None:
     for step in range(5):
         at = several + step
         torch.testing.assert_close(run(at, inputs, targets), slope(at, inputs, targets))
+
+
+@cuda
+def test_repeated_work_goes_on_where_its_tensors_are() -> None:
+    total, step = torch.zeros(3, device="cuda"), torch.ones(3, device="cuda")
+    inner = Captured(lambda a, b: a + b)
+    calls = []
+
+    def work() -> None:
+        calls.append(1)
+        total.copy_(inner(total, step))
+
+    run = Repeated(work)
+    for round in range(1, 8):
+        run()
+        assert total.tolist() == [round] * 3
+    step += 1
+    run()
+    assert total.tolist() == [9] * 3
+    assert len(calls) == 3  # two as they are, and one that is captured

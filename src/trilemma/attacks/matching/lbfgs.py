@@ -2,7 +2,9 @@
 
 Every round evaluates one trial point of every slot; a slot whose trial is accepted updates its
 memory and gets a new direction, the others shorten their step. So no slot ever waits for
-another's line search, and a slot that ends takes the next job of the queue.
+another's line search, and a slot that ends takes the next job of the queue. A round asks the
+tensors nothing, so that a GPU can do it as one graph; whether slots have ended is asked now and
+then, and those that have stay as they were.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Evaluate", "Minima", "minimise"]
+from trilemma.learning.recording.capturing import Repeated
+
+__all__ = ["Evaluate", "Minima", "Still", "minimise"]
 
 Evaluate = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
@@ -21,10 +25,24 @@ _ARMIJO = 1e-4
 _SHORTENINGS = 12  # of one line search, before the memory is dropped and then the job ends
 _STALL = 20  # accepted steps in a row without visible progress before a job ends
 
-_SLOT_STATE = (
-    *("unit", "restart", "idle", "point", "trial", "gradient", "direction", "loss"),
-    *("step", "slope", "shortened", "stalled", "spent"),
+_ROUNDS = 8  # between questions to a GPU, which answers when all before is done
+
+# What a round changes, and what else is one a slot.
+_CHANGED = (
+    *("point", "trial", "gradient", "direction", "loss", "step", "slope"),
+    *("shortened", "stalled", "spent", "ended"),
 )
+_SLOT_STATE = ("unit", "restart", "idle", *_CHANGED)
+
+
+@dataclass(frozen=True)
+class Still:
+    """An evaluation that reads no number of a tensor, and none that will not stay in its place."""
+
+    evaluate: Evaluate
+
+    def __call__(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.evaluate(points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +76,10 @@ class _Memory:
         self.count = torch.zeros(slots, dtype=torch.long, device=like.device)
 
     def clear(self, slots: torch.Tensor) -> None:
-        """Forget the pairs of `slots` (indices)."""
-        for tensor in (self.pairs, self.inverse, self.gram, self.diagonal, self.count):
-            tensor[slots] = 0
-        self.scale[slots] = 1
+        """Forget the pairs of `slots` [A], a mask: nothing is read that R⁻¹ does not reach."""
+        self.inverse.masked_fill_(slots[:, None, None], 0)
+        self.count.masked_fill_(slots, 0)
+        self.scale.masked_fill_(slots, 1)
 
     def keep(self, slots: torch.Tensor) -> None:
         """Drop all slots but these."""
@@ -75,16 +93,16 @@ class _Memory:
         changes: torch.Tensor,
         gradient: torch.Tensor,
     ) -> torch.Tensor:
-        """Add a pair for `slots` (indices); return -H·gradient [A, d] for all slots."""
-        h = self.history
-        at = self.count[slots] % h
-        self.pairs[slots, at] = steps[slots]
-        self.pairs[slots, h + at] = changes[slots]
-        self.count[slots] += 1
+        """Add a pair for `slots` [A], a mask; return -H·gradient [A, d] for all slots."""
+        h, every = self.history, torch.arange(len(slots), device=slots.device)
+        at = self.count % h
+        for place, made in ((at, steps), (h + at, changes)):
+            self.pairs[every, place] = torch.where(slots[:, None], made, self.pairs[every, place])
+        self.count += slots
         # row vectors throughout: batched products with one or two rows are several times faster
         both = torch.stack((gradient, changes), 1)
         products = torch.bmm(both, self.pairs.transpose(1, 2)).double()
-        self._border(slots, at, products[slots, 1])
+        self._border(slots, every, at, products[:, 1])
         along = torch.bmm(products[:, :1, :h], self.inverse.transpose(1, 2))
         scale = self.scale[:, None, None]
         inner = self.diagonal[:, None] * along
@@ -93,19 +111,33 @@ class _Memory:
         combined = torch.bmm(coefficients.to(gradient.dtype), self.pairs)[:, 0]
         return -(self.scale[:, None].to(gradient.dtype) * gradient + combined)
 
-    def _border(self, slots: torch.Tensor, at: torch.Tensor, products: torch.Tensor) -> None:
+    def _border(
+        self,
+        slots: torch.Tensor,
+        every: torch.Tensor,
+        at: torch.Tensor,
+        products: torch.Tensor,
+    ) -> None:
         """Replace the oldest row and column of R⁻¹, YᵀY and D by the new pair's."""
-        h = self.history
-        self.inverse[slots, at] = 0
-        self.inverse[slots, :, at] = 0
-        curvature = products[:, :h].gather(1, at[:, None])
-        old = self.inverse[slots].transpose(1, 2)
-        column = torch.bmm(-products[:, None, :h] / curvature[:, None], old)[:, 0]
-        self.inverse[slots, :, at] = column.scatter(1, at[:, None], 1 / curvature)
-        self.gram[slots, at] = products[:, h:]
-        self.gram[slots, :, at] = products[:, h:]
-        self.diagonal[slots, at] = curvature[:, 0]
-        self.scale[slots] = curvature[:, 0] / products[:, h:].gather(1, at[:, None])[:, 0]
+        h, place = self.history, at[:, None]
+
+        def put(into: torch.Tensor, where: tuple[object, ...], made: torch.Tensor | float) -> None:
+            before = into[where]  # type: ignore[index]
+            mask = slots[:, None] if before.ndim > 1 else slots
+            into[where] = torch.where(mask, made, before)  # type: ignore[index]
+
+        row, column = (every, at), (every, slice(None), at)
+        put(self.inverse, row, 0.0)
+        put(self.inverse, column, 0.0)
+        curvature = products[:, :h].gather(1, place)
+        old = self.inverse.transpose(1, 2)
+        border = torch.bmm(-products[:, None, :h] / curvature[:, None], old)[:, 0]
+        put(self.inverse, column, border.scatter(1, place, 1 / curvature))
+        put(self.gram, row, products[:, h:])
+        put(self.gram, column, products[:, h:])
+        put(self.diagonal, row, curvature[:, 0])
+        stretch = curvature[:, 0] / products[:, h:].gather(1, place)[:, 0]
+        self.scale.copy_(torch.where(slots, stretch, self.scale))
 
 
 def minimise(
@@ -154,6 +186,7 @@ class _Run:
         self.memory = _Memory(width, history, starts[0])
         self.unit = torch.zeros(width, dtype=torch.long, device=starts.device)
         self.idle = torch.zeros_like(self.unit, dtype=torch.bool)
+        self.ended = torch.zeros_like(self.idle)
         self.restart = torch.zeros_like(self.unit)
         self.point = starts.new_zeros(width, size)
         self.trial = torch.zeros_like(self.point)
@@ -174,25 +207,43 @@ class _Run:
 
     def run(self) -> Minima:
         self._fill(torch.arange(self.unit.shape[0], device=self.unit.device))
-        evaluate = self.bind(self.unit)
+        evaluate = self.bind(self.unit.clone())
+        advance, rounds = self._rounds(evaluate)
         while True:
-            ended = self._advance(*evaluate(self.trial))
-            if not bool(ended.any()):
+            for _ in range(rounds):
+                advance()
+            if not bool(self.ended.any()):
                 continue
-            before = self.unit
-            self._retire(ended)
+            changed = self._retire()
             if bool(self.idle.all()):
                 return self.best
-            if self.unit is not before:
-                evaluate = self.bind(self.unit)
+            if changed:
+                before, evaluate = evaluate, self.bind(self.unit.clone())
+                if evaluate is not before:
+                    advance, rounds = self._rounds(evaluate)
 
-    def _advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """Judge every trial point and set the next; returns which slots ended [A]."""
-        self.spent += 1
+    def _rounds(self, evaluate: Evaluate) -> tuple[Callable[[], None], int]:
+        """A function that does one round with all slots, and how often to do it unasked."""
+        if not (isinstance(evaluate, Still) and self.point.is_cuda):
+            return lambda: self._advance(*evaluate(self.trial)), 1
+
+        def advance() -> None:
+            before = {name: getattr(self, name) for name in _CHANGED}
+            self._advance(*evaluate(self.trial))
+            for name, tensor in before.items():  # where the graph finds it the next time
+                setattr(self, name, tensor.copy_(getattr(self, name)))
+
+        return Repeated(advance), _ROUNDS
+
+    def _advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Judge every trial point, note which slots ended, and set the next of the others."""
+        going = ~self.ended
+        self.spent = self.spent + going
         fresh = self.loss == torch.inf
         loss = torch.where(torch.isfinite(loss) & torch.isfinite(gradient.sum(1)), loss, torch.inf)
         broken = fresh & (loss == torch.inf)
         accepted = (fresh | (loss <= self.loss + _ARMIJO * self.step * self.slope)) & ~broken
+        accepted = accepted & going
         progress = (self.loss - loss) > torch.maximum(
             1e-7 * loss, self.limits.resolution[self.unit]
         )
@@ -204,19 +255,17 @@ class _Run:
         curved = (steps * changes).sum(1) > 1e-10 * (changes * changes).sum(1)
         shorter = self._shorter_step(loss)
         self._accept(accepted, loss, gradient)
-        quasi = self.memory.update(
-            torch.nonzero(accepted & ~fresh & curved)[:, 0], steps, changes, self.gradient
-        )
+        quasi = self.memory.update(accepted & ~fresh & curved, steps, changes, self.gradient)
         self._redirect(accepted, quasi)
 
         self.step = torch.where(accepted, self.step, shorter)
         self.shortened = torch.where(accepted, 0, self.shortened + 1)
         stuck = self.shortened > _SHORTENINGS
         hopeless = stuck & (self.memory.count == 0)
-        if bool((stuck & ~hopeless).any()):
+        if _perhaps(stuck & ~hopeless):
             self._forget(stuck & ~hopeless)
         self.trial = torch.addcmul(self.point, self.step[:, None], self.direction)
-        return ~self.idle & (
+        self.ended = self.ended | ~self.idle & (
             (self.loss <= self.limits.tolerance[self.unit])
             | (self.spent >= self.limits.iterations)
             | (self.stalled >= _STALL)
@@ -240,8 +289,9 @@ class _Run:
         """Give accepted slots their quasi-Newton direction, or steepest descent if none."""
         slope = (quasi * self.gradient).sum(1)
         descent = (slope < 0) & torch.isfinite(slope) & (self.memory.count > 0)
-        if lost := torch.nonzero(accepted & ~descent & (self.memory.count > 0))[:, 0].tolist():
-            self.memory.clear(torch.tensor(lost, device=accepted.device))
+        lost = accepted & ~descent & (self.memory.count > 0)
+        if _perhaps(lost):
+            self.memory.clear(lost)
         direction = torch.where(descent[:, None], quasi, -self.gradient)
         first = 1 / self.gradient.abs().sum(1).clamp(min=1.0)
         step = torch.where(descent, torch.ones_like(first), first)
@@ -251,13 +301,16 @@ class _Run:
 
     def _forget(self, stuck: torch.Tensor) -> None:
         """A line search that found nothing: drop the memory and try steepest descent."""
-        self.memory.clear(torch.nonzero(stuck)[:, 0])
+        self.memory.clear(stuck)
         self.shortened = torch.where(stuck, 0, self.shortened)
         self._redirect(stuck, -self.gradient)
 
-    def _retire(self, ended: torch.Tensor) -> None:
-        """Book finished jobs, queue further starts of unsolved units, refill or drop slots."""
-        slots = torch.nonzero(ended)[:, 0]
+    def _retire(self) -> bool:
+        """Book finished jobs, queue further starts of unsolved units, refill or drop slots.
+
+        Whether slots have other units now.
+        """
+        slots = torch.nonzero(self.ended)[:, 0]
         units, loss = self.unit[slots], self.loss[slots]
         self.best.evaluations.index_add_(0, units, self.spent[slots])
         better = loss < self.best.loss[units]
@@ -271,7 +324,7 @@ class _Run:
         ):
             if not done and restart + 1 < self.starts.shape[1]:
                 self.queue.append((unit, restart + 1))
-        self._fill(slots)
+        changed = self._fill(slots)
         busy = int((~self.idle).sum())
         width = self.unit.shape[0]
         # an evaluation is prepared for one width, so only a few widths should occur
@@ -279,23 +332,26 @@ class _Run:
             width //= 4
         if width < self.unit.shape[0]:
             self._narrow(width)
+            changed = True
+        return changed
 
-    def _fill(self, slots: torch.Tensor) -> None:
-        """Give each of `slots` the next job of the queue; idle where there is none."""
+    def _fill(self, slots: torch.Tensor) -> bool:
+        """Give each of `slots` the next job of the queue, if there is one; else it is idle."""
         jobs = [self.queue.popleft() for _ in range(min(len(self.queue), slots.shape[0]))]
-        self.idle[slots] = True
+        self.idle[slots], self.ended[slots] = True, False
         if not jobs:
-            return
+            return False
         slots = slots[: len(jobs)]
         table = torch.tensor(jobs, device=slots.device)
         self.idle[slots] = False
-        self.unit = self.unit.index_copy(0, slots, table[:, 0])  # a new tensor: bind again
+        self.unit[slots] = table[:, 0]
         self.restart[slots] = table[:, 1]
         self.trial[slots] = self.starts[table[:, 0], table[:, 1]]
         self.loss[slots] = torch.inf
         for counter in (self.shortened, self.stalled, self.spent):
             counter[slots] = 0
-        self.memory.clear(slots)
+        self.memory.clear(torch.zeros_like(self.idle).index_fill(0, slots, True))
+        return True
 
     def _narrow(self, width: int) -> None:
         """Keep `width` slots, the busy ones first."""
@@ -303,3 +359,8 @@ class _Run:
         self.memory.keep(keep)
         for name in _SLOT_STATE:
             setattr(self, name, getattr(self, name)[keep])
+
+
+def _perhaps(slots: torch.Tensor) -> bool:
+    """Whether there are such slots [A]; of a GPU they are taken for granted, which is quicker."""
+    return slots.is_cuda or bool(slots.any())

@@ -11,11 +11,12 @@ from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.matching.explaining import squared_distance
-from trilemma.attacks.matching.lbfgs import Evaluate, minimise
+from trilemma.attacks.matching.lbfgs import Evaluate, Still, minimise
 from trilemma.attacks.matching.widths import filled, widened
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
+from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching.candidates import Candidates
@@ -42,16 +43,24 @@ def evaluations(
     `key` names the function.
     """
     evaluation = vmap(grad_and_value(value))
+    bound: dict[int, tuple[tuple[torch.Tensor, ...], Evaluate]] = {}
 
     def bind(chosen: torch.Tensor) -> Evaluate:
         wide = widened(chosen)
+        if len(chosen) in bound:  # other units in the places of those
+            rows, evaluate = bound[len(chosen)]
+            for own, tensor in zip(rows, data, strict=True):
+                own.copy_(tensor[wide])
+            return evaluate
         rows = tuple(tensor[wide] for tensor in data)
         run = traced(key, task, evaluation, (starts[wide, 0], *rows))
 
-        def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def evaluated(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             gradient, loss = run(filled(z, len(wide)), *rows)
             return loss[: len(z)], gradient[: len(z)]
 
+        evaluate = Still(evaluated) if isinstance(run, Captured) else evaluated
+        bound[len(chosen)] = rows, evaluate
         return evaluate
 
     return bind

@@ -16,7 +16,7 @@ from trilemma.learning.recording.shortening import MEMORY
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-__all__ = ["Captured", "capturable"]
+__all__ = ["Captured", "Repeated", "capturable"]
 
 Result = TypeVar("Result")
 _BEFORE: Final = 2  # calls operation by operation: libraries choose and load their kernels then
@@ -42,6 +42,8 @@ class Captured(Generic[Result]):
         self._made: Any = None
 
     def __call__(self, *arguments: torch.Tensor) -> Result:
+        if torch.cuda.is_current_stream_capturing():  # as a part of a longer graph
+            return self._function(*arguments)
         if self._graph is None:
             self._calls += 1
             if self._calls <= _BEFORE:
@@ -63,6 +65,29 @@ class Captured(Generic[Result]):
         with torch.cuda.graph(graph, pool=_pool().pool(), capture_error_mode=_MODE):
             self._made = self._function(*self._inputs)
         return graph
+
+
+class Repeated:
+    """Work on CUDA tensors that stay in place, launched as one graph from its third call on.
+
+    It must read no number of a tensor.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        if self._graph is None:
+            self._calls += 1
+            if self._calls <= _BEFORE:
+                self._work()
+                return
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, pool=_pool().pool(), capture_error_mode=_MODE):
+                self._work()
+        self._graph.replay()
 
 
 def capturable(graph: Graph) -> bool:
