@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from trilemma.attacks.matching.memory import Memory
 from trilemma.learning.recording.capturing import Repeated
 
 __all__ = ["Evaluate", "Minima", "Still", "minimise"]
@@ -53,91 +54,6 @@ class Minima:
     loss: torch.Tensor
     restart: torch.Tensor
     evaluations: torch.Tensor
-
-
-class _Memory:
-    """The compact inverse-Hessian form of Byrd, Nocedal and Schnabel for a batch of slots.
-
-    Rows 0 … h-1 of `pairs` [A, 2h, d] are steps s, rows h … 2h-1 are gradient changes y. With
-    R the upper triangle of SᵀY in order of age and D its diagonal,
-    Hg = γg + S·R⁻ᵀ((D + γYᵀY)R⁻¹Sᵀg - γYᵀg) - γY·R⁻¹Sᵀg. R⁻¹ grows by bordering, and dropping
-    the oldest pair only clears a row and a column of it, so no slot ever needs sorting.
-    """
-
-    def __init__(self, slots: int, history: int, like: torch.Tensor) -> None:
-        size = like.shape[-1]
-        self.history = history
-        self.pairs = like.new_zeros(slots, 2 * history, size)
-        # small, and squares of what they come from: single precision would lose the direction
-        self.inverse = like.new_zeros(slots, history, history, dtype=torch.float64)
-        self.gram = torch.zeros_like(self.inverse)
-        self.diagonal = self.inverse.new_zeros(slots, history)
-        self.scale = self.inverse.new_ones(slots)
-        self.count = torch.zeros(slots, dtype=torch.long, device=like.device)
-
-    def clear(self, slots: torch.Tensor) -> None:
-        """Forget the pairs of `slots` [A], a mask: nothing is read that R⁻¹ does not reach."""
-        self.inverse.masked_fill_(slots[:, None, None], 0)
-        self.count.masked_fill_(slots, 0)
-        self.scale.masked_fill_(slots, 1)
-
-    def keep(self, slots: torch.Tensor) -> None:
-        """Drop all slots but these."""
-        for name in ("pairs", "inverse", "gram", "diagonal", "scale", "count"):
-            setattr(self, name, getattr(self, name)[slots])
-
-    def update(
-        self,
-        slots: torch.Tensor,
-        steps: torch.Tensor,
-        changes: torch.Tensor,
-        gradient: torch.Tensor,
-    ) -> torch.Tensor:
-        """Add a pair for `slots` [A], a mask; return -H·gradient [A, d] for all slots."""
-        h, every = self.history, torch.arange(len(slots), device=slots.device)
-        at = self.count % h
-        for place, made in ((at, steps), (h + at, changes)):
-            self.pairs[every, place] = torch.where(slots[:, None], made, self.pairs[every, place])
-        self.count += slots
-        # row vectors throughout: batched products with one or two rows are several times faster
-        both = torch.stack((gradient, changes), 1)
-        products = torch.bmm(both, self.pairs.transpose(1, 2)).double()
-        self._border(slots, every, at, products[:, 1])
-        along = torch.bmm(products[:, :1, :h], self.inverse.transpose(1, 2))
-        scale = self.scale[:, None, None]
-        inner = self.diagonal[:, None] * along
-        inner += scale * (torch.bmm(along, self.gram) - products[:, :1, h:])
-        coefficients = torch.cat((torch.bmm(inner, self.inverse), -scale * along), 2)
-        combined = torch.bmm(coefficients.to(gradient.dtype), self.pairs)[:, 0]
-        return -(self.scale[:, None].to(gradient.dtype) * gradient + combined)
-
-    def _border(
-        self,
-        slots: torch.Tensor,
-        every: torch.Tensor,
-        at: torch.Tensor,
-        products: torch.Tensor,
-    ) -> None:
-        """Replace the oldest row and column of R⁻¹, YᵀY and D by the new pair's."""
-        h, place = self.history, at[:, None]
-
-        def put(into: torch.Tensor, where: tuple[object, ...], made: torch.Tensor | float) -> None:
-            before = into[where]  # type: ignore[index]
-            mask = slots[:, None] if before.ndim > 1 else slots
-            into[where] = torch.where(mask, made, before)  # type: ignore[index]
-
-        row, column = (every, at), (every, slice(None), at)
-        put(self.inverse, row, 0.0)
-        put(self.inverse, column, 0.0)
-        curvature = products[:, :h].gather(1, place)
-        old = self.inverse.transpose(1, 2)
-        border = torch.bmm(-products[:, None, :h] / curvature[:, None], old)[:, 0]
-        put(self.inverse, column, border.scatter(1, place, 1 / curvature))
-        put(self.gram, row, products[:, h:])
-        put(self.gram, column, products[:, h:])
-        put(self.diagonal, row, curvature[:, 0])
-        stretch = curvature[:, 0] / products[:, h:].gather(1, place)[:, 0]
-        self.scale.copy_(torch.where(slots, stretch, self.scale))
 
 
 def minimise(
@@ -183,7 +99,7 @@ class _Run:
         width = min(slots, units)
         self.bind, self.starts, self.limits = bind, starts, limits
         self.queue: deque[tuple[int, int]] = deque((unit, 0) for unit in range(units))
-        self.memory = _Memory(width, history, starts[0])
+        self.memory = Memory(width, history, starts[0])
         self.unit = torch.zeros(width, dtype=torch.long, device=starts.device)
         self.idle = torch.zeros_like(self.unit, dtype=torch.bool)
         self.ended = torch.zeros_like(self.idle)

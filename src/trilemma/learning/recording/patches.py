@@ -17,7 +17,8 @@ from torch.nn.functional import fold, pad
 __all__ = ["by_patches"]
 
 _ATEN: Final = torch.ops.aten
-_CHANNELS: Final = 32  # of a group, in or out, up to which cuDNN is slower
+_CHANNELS: Final = 32  # of a group, in or out, up to which cuDNN is slower ...
+_RECORDS: Final = 16  # ... while a group has as few records
 _NUMBERS: Final = 1 << 27  # of all patches: above, they take too much memory
 
 
@@ -33,8 +34,8 @@ def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | N
     groups = given[8] if operation is _ATEN.convolution.default else given[9]
     channels = max(inputs.shape[1], weight.shape[0]) // groups
     reached = weight[0, 0].numel() * max(inputs.numel(), given[0].numel())
-    small = channels <= _CHANNELS and reached <= _NUMBERS
-    return rule if groups > 1 and small else None
+    few = channels <= _CHANNELS and len(inputs) <= _RECORDS
+    return rule if groups > 1 and few and reached <= _NUMBERS else None
 
 
 @dataclass(frozen=True)
