@@ -36,16 +36,15 @@ def prepare_models(
     if steps < 0:
         raise InvalidInput(f"steps (R, SGD steps of a prepared model) must be >= 0, got {steps}.")
     weights = fresh_weights(scenario, models, seed=seed)
-    pool = scenario.pooled()
+    pool = scenario.pooled_there()
     size = min(_BATCH, len(pool))
     draws = [Seeded(seed).generator("steps", model) for model in models]
     for _ in range(steps):
         rows = torch.stack(
             [torch.from_numpy(draw.choice(len(pool), size, replace=False)) for draw in draws]
         )
-        batch = pool[rows]
-        inputs, labels = batch.inputs.to(scenario.device), batch.labels.to(scenario.device)
-        slopes = _slopes(scenario, weights, inputs, labels)
+        batch = pool[rows.to(weights.device)]
+        slopes = _slopes(scenario, weights, batch.inputs, batch.labels)
         weights = weights - scenario.local_training.lr * slopes
     if not torch.isfinite(weights).all():
         raise InvalidInput(

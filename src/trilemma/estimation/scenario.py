@@ -237,6 +237,10 @@ class Scenario:
         """All clients' records together; not to be changed."""
         return _pooled(self)
 
+    def pooled_there(self) -> Records:
+        """The same on the scenario's device."""
+        return _pooled_there(self)
+
     @cached_property
     def kinds(self) -> NDArray[np.int64]:
         """A number for each record of the pool; exact copies share theirs."""
@@ -273,3 +277,8 @@ def _pooled(scenario: Scenario) -> Records:
         torch.cat([client.inputs for client in scenario.records]),
         torch.cat([client.labels for client in scenario.records]),
     )
+
+
+@lru_cache(maxsize=1)
+def _pooled_there(scenario: Scenario) -> Records:
+    return scenario.pooled().to(scenario.device)

@@ -74,7 +74,9 @@ class Cohorts:
             raise InvalidInput(
                 f"all clients must train the same model, but their inputs have shapes {shapes}."
             )
-        self.inputs, self.labels = _pooled(federated)
+        # Kept on a GPU for the next training: there they must be brought, here they lie already.
+        pooled = _pooled.__wrapped__ if federated.device == "cpu" else _pooled
+        self.inputs, self.labels = pooled(federated)
         self.one_by_one = self._why_not_together()
         self._model = copy.deepcopy(self.task.model)
 
@@ -198,10 +200,7 @@ class Cohorts:
 
 @lru_cache(maxsize=1)
 def _pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:
-    """All clients' inputs and labels on the device; not to be changed.
-
-    The next training of the same federation finds them there.
-    """
+    """All clients' inputs and labels on the device; not to be changed."""
     inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
     labels = torch.cat([each.labels for each in federated.records]).to(federated.device)
     return inputs, labels

@@ -86,6 +86,11 @@ class Arena:
         return self.scenario.pooled()
 
     @cached_property
+    def pool_there(self) -> Records:
+        """The same on the scenario's device."""
+        return self.scenario.pooled_there()
+
+    @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Records of each client [K]."""
         return np.array([len(each) for each in self.scenario.records])

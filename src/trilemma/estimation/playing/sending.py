@@ -86,8 +86,9 @@ def _records(
     device, width = arena.scenario.device, max(each.rows.shape[1] for each in made)
     rows = torch.from_numpy(np.stack([_padded(each.rows, width) for each in made]))
     present = torch.from_numpy(np.stack([_padded(each.present, width) for each in made]))
-    pool = arena.pool
-    return pool.inputs[rows].to(device), pool.labels[rows].to(device), present.to(device)
+    pool = arena.pool_there
+    rows = rows.to(device)
+    return pool.inputs[rows], pool.labels[rows], present.to(device)
 
 
 def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
