@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 
 from trilemma.beliefs.divergences import jensen_shannon
 from trilemma.errors import InvalidInput
@@ -92,6 +91,8 @@ def largest_success_rate(budget: float, kappa: float = 0.0) -> float:
     >>> [round(largest_success_rate(b), 3) for b in (0.1, 0.2, 0.4, 0.6)]
     [0.02, 0.078, 0.286, 0.559]
     """
+    from scipy.optimize import brentq  # heavy: the command line must start without it
+
     _check_rate("budget", budget)
     _check_rate("kappa", kappa)
     if bernoulli_leakage(1.0, kappa) <= budget:
@@ -151,6 +152,8 @@ def mean_leakage_bound(rate: float, kappa: float) -> float:
 @lru_cache(maxsize=32)
 def _hull_corners(kappa: float) -> tuple[float, float]:
     """Where H_κ leaves the chord from 0, and where it joins the chord to 1."""
+    from scipy.optimize import minimize_scalar  # heavy, as above
+
     top = bernoulli_leakage(1.0, kappa)
     # Fine next to κ, where the first corner lies for small κ.
     points = kappa + (1 - kappa) * np.linspace(0, 1, 2001)[1:] ** 2

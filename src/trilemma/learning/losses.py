@@ -45,6 +45,8 @@ def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torc
     """
     if isinstance(loss, _WEIGHTED) and type(loss) in _WEIGHTED:
         return _weighted(loss, outputs, targets)
+    if loss is cross_entropy and not targets.is_floating_point():
+        return _mean_entropy(outputs, targets)
     if loss is cross_entropy or not targets.is_floating_point():
         return loss(outputs, targets)
 
@@ -65,6 +67,9 @@ def _weighted(
     smoothing = loss.label_smoothing if isinstance(loss, CrossEntropyLoss) else 0.0
     soft, classes = targets.is_floating_point(), outputs.shape[1]
     if isinstance(loss, CrossEntropyLoss):
+        plain = weight is None and not smoothing and not 0 <= ignored < classes
+        if plain and not soft and reduction == "mean":
+            return _mean_entropy(outputs, targets)
         if not soft or (weight is None and not 0 <= ignored < classes):
             return cross_entropy(
                 outputs,
@@ -84,6 +89,16 @@ def _weighted(
         even = -(counted.sum(1, keepdim=True) * weight * outputs).sum() / classes
         total = (1 - smoothing) * total + smoothing * even
     return total if reduction == "sum" else total / (counted * weight).sum()
+
+
+def _mean_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """-(1/S) Σ_i log softmax(outputs_i)[y_i], to the bit torch's own.
+
+    That looks for labels to be ignored, which no records have, and under vmap reads sympy to check
+    their shapes: half a second of every process.
+    """
+    chosen = log_softmax(outputs, 1).gather(1, targets[:, None])
+    return -chosen.sum() / len(outputs)
 
 
 def label_batches(classes: int, size: int) -> Iterator[torch.Tensor]:

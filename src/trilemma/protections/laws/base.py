@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from scipy.optimize import brentq
-
 from trilemma.protections.parameter import Parameter
 from trilemma.quantities import between
 from trilemma.updates import Profile, same_size
@@ -193,6 +191,8 @@ def strength_for(
     law: Law, tv: float, profiles: Sequence[Profile], form: Form = "corrected"
 ) -> Strength:
     """γ* for several clients: the root of mean_k TV_k(γ) = tv; the closed form if they agree."""
+    from scipy.optimize import brentq  # heavy: the command line must start without it
+
     same_size(profiles)
     single = [law.inverse(tv, profile, form) for profile in profiles]
     if len(set(single)) == 1:

@@ -161,8 +161,6 @@ def _fresh_life(pipe: Connection, life: Life, modules: Sequence[str]) -> None:
 def _read(modules: Sequence[str]) -> None:
     for name in modules:
         importlib.import_module(name)
-    if "torch" in sys.modules:  # which reads this, sympy with it, for the first loss under vmap
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
 def _nurse(pipe: Connection, life: Life, modules: Sequence[str]) -> None:
