@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.func import grad_and_value, vmap
 from torch.nn.functional import cross_entropy, log_softmax, one_hot
 
 from trilemma.learning.losses import Loss, class_loss, differ, label_batches
@@ -105,3 +106,23 @@ def test_of_very_many_classes_a_spread_is_tried() -> None:
 )
 def test_values_and_gradients_are_compared(other: Any, expected: bool) -> None:
     assert differ(lambda x: (x * x).sum(), other, torch.randn(5)) is expected
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, nn.CrossEntropyLoss()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cross_entropy_under_vmap_is_torchs_own_to_the_bit(loss: Loss, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(3)
+    for records, classes, scale in ((1, 2, 1.0), (4, 10, 5.0), (33, 100, 60.0)):
+        outputs = scale * torch.randn(6, records, classes, generator=generator, dtype=dtype)
+        labels = torch.randint(0, classes, (6, records), generator=generator)
+
+        def ours(made: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+            return class_loss(loss, made, told)
+
+        found, theirs = (
+            vmap(grad_and_value(each))(outputs, labels) for each in (ours, cross_entropy)
+        )
+        for one, other in zip(found, theirs, strict=True):
+            assert torch.equal(one, other)
+        alone = torch.stack([ours(*each) for each in zip(outputs, labels, strict=True)])
+        torch.testing.assert_close(alone, theirs[1])

@@ -92,9 +92,9 @@ def _weighted(
 
 
 def _mean_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """-(1/S) Σ_i log softmax(outputs_i)[y_i], to the bit torch's own.
+    """-(1/S) Σ_i log softmax(outputs_i)[y_i], under vmap to the bit torch's own.
 
-    That looks for labels to be ignored, which no records have, and under vmap reads sympy to check
+    That looks for labels to be ignored, which no records have, and reads sympy there to check
     their shapes: half a second of every process.
     """
     chosen = log_softmax(outputs, 1).gather(1, targets[:, None])
