@@ -12,7 +12,7 @@ import pytest
 
 from trilemma.work.executors import Crew
 from trilemma.work.journal import Run
-from trilemma.work.replay import Ahead, Ask, settle
+from trilemma.work.replay import Ahead, Ask, hand_out_early, settle
 
 
 @dataclass(frozen=True)
@@ -184,3 +184,16 @@ def test_an_error_that_is_no_tasks_ends_the_call() -> None:
     crew: Any = Lost()
     with pytest.raises(RuntimeError, match="no worker"):
         settle({"walk": walk}, crew, ahead=Ahead(3, lambda _: b"99"))
+
+
+def test_what_is_begun_early_is_done_once_and_not_again_in_a_run_taken_up(tmp_path: Path) -> None:
+    DONE.clear()
+    first = [Square(2), Square(3), Square(4)]
+    for turn in range(2):
+        with Run.open(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
+            ahead = Ahead(2, lambda _: b"0")
+            hand_out_early(first, crew, run=run, ahead=ahead)
+            assert ahead.away == (set() if turn else {("square", 2), ("square", 3)})
+            found = settle({"all": lambda ask: ask(first)}, crew, run=run, ahead=ahead)
+            assert found == {"all": [b"4", b"9", b"16"]}
+    assert DONE == {2: 1, 3: 1, 4: 1}

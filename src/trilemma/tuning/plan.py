@@ -11,7 +11,7 @@ import torch
 from trilemma.attacks import Rung, get
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
-from trilemma.estimation.jobs import Job
+from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
@@ -21,7 +21,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
-from trilemma.tuning.families.gauge import Gauge, streams
+from trilemma.tuning.families.gauge import Gauge, control_tasks, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
@@ -150,6 +150,11 @@ class Plan:
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
         rung = self.suite.rung
         return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed, rung)
+
+    @property
+    def first_tasks(self) -> list[AttackJob]:
+        """What every way of choosing asks for."""
+        return control_tasks(self.suite)
 
     def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
         """Workers that can do every task of this plan."""

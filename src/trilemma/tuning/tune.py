@@ -10,7 +10,7 @@ from trilemma.tuning.forecasting.imagining import forecast_of, guess_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.telling import judged
-from trilemma.work.replay import Ahead, settle
+from trilemma.work.replay import Ahead, hand_out_early, settle
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
@@ -40,10 +40,13 @@ def tune(
     """
     plan = Plan.of(source, Request.of(request, settings), run=run)
     known: dict[tuple[str, int], bytes] = {}
-    if ticker is not None:
-        ticker.expect(forecast_of(plan, workers=workers, pictures=run is not None, known=known))
     with plan.crew(workers, ray) as crew:
         ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None
+        if ahead is not None:
+            hand_out_early(plan.first_tasks, crew, run=run, ahead=ahead)
+        if ticker is not None:  # which takes a while
+            found = forecast_of(plan, workers=workers, pictures=run is not None, known=known)
+            ticker.expect(found)
         done = partial(settle, crew=crew, run=run, ticker=ticker, known=known, ahead=ahead)
         tell = None if ticker is None else ticker.tell
         verdict = judged(

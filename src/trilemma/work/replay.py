@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.work.executors import Executor, Job
     from trilemma.work.journal import Run
 
-__all__ = ["Ahead", "Ask", "Procedure", "Watcher", "settle"]
+__all__ = ["Ahead", "Ask", "Procedure", "Watcher", "hand_out_early", "settle"]
 
 
 class Ask(Protocol):
@@ -110,6 +110,16 @@ class Ahead:
     away: set[tuple[str, int]] = field(default_factory=set)
     early: dict[tuple[str, int], tuple[bytes, float]] = field(default_factory=dict)
     errors: dict[tuple[str, int], Exception] = field(default_factory=dict)
+
+
+def hand_out_early(
+    tasks: Sequence[Job], crew: Executor[Any], *, run: Run | None, ahead: Ahead
+) -> None:
+    """Have workers begin with tasks that will be asked for, unless they were done before."""
+    journal = _Journal(run, {})
+    for task in [task for task in tasks if not journal.holds(task)][: ahead.workers]:
+        ahead.away.add(task.key())
+        crew.submit(task)
 
 
 class _Desk:
