@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -350,3 +351,23 @@ def test_the_twin_refuses_what_its_original_refuses() -> None:
     for real_rounds in (None, 0):
         with pytest.raises(InvalidInput, match="max_weight"):
             train(federation(), heavy, rounds=1, real_rounds=real_rounds)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_a_federation_need_not_be_hashable_and_is_not_kept(device: str) -> None:
+    scenario = federation()
+
+    class Own:
+        __hash__ = None  # type: ignore[assignment]
+
+        task, local_training = scenario.task, scenario.local_training
+        records, test_records = scenario.records, scenario.test_records
+
+        def __init__(self) -> None:
+            self.device = device
+
+    own = Own()
+    gone = weakref.ref(own)
+    assert len(train(own, rounds=1).rounds) == 1
+    del own
+    assert gone() is None

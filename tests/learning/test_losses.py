@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -126,3 +127,14 @@ def test_cross_entropy_under_vmap_is_torchs_own_to_the_bit(loss: Loss, dtype: to
             assert torch.equal(one, other)
         alone = torch.stack([ours(*each) for each in zip(outputs, labels, strict=True)])
         torch.testing.assert_close(alone, theirs[1])
+
+
+def test_other_forms_of_cross_entropy_are_left_to_torch() -> None:
+    sequences, told = torch.randn(2, 4, 5), torch.randint(0, 4, (2, 5))
+    assert class_loss(cross_entropy, sequences, told) == cross_entropy(sequences, told)
+    one = torch.randn(4), torch.tensor(2)
+    assert class_loss(cross_entropy, *one) == cross_entropy(*one)
+    with pytest.raises(ValueError, match="batch"):
+        class_loss(nn.CrossEntropyLoss(), torch.randn(5, 4), torch.tensor([0, 1, 2, 3]))
+    sure = torch.tensor([[200.0, 0.0]])
+    assert math.copysign(1, class_loss(cross_entropy, sure, torch.tensor([0])).item()) == 1

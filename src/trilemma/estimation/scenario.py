@@ -239,7 +239,8 @@ class Scenario:
 
     def pooled_there(self) -> Records:
         """The same on the scenario's device."""
-        return _pooled_there(self)
+        here = torch.device(self.device).type == "cpu"
+        return self.pooled() if here else _pooled_there(self)
 
     @cached_property
     def kinds(self) -> NDArray[np.int64]:

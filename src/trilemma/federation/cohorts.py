@@ -58,8 +58,6 @@ class Federated(Protocol):
     @property
     def device(self) -> str: ...
 
-    def __hash__(self) -> int: ...
-
 
 class Cohorts:
     """Samples clients and computes their updates, all in one vmapped pass where that pays."""
@@ -75,8 +73,8 @@ class Cohorts:
                 f"all clients must train the same model, but their inputs have shapes {shapes}."
             )
         # Kept on a GPU for the next training: there they must be brought, here they lie already.
-        pooled = _pooled.__wrapped__ if federated.device == "cpu" else _pooled
-        self.inputs, self.labels = pooled(federated)
+        here = torch.device(federated.device).type == "cpu"
+        self.inputs, self.labels = (_pooled.__wrapped__ if here else _pooled)(_Same(federated))
         self.one_by_one = self._why_not_together()
         self._model = copy.deepcopy(self.task.model)
 
@@ -198,9 +196,23 @@ class Cohorts:
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
 
 
+class _Same:
+    """A federation as itself: it need not be hashable, nor comparable with another."""
+
+    def __init__(self, federated: Federated) -> None:
+        self.federated = federated
+
+    def __hash__(self) -> int:
+        return id(self.federated)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.federated is self.federated
+
+
 @lru_cache(maxsize=1)
-def _pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:
+def _pooled(same: _Same) -> tuple[torch.Tensor, torch.Tensor]:
     """All clients' inputs and labels on the device; not to be changed."""
+    federated = same.federated
     inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
     labels = torch.cat([each.labels for each in federated.records]).to(federated.device)
     return inputs, labels

@@ -45,7 +45,7 @@ def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torc
     """
     if isinstance(loss, _WEIGHTED) and type(loss) in _WEIGHTED:
         return _weighted(loss, outputs, targets)
-    if loss is cross_entropy and not targets.is_floating_point():
+    if loss is cross_entropy and _classes_of(outputs, targets):
         return _mean_entropy(outputs, targets)
     if loss is cross_entropy or not targets.is_floating_point():
         return loss(outputs, targets)
@@ -68,7 +68,7 @@ def _weighted(
     soft, classes = targets.is_floating_point(), outputs.shape[1]
     if isinstance(loss, CrossEntropyLoss):
         plain = weight is None and not smoothing and not 0 <= ignored < classes
-        if plain and not soft and reduction == "mean":
+        if plain and reduction == "mean" and _classes_of(outputs, targets):
             return _mean_entropy(outputs, targets)
         if not soft or (weight is None and not 0 <= ignored < classes):
             return cross_entropy(
@@ -92,13 +92,19 @@ def _weighted(
 
 
 def _mean_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """-(1/S) Σ_i log softmax(outputs_i)[y_i], under vmap to the bit torch's own.
+    """(1/S) Σ_i -log softmax(outputs_i)[y_i], under vmap to the bit torch's own.
 
     That looks for labels to be ignored, which no records have, and reads sympy there to check
     their shapes: half a second of every process.
     """
     chosen = log_softmax(outputs, 1).gather(1, targets[:, None])
-    return -chosen.sum() / len(outputs)
+    return (-chosen).sum() / len(outputs)
+
+
+def _classes_of(outputs: torch.Tensor, targets: torch.Tensor) -> bool:
+    """Whether they are scores [S, C] and class indices [S]; torch knows other forms besides."""
+    whole = targets.dtype == torch.long and outputs.dtype in _ATTACKED
+    return whole and outputs.ndim == 2 and targets.shape == outputs.shape[:1]
 
 
 def label_batches(classes: int, size: int) -> Iterator[torch.Tensor]:

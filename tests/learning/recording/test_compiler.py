@@ -27,11 +27,44 @@ def test_slopes_do_not_read_the_compiler() -> None:
         "import torch._dynamo as there; there.config",
         "torch._dynamo.config",
         "torch.compiler.reset()",
+        "torch._dynamo.compiled_autograd.compiled_autograd_enabled",
+        "torch._dynamo.anything = 1; assert sys.modules['torch._dynamo'].anything == 1",
+        "assert 'config' in dir(torch._dynamo)",
     ],
 )
 def test_whoever_uses_it_gets_the_real_one(use: str) -> None:
     lines = (f"{_UNIT}", use, f"print({_READ}, torch._dynamo is sys.modules['torch._dynamo'])")
     assert told(*lines, f"print({_UNIT})") == ["True True", "[2.0, 2.0]"]
+
+
+def test_what_stands_for_it_is_a_module_and_keeps_autograd_out() -> None:
+    lines = (
+        "import inspect",
+        "kept = torch._dynamo.compiled_autograd",
+        "assert inspect.ismodule(torch._dynamo) and inspect.ismodule(kept)",
+        "with kept._disable(): pass",
+        f"print({_READ})",
+        "import torch._dynamo",
+        "with kept._disable(): pass",
+        "real = sys.modules['torch._dynamo.compiled_autograd']",
+        "print(type(kept._disable()) is type(real._disable()))",
+    )
+    assert told(*lines) == ["False", "True"]
+
+
+def test_a_compiled_model_is_not_compiled_anew_within_a_mode() -> None:
+    lines = (
+        "import torch.nn as nn",
+        "from trilemma import Scenario",
+        "from trilemma.federation.training import train",
+        "model = torch.compile(nn.Linear(4, 3), backend='eager', fullgraph=True)",
+        "torch._dynamo.config.error_on_recompile = True",
+        "x, y = torch.rand(80, 4), torch.arange(80) % 3",
+        "clients = [(x[i::8], y[i::8]) for i in range(8)]",
+        "made = Scenario(model, nn.functional.cross_entropy, clients=clients, test=(x, y))",
+        "print(len(train(made, rounds=2).rounds))",
+    )
+    assert told(*lines) == ["2"]
 
 
 def test_a_compiler_that_is_there_stays() -> None:

@@ -54,6 +54,32 @@ def test_a_cpu_keeps_its_own() -> None:
     assert by_patches(_ATEN.add.Tensor, given) is None
 
 
+class There(torch.Tensor):
+    """A tensor that says it is a GPU's."""
+
+    is_cuda = True
+
+
+def test_only_what_the_products_can_do_is_done_so() -> None:
+    def asked(records: int = 2, groups: int = 2, stride: int = 1, **other: Any) -> bool:
+        x = torch.zeros(records, 2 * groups, 6, 6).as_subclass(There)
+        sides = other.get("sides", 2)
+        setting = (
+            *([stride] * sides, [0] * sides, [2] * sides),
+            *(other.get("transposed", False), [other.get("beyond", 0)] * sides, groups),
+        )
+        weight = torch.zeros(2 * groups, other.get("channels", 2), 3, 3)
+        return by_patches(_ATEN.convolution.default, (x, weight, None, *setting)) is not None
+
+    assert asked()
+    assert asked(transposed=True, stride=2, beyond=1)
+    assert not asked(transposed=True, beyond=1)  # places that no kernel reaches
+    assert not asked(sides=1)  # one number for both sides
+    assert not asked(records=0)
+    assert not asked(records=17)
+    assert not asked(groups=1)
+
+
 def test_second_slopes_of_many_models_are_recorded_as_products(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -28,14 +28,29 @@ def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | N
     Of two dimensions, on a GPU.
     """
     rule = _RULES.get(operation)
-    if rule is None or not given[0].is_cuda or given[0].ndim != 4:
+    if rule is None or not given[0].is_cuda or not _of_images(operation, given):
         return None
-    inputs, weight = given[:2] if operation is _ATEN.convolution.default else given[1:3]
-    groups = given[8] if operation is _ATEN.convolution.default else given[9]
+    inputs, weight, _, stride, *_, transposed, beyond, groups = _setting(operation, given)
     channels = max(inputs.shape[1], weight.shape[0]) // groups
     reached = weight[0, 0].numel() * max(inputs.numel(), given[0].numel())
-    few = channels <= _CHANNELS and len(inputs) <= _RECORDS
-    return rule if groups > 1 and few and reached <= _NUMBERS else None
+    few = channels <= _CHANNELS and 0 < len(inputs) <= _RECORDS
+    # Places beyond the last that a kernel reaches have no patch to put back.
+    whole = not transposed or all(o < s for o, s in zip(beyond, stride, strict=True))
+    return rule if groups > 1 and few and whole and reached <= _NUMBERS else None
+
+
+def _setting(operation: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What both have: inputs, weight, bias, stride, padding, dilation, transposed, beyond, groups.
+
+    A slope comes before them, and which are asked for behind.
+    """
+    return given if operation is _ATEN.convolution.default else given[1:10]
+
+
+def _of_images(operation: Any, given: tuple[Any, ...]) -> bool:
+    """Whether the inputs have two dimensions, and so have stride, padding and dilation."""
+    inputs, _, _, *both = _setting(operation, given)[:6]
+    return inputs.ndim == 4 and all(len(each) == 2 for each in both)
 
 
 @dataclass(frozen=True)
