@@ -30,6 +30,7 @@ from trilemma.estimation.suitability import (
     check_update,
     is_checked,
 )
+from trilemma.federation.cohorts import pooled
 from trilemma.learning import LocalTraining, Task
 from trilemma.learning.modules import fitted
 from trilemma.quantities import counted, whole
@@ -240,7 +241,7 @@ class Scenario:
     def pooled_there(self) -> Records:
         """The same on the scenario's device."""
         here = torch.device(self.device).type == "cpu"
-        return self.pooled() if here else _pooled_there(self)
+        return self.pooled() if here else Records(*pooled(self))
 
     @cached_property
     def kinds(self) -> NDArray[np.int64]:
@@ -278,8 +279,3 @@ def _pooled(scenario: Scenario) -> Records:
         torch.cat([client.inputs for client in scenario.records]),
         torch.cat([client.labels for client in scenario.records]),
     )
-
-
-@lru_cache(maxsize=1)
-def _pooled_there(scenario: Scenario) -> Records:
-    return scenario.pooled().to(scenario.device)

@@ -19,7 +19,7 @@ from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows, traced
 from trilemma.learning.recording.watching import Flops
 
-__all__ = ["Cohorts", "Federated", "Labelled", "drawn_cohort"]
+__all__ = ["Cohorts", "Federated", "Labelled", "drawn_cohort", "pooled"]
 
 # Beyond so many flops a CPU is busy with one client's step, and per-client weights in one pass
 # only cost it cache: measured, the two ways meet between 2 (vmapped wins) and 4.5 Mflop.
@@ -72,9 +72,7 @@ class Cohorts:
             raise InvalidInput(
                 f"all clients must train the same model, but their inputs have shapes {shapes}."
             )
-        # Kept on a GPU for the next training: there they must be brought, here they lie already.
-        here = torch.device(federated.device).type == "cpu"
-        self.inputs, self.labels = (_pooled.__wrapped__ if here else _pooled)(_Same(federated))
+        self.inputs, self.labels = pooled(federated)
         self.one_by_one = self._why_not_together()
         self._model = copy.deepcopy(self.task.model)
 
@@ -196,6 +194,15 @@ class Cohorts:
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
 
 
+def pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:
+    """All clients' inputs and labels on the device; not to be changed.
+
+    Kept on a GPU for the next who asks: there they must be brought, here they lie already.
+    """
+    here = torch.device(federated.device).type == "cpu"
+    return (_pooled.__wrapped__ if here else _pooled)(_Same(federated))
+
+
 class _Same:
     """A federation as itself: it need not be hashable, nor comparable with another."""
 
@@ -211,7 +218,6 @@ class _Same:
 
 @lru_cache(maxsize=1)
 def _pooled(same: _Same) -> tuple[torch.Tensor, torch.Tensor]:
-    """All clients' inputs and labels on the device; not to be changed."""
     federated = same.federated
     inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
     labels = torch.cat([each.labels for each in federated.records]).to(federated.device)

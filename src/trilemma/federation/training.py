@@ -144,13 +144,11 @@ def train(
 def _at_hand(updates: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The updates where their noise is drawn, brought there at once.
 
-    A GPU would be handed a dozen operations a client, each too small for it; of LeNet's 13,426
-    parameters a round of ten clients takes a third of the time so.
+    A GPU would be handed a dozen operations a client, each too small for it.
     """
-    where = drawn_on(updates[0].device, updates[0].numel())
-    return (
-        updates if where == updates[0].device else torch.stack(tuple(updates)).to(where).unbind()
-    )
+    first = updates[0]
+    where = drawn_on(first.device, first.numel())
+    return updates if where == first.device else torch.stack(tuple(updates)).to(where).unbind()
 
 
 def server_step(first: float, number: int, rounds: int, *, decay: bool) -> float:
