@@ -28,7 +28,7 @@ def measured(names: tuple[str, ...], **settings: Any) -> dict[str, Any]:
     plan = Plan.of(small(), Request(**{**asked, **settings}))
     ask = asking(Simulated(small, None, 1, 2, 0))
 
-    def done(procedures: Mapping[str, Procedure]) -> dict[str, Any]:
+    def done(procedures: Mapping[str, Procedure], **_: object) -> dict[str, Any]:
         return {name: procedure(ask) for name, procedure in procedures.items()}
 
     found = ranked([candidate(name, 0.1) for name in names])

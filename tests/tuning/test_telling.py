@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *candidates: Candidate) -> Verdict:
 
     monkeypatch.setattr("trilemma.tuning.telling.measure_asides", asides)
     choice = Choice(ranked(list(candidates)), CONTROL, None, ())
-    return verdict_on(plan, choice, lambda _: {})
+    return verdict_on(plan, choice, lambda _, **__: {})
 
 
 def test_the_first_in_rank_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

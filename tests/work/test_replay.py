@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,51 @@ def test_idle_workers_do_what_is_asked_for_next(tmp_path: Path) -> None:
     with Run.open(tmp_path, {}) as run:
         assert settle({"walk": walk}, crew, run=run, ahead=right) == {"walk": 256}
     assert crew.order == [2, 4, 16]
+
+
+def test_what_rests_on_fewer_guesses_goes_first() -> None:
+    """16 is wanted if 2 and 4 answer as guessed; 7 is wanted next whatever is found."""
+    crew: Any = Queue()
+    right = Ahead(3, lambda task: str(task.number**2).encode())
+
+    def then(_: object) -> dict[str, Any]:
+        return {"later": lambda ask: ask([Square(7)])}
+
+    known: dict[tuple[str, int], bytes] = {}
+    assert settle({"walk": walk}, crew, known=known, ahead=right, then=then) == {"walk": 256}
+    assert crew.order == [2, 4, 7, 16]
+    assert Square(7).key() not in known, "nobody has asked for it yet"
+    assert settle(then({}), crew, known=known, ahead=right) == {"later": [b"49"]}
+    assert crew.order == [2, 4, 7, 16], "it was done before"
+
+
+def test_what_comes_then_is_asked_with_the_results_so_far() -> None:
+    crew: Any = Queue()
+    heard: list[dict[str, Any]] = []
+
+    def then(found: Mapping[str, Any]) -> dict[str, Any]:
+        heard.append(dict(found))
+        return {}
+
+    short: Any = lambda ask: ask([Square(3)])  # noqa: E731
+    both = {"walk": walk, "short": short}
+    settle(both, crew, ahead=Ahead(2, lambda _: b"25"), then=then)
+    assert heard[0] == {}
+    assert {"short": [b"9"]} in heard
+    assert heard[-1].keys() == {"short", "walk"}
+    heard.clear()
+    settle(both, Queue(), then=then)  # type: ignore[arg-type]  # nobody works ahead
+    assert heard == []
+
+
+def test_a_guess_that_turned_out_wrong_is_not_built_upon() -> None:
+    """Once 2 has answered 4, nothing that rests on the guess is begun any more."""
+    crew: Any = Queue()
+    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
+    assert settle({"walk": walk}, crew, ahead=wrong) == {"walk": 256}
+    assert crew.order.index(3) < crew.order.index(4)
+    assert 5 in crew.order[2:], "of 4 it is guessed that it answers 5"
+    assert not {6, 7} & set(crew.order[: crew.order.index(16)])
 
 
 def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:

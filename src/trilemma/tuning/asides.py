@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trilemma.tuning.choosing.beside import procedures_beside
-from trilemma.tuning.choosing.ladder import ladder_procedures, tested_rungs
+from trilemma.tuning.choosing.ladder import tested_rungs
 from trilemma.tuning.choosing.shown import shown_procedures
-from trilemma.tuning.fronts.curves import curve_procedures
+from trilemma.tuning.estimates import certain_estimates, estimate_procedures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.work.replay import Procedure
 
-__all__ = ["measure_asides"]
+__all__ = ["certain_estimates", "measure_asides"]
 
 
 def measure_asides(
@@ -26,15 +26,9 @@ def measure_asides(
 
     Procedures that go `along` are done at the same time, for whoever asks for them later.
     """
-    asked, chosen = plan.request, choice.chosen
-    measured = asked.basis == "measured"
-    estimated = measured and asked.knows != "anyone"  # a proof needs no estimates
-    curves = estimated and asked.strengths
-    groups = {
-        "beside": procedures_beside(plan, chosen),
-        "ladder": ladder_procedures(plan, choice.candidates) if estimated and asked.ladder else {},
-        "curves": curve_procedures(plan, choice.candidates) if curves else {},
-    }
+    chosen, measured = choice.chosen, plan.request.basis == "measured"
+    groups = {"beside": procedures_beside(plan, chosen)}
+    groups |= estimate_procedures(plan, choice.candidates)
     shown = shown_procedures(plan, chosen) if chosen is not None and measured else {}
     every = (*groups.values(), shown, along or {})
     found = done({name: each for some in every for name, each in some.items()})

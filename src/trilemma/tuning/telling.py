@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trilemma.attacks import get
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.asides import measure_asides
+from trilemma.tuning.asides import certain_estimates, measure_asides
 from trilemma.tuning.choosing.advice import advice, headline, limits, untried, weak
 from trilemma.tuning.choosing.choice import choose
 from trilemma.tuning.results.provenance import versions
@@ -32,7 +33,7 @@ def judged(
 
     What someone else will need of what was chosen is done `along` with what stands beside it.
     """
-    choice = choose(plan, done)
+    choice = choose(plan, done, partial(certain_estimates, plan))
     if tell is not None:
         tell(choice.answer)
     return verdict_on(plan, choice, done, along(choice) if along else None)

@@ -8,10 +8,10 @@ therefore resumed by the very steps by which an undisturbed one goes on.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trilemma.errors import TrilemmaError
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from trilemma.work.executors import Executor, Job
     from trilemma.work.journal import Run
 
-__all__ = ["Ahead", "Ask", "Procedure", "Watcher", "hand_out_early", "settle"]
+__all__ = ["Ahead", "Ask", "Procedure", "Then", "Watcher", "hand_out_early", "settle"]
+
+_LATER: Final = 1  # guesses: what comes in a later call can wait for what this one may need soon
 
 
 class Ask(Protocol):
@@ -29,6 +31,8 @@ class Ask(Protocol):
 
 
 Procedure = Callable[[Ask], Any]
+Then = Callable[[Mapping[str, Any]], Mapping[str, Procedure]]
+"""The procedures that follow, whatever else is found, on those that ended with these results."""
 
 
 class Watcher(Protocol):
@@ -56,11 +60,12 @@ def settle(
     ticker: Watcher | None = None,
     known: dict[tuple[str, int], bytes] | None = None,
     ahead: Ahead | None = None,
+    then: Then | None = None,
 ) -> dict[str, Any]:
     """The result of each procedure, by name; tasks of all of them run side by side.
 
     `known` holds payloads of earlier calls and takes those of this one. Where workers would wait,
-    they work `ahead`.
+    they work `ahead`: on these procedures, and on what comes `then`, in a later call.
     """
     known = {} if known is None else known
     desk = _Desk(crew, _Journal(run, known), ticker, ahead)
@@ -78,7 +83,9 @@ def settle(
     blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
     results: dict[str, Any] = {}
     asked: set[tuple[str, int]] = set()
+    later = then({}) if then and ahead else {}
     while blocked:
+        ended = len(results)
         for name in [name for name, tasks in blocked.items() if tasks <= known.keys()]:
             asked.clear()
             try:
@@ -90,8 +97,10 @@ def settle(
                 blocked[name] = {task.key() for task in pause.tasks}
                 for task in pause.tasks:
                     desk.want(task)
+        if then and ahead and ended < len(results):
+            later = then(results)
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
-            desk.fill([procedures[name] for name in blocked])
+            desk.fill([procedures[name] for name in blocked], list(later.values()))
             desk.wait()
     return {name: results[name] for name in procedures}
 
@@ -122,6 +131,18 @@ def hand_out_early(
         crew.submit(task)
 
 
+@dataclass(frozen=True)
+class _Step:
+    """What a procedure would ask for next that nobody does yet, nothing if it would end.
+
+    So if the tasks that it `rests_on` answer as guessed, in as many asks as there are `guesses`.
+    """
+
+    tasks: list[Job]
+    rests_on: list[Job]
+    guesses: int
+
+
 class _Desk:
     """Tasks that are away, those that are wanted, and those that were done too early."""
 
@@ -135,6 +156,7 @@ class _Desk:
         self.crew, self.journal, self.ticker = crew, journal, ticker
         self.ahead = ahead or Ahead(0, lambda _: b"")  # nobody is ever free to guess for
         self.wanted: set[tuple[str, int]] = set()
+        self._steps: dict[Procedure, _Step] = {}
 
     def want(self, task: Job) -> None:
         """Have a task done, unless it is under way or was done early."""
@@ -169,31 +191,60 @@ class _Desk:
         else:
             ahead.early[task.key()] = payload, self.crew.spent
 
-    def fill(self, procedures: Sequence[Procedure]) -> None:
-        """Hand out what the procedures would ask for, until all workers have something to do."""
+    def fill(self, procedures: Sequence[Procedure], later: Sequence[Procedure]) -> None:
+        """Hand out what the procedures would ask for, until all workers have something to do.
+
+        What rests on the fewest guesses goes first, of equals what was named first.
+        """
+        every = [(each, 0) for each in procedures] + [(each, _LATER) for each in later]
+        while (free := self.ahead.workers - len(self.ahead.away)) > 0:
+            steps = [(self._step(procedure), more) for procedure, more in every]
+            able = [(step.guesses + more, step.tasks) for step, more in steps if step.tasks]
+            if not able:
+                return
+            _, tasks = min(able, key=itemgetter(0))
+            for task in tasks[:free]:
+                self._hand_out(task)
+
+    def _step(self, procedure: Procedure) -> _Step:
+        """A procedure's next step, found anew where an answer came that was guessed so far."""
+        step = self._steps.get(procedure)
+        if step is None or any(self._holds(task) for task in step.rests_on):
+            step = self._found(procedure)
+        elif step.tasks:
+            left = [task for task in step.tasks if not self._there(task)]
+            step = replace(step, tasks=left) if left else self._found(procedure)
+        self._steps[procedure] = step
+        return step
+
+    def _found(self, procedure: Procedure) -> _Step:
+        rests_on: list[Job] = []
+        guesses = 0
 
         def ask(tasks: Sequence[Job]) -> list[bytes]:
+            nonlocal guesses
             new = [task for task in tasks if not self._there(task)]
             if new:
                 raise _NotYet(new)
+            guessed = [task for task in tasks if not self._holds(task)]
+            rests_on.extend(guessed)
+            guesses += bool(guessed)
             return [self._answer(task) for task in tasks]
 
-        waiting = deque(procedures)
-        while waiting and (free := self.ahead.workers - len(self.ahead.away)) > 0:
-            procedure = waiting.popleft()
-            try:
-                procedure(ask)
-            except _NotYet as pause:
-                for task in pause.tasks[:free]:
-                    self._hand_out(task)
-                waiting.append(procedure)
-            except TrilemmaError:  # of a course that is not taken
-                continue
+        try:
+            procedure(ask)
+        except _NotYet as pause:
+            return _Step(pause.tasks, rests_on, guesses)
+        except TrilemmaError:  # of a course that is not taken
+            pass
+        return _Step([], rests_on, guesses)
 
     def _there(self, task: Job) -> bool:
-        key, ahead = task.key(), self.ahead
-        begun = key in ahead.away or key in ahead.early or key in ahead.errors
-        return begun or self.journal.holds(task)
+        key = task.key()
+        return key in self.ahead.away or key in self.ahead.errors or self._holds(task)
+
+    def _holds(self, task: Job) -> bool:
+        return task.key() in self.ahead.early or self.journal.holds(task)
 
     def _answer(self, task: Job) -> bytes:
         key = task.key()

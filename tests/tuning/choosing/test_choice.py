@@ -19,7 +19,7 @@ def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
     plan = Plan.of(small(), Request(**{**asked, **settings}))
     ask = asking(Simulated(small, None, 1, 2, 0, **laws))
 
-    def done(procedures: Mapping[str, Procedure]) -> dict[str, Any]:
+    def done(procedures: Mapping[str, Procedure], **_: object) -> dict[str, Any]:
         return {name: procedure(ask) for name, procedure in procedures.items()}
 
     return choose(plan, done)

@@ -38,7 +38,7 @@ def asked_for(plan: Plan, done: list[Job] | None = None) -> Counter[Kind]:
     """What the tuning asks of a bench, each task once; `done` takes the tasks in their order."""
     done = [] if done is None else done
     ask = asking(bench_of(plan), done)
-    judged(plan, lambda procedures: {name: each(ask) for name, each in procedures.items()})
+    judged(plan, lambda some, **_: {name: each(ask) for name, each in some.items()})
     found: Counter[Kind] = Counter()
     for task in {task.key(): task for task in done}.values():
         found[kind_of(task)] += amount_of(task)

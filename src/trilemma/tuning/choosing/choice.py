@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trilemma.protections.specs import in_words
 from trilemma.tuning.choosing.procedures import procedures
@@ -15,12 +15,22 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.promises import Promise, SurrogateConstants
-    from trilemma.work.replay import Procedure
+    from trilemma.work.replay import Procedure, Then
 
 __all__ = ["Choice", "Done", "choose"]
 
-Done = Callable[[Mapping[str, "Procedure"]], dict[str, Any]]
-"""Does procedures by name, and gives their results by the same names."""
+After = Callable[[Sequence[Candidate]], Mapping[str, "Procedure"]]
+
+
+class Done(Protocol):
+    """Does procedures by name, and gives their results by the same names.
+
+    It may begin with what comes `then`.
+    """
+
+    def __call__(
+        self, procedures: Mapping[str, Procedure], /, *, then: Then | None = None
+    ) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -51,9 +61,17 @@ class Choice:
         return f"the answer: {found}; what stands beside it follows"
 
 
-def choose(plan: Plan, done: Done) -> Choice:
-    """Measure every family of the plan, and rank them."""
-    found = done(procedures(plan))
+def choose(plan: Plan, done: Done, then: After | None = None) -> Choice:
+    """Measure every family of the plan, and rank them.
+
+    `then` says what follows, whatever will be chosen, on the candidates measured so far.
+    """
+
+    def follows(found: Mapping[str, Any]) -> Mapping[str, Procedure]:
+        so_far = [each for each in found.values() if isinstance(each, Candidate)]
+        return {} if then is None else then(so_far)
+
+    found = done(procedures(plan), then=follows)
     constants, promises = found.pop("promises", (None, ()))
     control = found.pop("control")
     return Choice(ranked(list(found.values())), control, constants, promises)

@@ -34,7 +34,7 @@ _BELIEVERS: Final[dict[Rung, str]] = {
 }
 _GAMES: Final = 48
 _CHUNK: Final = 24
-_LINE_UPS, _AT_ONCE = 16, 8
+_LINE_UPS, _AT_ONCE = 16, 4
 _DRAWS: Final = 6
 
 

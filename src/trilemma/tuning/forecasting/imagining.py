@@ -31,7 +31,7 @@ from trilemma.tuning.telling import judged
 if TYPE_CHECKING:
     from trilemma.tuning.forecasting.kinds import Kind
     from trilemma.tuning.plan import Plan
-    from trilemma.work.replay import Procedure
+    from trilemma.work.replay import Procedure, Then
 
 __all__ = ["expected_work", "forecast_of", "guess_of"]
 
@@ -140,7 +140,9 @@ class _Head:
         thinned = (each.warm for each in plan.families if each.mechanism is Compression)
         self._kept = next(thinned, 1.0)
 
-    def done(self, procedures: Mapping[str, Procedure]) -> dict[str, Any]:
+    def done(
+        self, procedures: Mapping[str, Procedure], /, *, then: Then | None = None
+    ) -> dict[str, Any]:
         return {name: each(self.ask) for name, each in procedures.items()}
 
     def ask(self, tasks: Sequence[Job]) -> list[bytes]:
