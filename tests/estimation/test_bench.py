@@ -70,6 +70,24 @@ def test_attacks_on_the_same_games_share_what_is_seen_of_them(
         assert len(made) == before + 2, f"what was seen of other games: {change}"
 
 
+@pytest.mark.parametrize("attack", ["dlg", "map", "inverting-gradients", "gaussian-posterior"])
+@pytest.mark.parametrize("rounds", [1, 60])
+def test_games_are_played_alike_in_tasks_of_any_size(attack: str, rounds: int) -> None:
+    """What is drawn for a game goes by its number, not by its place among those of a task."""
+    noise = "randomization:variance=1e-4"
+    games = replace(GAMES, protection=noise, attacks=(attack,), rounds=rounds, count=9)
+    work = Bench(small, None, 2, 2, 0)()
+    whole = read_attack(work(games))
+    parts = [
+        read_attack(work(replace(games, first=first, count=count)))
+        for first, count in ((0, 2), (2, 6), (8, 1))
+    ]
+    for name in ("client", "rounds"):
+        assert whole[name] == [each for part in parts for each in part[name]]
+    assert whole["correct"][attack] == [each for part in parts for each in part["correct"][attack]]
+    assert sum(whole["correct"][attack]) > 0 or attack == "inverting-gradients"
+
+
 def test_streams_share_no_game() -> None:
     work = bench(0)()
     more = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 40)

@@ -55,6 +55,16 @@ def test_a_model_depends_on_its_number_and_the_seed_only() -> None:
     assert not torch.allclose(alone, prepare_models(two, [1], steps=2, seed=2))
 
 
+def test_weights_are_those_of_torchs_own_seed() -> None:
+    made = scenario()
+    (found,) = fresh_weights(made, [3], seed=5)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(Seeded(5).integer("weights", 3))
+        layers = nn.Linear(5, 4), nn.Linear(4, 3)
+    drawn = [p.detach().reshape(-1) for layer in layers for p in layer.parameters()]
+    assert torch.equal(found, torch.cat(drawn))
+
+
 def test_the_global_generator_is_left_as_it_was() -> None:
     task = scenario()
     torch.manual_seed(5)

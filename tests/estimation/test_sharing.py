@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,8 +63,23 @@ def test_a_finished_task_is_not_lost_when_a_gpu_fails_later(
     def broken() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(torch.cuda, "empty_cache", broken)
+    monkeypatch.setattr(torch.cuda, "is_initialized", broken)
     assert sharing.patient(abs)(-3) == 3
+
+
+@pytest.mark.parametrize(("held", "given_back"), [(1, 0), (9, 1)])
+def test_only_much_memory_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, held: int, given_back: int
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    there = SimpleNamespace(total_memory=256)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: there)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: held)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append(None))
+    assert sharing.patient(abs)(-3) == 3
+    assert len(calls) == given_back
 
 
 @pytest.mark.parametrize("clip", [None, 1.0])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+
+import torch
 
 from trilemma.errors import InvalidInput
 from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Observation
     from trilemma.records.records import Records
@@ -61,7 +61,8 @@ class View:
     """All that an attacker has of one unit: the public task and weights [m], and what it read.
 
     `round` is its number in the training, and `training` the number of that, where views of one
-    training hold the same sought record.
+    training hold the same sought record. What an attack draws for a view goes by both, so that it
+    does not matter which others are attacked in the same call.
     """
 
     task: Task
@@ -123,6 +124,14 @@ class Reconstructions:
     tokens: torch.Tensor | None = None
     guesses: torch.Tensor | None = None
     readings: Sequence[Likelihood | None] | None = None
+
+    def cpu(self) -> Reconstructions:
+        """The same with its tensors on the host, brought at once."""
+        own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        here: dict[str, Any] = {
+            name: each.cpu() for name, each in own.items() if isinstance(each, torch.Tensor)
+        }
+        return replace(self, **here)
 
 
 @runtime_checkable

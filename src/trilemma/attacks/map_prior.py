@@ -76,7 +76,7 @@ class MAP:
     ) -> Minima:
         sums = units.view.observation.clients > 1
         size = units.view.records * prior.size
-        drawn = _normal(len(units), starts, size, seed).to(units.weights)
+        drawn = _normal(units, starts, size, seed).to(units.weights)
         points = (0.7 if sums else 0.5) * drawn
         never = torch.full_like(units.noise, -torch.inf)
         levels = self.sum_levels if sums else self.message_levels
@@ -95,9 +95,9 @@ class MAP:
         return minima
 
 
-def _normal(units: int, starts: int, size: int, seed: int) -> torch.Tensor:
-    """Standard normal [U, R, size], one stream a unit."""
-    streams = (Seeded(seed).torch_generator("map", unit) for unit in range(units))
+def _normal(units: Units, starts: int, size: int, seed: int) -> torch.Tensor:
+    """Standard normal [U, R, size], one stream a unit's number."""
+    streams = (Seeded(seed).torch_generator("map", *number) for number in units.numbers)
     drawn = [torch.randn(starts, size, generator=each, dtype=torch.float64) for each in streams]
     return torch.stack(drawn)
 

@@ -63,8 +63,10 @@ def _slopes(
     """
     step = grad(scenario.task.mean_loss)
     if scenario.task.layout.size <= LARGE:
-        together: torch.Tensor = vmap(step, randomness="different")(weights, inputs, labels)
-        return together
+        together = vmap(step, randomness="different")
+        if weights.is_cuda:
+            together = traced(("steps",), scenario.task, together, (weights, inputs, labels))
+        return together(weights, inputs, labels)  # type: ignore[no-any-return]
     models = list(zip(weights, inputs, labels, strict=True))
     alone = traced(("a step",), scenario.task, step, models[0])
     return torch.stack([alone(*each) for each in models])
@@ -82,14 +84,22 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     rows = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for number in models:
-            torch.manual_seed(Seeded(seed).integer("weights", number))
+            _seed(Seeded(seed).integer("weights", number), device)
             with torch.no_grad():
                 (scenario.initialise or _reset)(model)
             named = {name: p.detach() for name, p in model.named_parameters()}
             if scenario.sends_statistics:
                 _require_variances(named)
-            rows.append(scenario.task.layout.flatten(named).to(scenario.device, copy=True))
-    return torch.stack(rows)
+            rows.append(scenario.task.layout.flatten(named).clone())
+    return torch.stack(rows).to(scenario.device)
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Seeds torch's own generators; where all is drawn here those of a GPU need not hear of it."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _reset(model: nn.Module) -> None:

@@ -20,6 +20,7 @@ __all__ = ["own_scenario", "patient"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 _SECONDS: Final = (2, 4, 8, 16, 32, 64)  # to wait between attempts
+_MUCH: Final = 1 / 64  # of a GPU's memory
 
 
 def own_scenario(source: Source) -> Scenario:
@@ -31,7 +32,7 @@ def own_scenario(source: Source) -> Scenario:
 
 
 def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
-    """Does a task again, after a while, that ran out of a GPU's memory; leaves none unused.
+    """Does a task again, after a while, that ran out of a GPU's memory; keeps little unused.
 
     What others hold while they work they give back: torch itself keeps what it once had.
     """
@@ -43,7 +44,8 @@ def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
                 return _cleared(work(task))
             except torch.OutOfMemoryError:
                 pass
-            _cleared(gc.collect())  # what the failed call held, whose traceback is gone by now
+            gc.collect()  # what the failed call held, whose traceback is gone by now
+            torch.cuda.empty_cache()
             time.sleep(seconds)
         try:
             return _cleared(work(task))
@@ -62,7 +64,13 @@ def _called(make: Callable[[], Scenario]) -> Scenario:
 
 
 def _cleared(result: Result) -> Result:
-    """The same, once torch has given back what memory it does not use."""
+    """The same, once torch has given back what memory it does not use, if that is much.
+
+    To have it back takes a while, for tasks of small models longer than the task.
+    """
     with suppress(RuntimeError):  # a GPU that failed will tell when it is used
-        torch.cuda.empty_cache()
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # of torch
+            there = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+            if torch.cuda.memory_reserved() > _MUCH * there:
+                torch.cuda.empty_cache()
     return result

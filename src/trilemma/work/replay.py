@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Ahead", "Ask", "Procedure", "Then", "Watcher", "hand_out_early", "settle"]
 
 _LATER: Final = 1  # guesses: what comes in a later call can wait for what this one may need soon
+_FAR: Final = 4  # guesses: what rests on more is hardly ever asked for, and slows the rest down
 
 
 class Ask(Protocol):
@@ -199,7 +200,8 @@ class _Desk:
         every = [(each, 0) for each in procedures] + [(each, _LATER) for each in later]
         while (free := self.ahead.workers - len(self.ahead.away)) > 0:
             steps = [(self._step(procedure), more) for procedure, more in every]
-            able = [(step.guesses + more, step.tasks) for step, more in steps if step.tasks]
+            ranked = [(step.guesses + more, step.tasks) for step, more in steps if step.tasks]
+            able = [each for each in ranked if each[0] <= _FAR]
             if not able:
                 return
             _, tasks = min(able, key=itemgetter(0))

@@ -81,6 +81,20 @@ def test_batches_have_their_size_and_no_record_twice() -> None:
         assert all(len(set(row)) == 7 for row in batches.rows)
 
 
+def test_a_batch_alone_is_that_among_the_others() -> None:
+    arena = Arena.of(replace(scenario(), cohort=2), rounds=1)
+    for number in range(20):
+        game = arena.draw(number, 0)
+        whole, alone = (
+            arena.batches(game, np.random.default_rng(number), holds=True, alone=alone)
+            for alone in (False, True)
+        )
+        assert alone.clients.tolist() == [game.client]
+        assert (len(whole.clients), alone.own, alone.slot) == (2, 0, whole.slot)
+        assert alone.rows.tolist() == [whole.rows[whole.own].tolist()]
+        assert alone.present.all()
+
+
 def test_the_tagged_record_joins_at_the_original_rate() -> None:
     """q = S/n of all n records, although the decoys are set aside."""
     arena = Arena.of(scenario(), rounds=3000)

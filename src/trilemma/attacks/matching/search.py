@@ -140,7 +140,7 @@ def reconstructions(
 def random_starts(
     units: Units, candidates: Candidates, name: str, restarts: int, seed: int
 ) -> torch.Tensor:
-    """Standard normal starts [U, R, d], one stream a unit and restart."""
+    """Standard normal starts [U, R, d], one stream a unit's number and restart."""
     if restarts < 1:
         raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
     like = units.weights
@@ -149,11 +149,11 @@ def random_starts(
         [
             torch.randn(
                 candidates.size,
-                generator=streams.torch_generator(name, unit, restart),
+                generator=streams.torch_generator(name, *number, restart),
                 dtype=torch.float64,
             )
             for restart in range(restarts)
         ]
-        for unit in range(len(units))
+        for number in units.numbers
     ]
     return torch.stack([torch.stack(row) for row in starts]).to(like)

@@ -27,7 +27,8 @@ class Units:
 
     weights [U, m]; update [U, m] and known [U, m], both zero where a coordinate was not read;
     client_weights [U, K], or [U, K, m] where clients sent coordinates of their own; noise [U], the
-    standard deviation on each known coordinate.
+    standard deviation on each known coordinate. What is drawn for a unit goes by its number: of
+    its training and round, or its place where it is of no training.
     """
 
     view: View
@@ -36,6 +37,7 @@ class Units:
     known: torch.Tensor
     client_weights: torch.Tensor
     noise: torch.Tensor
+    numbers: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, views: Sequence[View], precision: Precision) -> Units:
@@ -57,6 +59,10 @@ class Units:
             known.to(dtype),
             torch.stack(_client_weights(observations, update)),
             update.new_tensor([_deviation(v) for v in views]),
+            tuple(
+                (place,) if v.training is None else (v.training, v.round)
+                for place, v in enumerate(views)
+            ),
         )
 
     def __len__(self) -> int:
@@ -108,12 +114,16 @@ class Units:
 
 def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:
     """Each unit's [K], or [K, m] for all where one unit has a row for each client."""
-    made = []
-    for each in observations:
-        weights = each.weights
-        if not isinstance(weights, torch.Tensor):
-            weights = like.new_tensor(weights or (1.0 / each.clients,) * each.clients)
-        made.append(weights.to(like))
+    given = [
+        each.weights or (1.0 / each.clients,) * each.clients
+        for each in observations
+        if not isinstance(each.weights, torch.Tensor)
+    ]
+    own = iter(like.new_tensor(given))  # all at once: each would be brought to a GPU by itself
+    made = [
+        each.weights.to(like) if isinstance(each.weights, torch.Tensor) else next(own)
+        for each in observations
+    ]
     if any(each.ndim == 2 for each in made):
         made = [w if w.ndim == 2 else w[:, None].expand(-1, like.shape[1]) for w in made]
     return made

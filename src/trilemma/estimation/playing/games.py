@@ -110,11 +110,18 @@ class Arena:
         """Records that are exact copies of others."""
         return len(self.pool) - len(np.unique(self.kinds))
 
-    def copied(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which records of the pool are these rows, or exact copies of them."""
-        taken = np.zeros(int(self.kinds.max()) + 1, dtype=bool)
+    def copied(
+        self, rows: NDArray[np.int64], among: NDArray[np.int64] | None = None
+    ) -> NDArray[np.bool_]:
+        """Which records of the pool, or `among` its rows, are these rows or copies of them."""
+        taken = np.zeros(self._distinct, dtype=bool)
         taken[self.kinds[rows]] = True
-        return taken[self.kinds]
+        return taken[self.kinds if among is None else self.kinds[among]]
+
+    @cached_property
+    def _distinct(self) -> int:
+        """Numbers of kinds."""
+        return int(self.kinds.max()) + 1
 
     @classmethod
     def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
@@ -129,18 +136,32 @@ class Arena:
         draw = Seeded(seed).generator("game", number)
         client = int(draw.integers(len(self.sizes)))
         inserted = self.claim.inserted
-        own = np.arange(len(self.pool)) if inserted else self._rows(client)
-        _, first = np.unique(self.kinds[own], return_index=True)  # exact copies stay out
-        line_up = draw.permutation(own[first])[: self.claim.candidates]
+        line_up = draw.permutation(self._eligible(None if inserted else client))
+        line_up = line_up[: self.claim.candidates]
         tagged = int(draw.integers(len(line_up)))
-        lined = self.copied(line_up)
-        free = np.zeros((len(self.sizes), int(self.sizes.max())), dtype=bool)
-        for k, size in enumerate(self.sizes):
-            outside = ~lined[self._rows(k)]
-            free[k, :size] = outside if inserted or k == client else True
+        free = self._records.copy()
+        for k in range(len(self.sizes)) if inserted else (client,):
+            free[k, : self.sizes[k]] = ~self.copied(line_up, self._rows(k))
         if inserted and free[client].sum() == self.sizes[client]:
             free[client, draw.integers(self.sizes[client])] = False  # the record it stands for
         return Game(number, client, line_up, tagged, free)
+
+    @cached_property
+    def _records(self) -> NDArray[np.bool_]:
+        """Where each client has records [K, n]."""
+        return np.arange(int(self.sizes.max())) < self.sizes[:, None]
+
+    def _eligible(self, client: int | None) -> NDArray[np.int64]:
+        """The rows of a client (None: of all) of which no other is an exact copy, by kind."""
+        if client not in self._known:
+            own = np.arange(len(self.pool)) if client is None else self._rows(client)
+            _, first = np.unique(self.kinds[own], return_index=True)
+            self._known[client] = own[first]
+        return self._known[client]
+
+    @cached_property
+    def _known(self) -> dict[int | None, NDArray[np.int64]]:
+        return {}
 
     def _rows(self, client: int) -> NDArray[np.int64]:
         start = int(self.starts[client])
@@ -158,21 +179,32 @@ class Arena:
         held = drawn[:, 1] < rate
         return [bool(h) if t else None for t, h in zip(there, held, strict=True)]
 
-    def batches(self, game: Game, draw: np.random.Generator, *, holds: bool | None) -> Batches:
+    def batches(
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        *,
+        holds: bool | None,
+        alone: bool = False,
+    ) -> Batches:
         """The batches of one round, with the tagged record or not; None: without its client.
 
         Fixed batches are filled from what is free. Where too few are free, the batch is padded.
+        `alone` leaves out what the other clients of a fixed batch train on.
         """
         training = self.scenario.local_training
         size = training.unit_size
         clients = self._cohort(game, draw, there=holds is not None)
+        if alone and training.sampling == "fixed":
+            clients = clients[clients == game.client]
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
-        keys = draw.random(game.free.shape, dtype=np.float32)
-        keys[~game.free] = np.inf
+        keys = draw.random(game.free.shape, dtype=np.float32)[clients]
+        keys[~game.free[clients]] = np.inf
         if training.sampling == "poisson":
-            taken = keys < (size / self.sizes)[:, None]
-            chosen = [np.flatnonzero(taken[k]) + self.starts[k] for k in clients]
+            taken = keys < (size / self.sizes[clients])[:, None]
+            each = zip(taken, self.starts[clients], strict=True)
+            chosen = [np.flatnonzero(own) + start for own, start in each]
             return self._poisson(game, draw, clients, chosen, own, holds=bool(holds))
         ((rows, present),) = self._filled(game, keys[None], clients)
         return self._holding(game, draw, clients, rows, present, own, holds=bool(holds))
@@ -206,9 +238,9 @@ class Arena:
     def _filled(
         self, game: Game, keys: NDArray[np.float32], clients: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """Rows [K, B] of the clients' lowest keys in each round, and which of them are free."""
+        """Rows [K, B] of the lowest keys [R, K, n] in each round, and which of them are free."""
         size = min(self.scenario.local_training.unit_size, keys.shape[2])
-        places = np.argpartition(keys[:, clients], size - 1, axis=2)[..., :size]
+        places = np.argpartition(keys, size - 1, axis=2)[..., :size]
         there = np.take_along_axis(game.free[None, clients], places, axis=2)
         yield from zip(places + self.starts[clients, None], there, strict=True)
 

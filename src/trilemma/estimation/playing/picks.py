@@ -75,7 +75,7 @@ def play(
         for number, (_, part) in enumerate(parts)
         for view in part
     ]
-    found = attack(flat, restarts=restarts, seed=seed) if flat else None
+    found = attack(flat, restarts=restarts, seed=seed).cpu() if flat else None
     made: list[dict[int, _Game]] = [{} for _ in games]
     ends = itertools.accumulate(len(part) for _, part in parts)
     for (place, part), end in zip(parts, ends, strict=True):
@@ -183,10 +183,10 @@ def _scores(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """How much speaks for each candidate [N], and what the attack would show for its pick."""
     if found.log_probability is not None:
-        scores = found.log_probability[rows].double().cpu().sum(0)
+        scores = found.log_probability[rows].double().sum(0)
         return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
     if found.tokens is not None:
-        there = found.tokens[rows].cpu()
+        there = found.tokens[rows]
         scores = token_scores(there, candidates)
         best = candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
         # of its words, those that were found
@@ -197,7 +197,7 @@ def _scores(
     guesses = found.inputs if found.guesses is None else found.guesses
     tables = []
     for row in rows:
-        made = guesses[row].cpu()
+        made = guesses[row]
         table = distances(made, candidates, distance)
         if len(made) > 1:
             table = table / commonness(made, others, distance)[:, None]
@@ -211,4 +211,4 @@ def _scores(
         scores = torch.stack(told).sum(0)
     place = int(scores.argmax())
     shown = int(torch.cat([table[:, place] for table in tables]).argmin())
-    return scores, found.inputs[rows].flatten(0, 1)[shown].cpu()
+    return scores, found.inputs[rows].flatten(0, 1)[shown]

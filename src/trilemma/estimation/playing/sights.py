@@ -95,7 +95,8 @@ class Observer:
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
-            made.append(self._swapped(self.arena.batches(game, draw, holds=True), game))
+            batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
+            made.append(self._swapped(batches, game))
         updates = sent_updates(self.arena, weights, made)
         return [
             [self._view(*each, round=0)]
@@ -150,6 +151,12 @@ class Observer:
         whole = _added_variance(self.protection) is not None
         sums = self.protection.transport.server_reads == "sum"
         return whole and sums and self.adversary is Adversary.SERVER
+
+    @property
+    def _reads_messages(self) -> bool:
+        """Whether the adversary reads each message by itself."""
+        reads = self.protection.transport.server_reads
+        return self.adversary is Adversary.SERVER and reads == "messages"
 
     def _sees(self, holds: bool | None) -> bool:
         """Whether the adversary looks at a round in which the tagged record stands so."""
@@ -245,13 +252,12 @@ class Observer:
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
         scenario, order = self.arena.scenario, _order(batches)
-        reads_messages = self.protection.transport.server_reads == "messages"
-        if self.adversary is Adversary.SERVER and reads_messages:
+        if self._reads_messages:
             order = order[:1]
         draws, info = self._round_info(game, len(order), round)
         seen = observe_updates(
             self.protection,
-            updates[torch.from_numpy(order)],
+            [updates[place] for place in order.tolist()],
             self._counts[batches.clients][order].tolist(),
             self.adversary,
             entropy=draws,
