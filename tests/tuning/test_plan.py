@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.tuning.own_parts import Laplace, Twice
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.errors import InvalidInput
+from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.work.journal import Run
@@ -107,3 +109,25 @@ def test_anyone_is_proved_and_measured_by_who_knows_the_rest() -> None:
     assert made.suite.attacks == ("exact-posterior",)
     assert all("randomization" in each.name for each in made.families)
     assert made.claim.participation == "secret"
+
+
+def test_a_run_that_is_resumed_keeps_what_was_measured_of_the_federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU sums in another order every time; strengths, and so all tasks, would be others."""
+    asked = Request(attacks=ATTACKS, steps=2)
+    with Run.open(tmp_path, {}) as run:
+        first = Plan.of(small(), asked, run=run)
+        first.setting.keep(run)
+    measured = Setting.of
+
+    def otherwise(*arguments: Any, **settings: Any) -> Setting:
+        found = measured(*arguments, **settings)
+        return replace(found, spread=1.001 * found.spread)
+
+    monkeypatch.setattr(Setting, "of", otherwise)
+    with Run.open(tmp_path, {}) as run:
+        again = Plan.of(small(), asked, run=run)
+    assert again.setting == first.setting
+    assert [each.domain for each in again.families] == [each.domain for each in first.families]
+    assert plan().setting != first.setting, "without a run it is measured"

@@ -80,7 +80,8 @@ class Plan:
         request, p_max = request.resolved(claim.kappa)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
-            setting = Setting.of(scenario, seed=request.seed, steps=request.steps)
+            setting = None if run is None else Setting.kept(run)
+            setting = setting or Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks, rounds=rounds)
             profile = update_profile(scenario, seed=request.seed)
         torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more

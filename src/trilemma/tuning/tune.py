@@ -39,6 +39,8 @@ def tune(
     run's folder shows some beside what the attacks make of them.
     """
     plan = Plan.of(source, Request.of(request, settings), run=run)
+    if run is not None:
+        plan.setting.keep(run)
     known: dict[tuple[str, int], bytes] = {}
     with plan.crew(workers, ray) as crew:
         ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +22,11 @@ from trilemma.learning import client_update
 if TYPE_CHECKING:
     from trilemma.estimation.playing.claims import Claim
     from trilemma.estimation.scenario import Scenario
+    from trilemma.work.journal import Run
 
 __all__ = ["Setting", "separation_for"]
 
+_STAGE: Final = "setting"
 _MODELS: Final = 8
 _RECORDS: Final = 16  # of one client at each model
 
@@ -79,6 +82,24 @@ class Setting:
             spread=math.sqrt(float(np.mean(squared))),
             largest=largest,
         )
+
+    @classmethod
+    def kept(cls, run: Run) -> Setting | None:
+        """What an earlier process of this run measured, if there was one.
+
+        Strengths that are searched follow from it: measured again, on a GPU or another machine,
+        it would differ a little, and nothing that the run holds would be asked for any more.
+        """
+        payload = run.committed(_STAGE).get(0)
+        if payload is None:
+            return None
+        found = json.loads(payload)
+        return cls(**{**found, "records": tuple(found["records"])})
+
+    def keep(self, run: Run) -> None:
+        """Have later processes of the run find it."""
+        if not run.committed(_STAGE):
+            run.commit(_STAGE, 0, json.dumps(asdict(self)).encode())
 
     @property
     def total_weight(self) -> int:

@@ -67,6 +67,7 @@ def pareto(
     plan = Plan.of(source, asked, run=run, beside=NOT_OF_A_FRONT)
     if run is not None:
         run.require({"units": units, "sampler": sampler}, whose="the front's")
+        plan.setting.keep(run)
     made = {
         family.name: family
         for family in plan.families
