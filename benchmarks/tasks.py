@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from functools import partial
@@ -50,7 +51,7 @@ def played(source: Source, device: str, workers: int, games: int, tasks: int) ->
         began = time.perf_counter()
         won = done(_WARM * workers, tasks * workers)
         seconds = time.perf_counter() - began
-    return f"| {games} | {workers} | {len(won) / seconds:.0f} | {sum(won)} of {len(won)} |"
+    return f"| {games} | {workers} | {len(won) / seconds:.3g} | {sum(won)} of {len(won)} |"
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def main() -> None:
         "# Games a second inside the tasks of `tune`",
         "",
         (
-            f"Made by `python benchmarks/tasks.py --device {options.device}`, {stamp()}, {where}: "
+            f"Made by `{shlex.join(['python', *sys.argv])}`, {stamp()}, {where}: "
             "DLG, one start, on unprotected rounds of LeNet (Fashion-MNIST, 10 clients), with all "
             "that a task does for its games. Each process had done three tasks of the size before."
         ),
