@@ -119,6 +119,7 @@ def test_a_run_that_is_resumed_keeps_what_was_measured_of_the_federation(
     with Run.open(tmp_path, {}) as run:
         first = Plan.of(small(), asked, run=run)
         first.setting.keep(run)
+        run.commit("a task", 0, b"")
     measured = Setting.of
 
     def otherwise(*arguments: Any, **settings: Any) -> Setting:

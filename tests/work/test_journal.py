@@ -240,3 +240,41 @@ def test_a_result_that_does_not_fit_is_one_sentence_in_the_log_too(tmp_path: Pat
     assert RunLog(tmp_path).lines()[-1].endswith(f" stopped: {error.value}")
     with pytest.raises(FileNotFoundError), Run.open(tmp_path, {}):
         (tmp_path / "none").read_text()  # no fault of the disk
+
+
+def test_what_stands_before_all_chunks_is_written_with_the_first(tmp_path: Path) -> None:
+    with Run.open(tmp_path / "run", {}) as run:
+        run.first("before", b"0")
+        assert run.committed("before") == {}
+        run.commit("a", 3, b"3")
+        run.commit("a", 4, b"4")
+    with Run.open(tmp_path / "run", {}) as run:
+        run.first("before", b"another")
+        assert (run.committed("before"), run.committed("a")) == ({0: b"0"}, {3: b"3", 4: b"4"})
+        run.first("late", b"1")
+        run.first("late", b"2")
+        assert run.committed("late") == {0: b"1"}
+
+
+def fail_after_the_first(
+    folder: Path, settings: dict[str, object], *, fresh: bool = False
+) -> None:
+    with Run.open(folder, settings, fresh=fresh) as run:
+        run.first("before", b"0")
+        raise InvalidInput("no cluster there.")
+
+
+def test_what_stands_before_all_chunks_claims_no_folder_and_deletes_nothing(
+    tmp_path: Path,
+) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    with pytest.raises(InvalidInput, match="no cluster"):
+        fail_after_the_first(empty, {"seed": 1})
+    with Run.open(empty, {"seed": 2}) as run:
+        assert run.committed("before") == {}
+    with Run.open(full, {}) as run:
+        run.commit("a", 0, b"0")
+    with pytest.raises(InvalidInput, match="no cluster"):
+        fail_after_the_first(full, {}, fresh=True)
+    with Run.open(full, {}) as run:
+        assert run.committed("a") == {0: b"0"}

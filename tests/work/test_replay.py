@@ -180,6 +180,20 @@ def test_an_error_counts_where_its_task_is_wanted() -> None:
         settle({"walk": walk}, wanted, ahead=wrong())
 
 
+def test_a_task_that_failed_is_done_again_by_who_asks_again() -> None:
+    crew: Any = Queue(broken=4)
+    ahead = Ahead(2, lambda task: str(task.number**2).encode())
+    with pytest.raises(RuntimeError, match="broken"):
+        settle({"walk": walk}, crew, ahead=ahead)
+    crew.broken = None
+    assert settle({"walk": walk}, crew, ahead=ahead) == {"walk": 256}
+
+
+def test_a_guess_at_which_a_procedure_breaks_is_no_error() -> None:
+    crew: Any = Queue()
+    assert settle({"walk": walk}, crew, ahead=Ahead(3, lambda _: b"")) == {"walk": 256}
+
+
 def test_what_is_under_way_when_a_call_ends_comes_back_in_the_next() -> None:
     crew: Any = Queue()
     ahead = Ahead(2, lambda task: b"19" if task.number == 16 else b"3")

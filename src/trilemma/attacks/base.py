@@ -61,8 +61,8 @@ class View:
     """All that an attacker has of one unit: the public task and weights [m], and what it read.
 
     `round` is its number in the training, and `training` the number of that, where views of one
-    training hold the same sought record. What an attack draws for a view goes by both, so that it
-    does not matter which others are attacked in the same call.
+    training hold the same sought record. What an attack draws for a view goes by both, whichever
+    others are attacked in the same call.
     """
 
     task: Task

@@ -45,7 +45,8 @@ def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
             except torch.OutOfMemoryError:
                 pass
             gc.collect()  # what the failed call held, whose traceback is gone by now
-            torch.cuda.empty_cache()
+            with suppress(RuntimeError):
+                torch.cuda.empty_cache()
             time.sleep(seconds)
         try:
             return _cleared(work(task))

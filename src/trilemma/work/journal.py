@@ -56,6 +56,7 @@ class Run:
         # Until its first chunk a run has no claim: it refuses nobody, and has deleted nothing.
         self._begun = begun
         self._settings: dict[tuple[str, str], str] = {}
+        self._first: tuple[str, bytes] | None = None
 
     @classmethod
     def open(
@@ -121,12 +122,27 @@ class Run:
 
     def commit(self, stage: str, chunk: int, payload: bytes) -> None:
         """Write one finished chunk, durable when this returns; a chunk is never written twice."""
+        chunks = [(stage, chunk, payload)]
+        if not self._begun and self._first is not None:
+            chunks.insert(0, (self._first[0], 0, self._first[1]))
         with _told(self.folder):
-            if self._begun:
-                self._store.write(stage, chunk, payload)
-            else:
-                self._store.begin(self._settings, stage, chunk, payload)
-                self._begun = True
+            for each in chunks:
+                if self._begun:
+                    self._store.write(*each)
+                else:
+                    self._store.begin(self._settings, *each)
+                    self._begun = True
+
+    def first(self, stage: str, payload: bytes) -> None:
+        """Have a stage's only chunk written before all others, once there is one to write.
+
+        What no work went into is no reason to claim a folder, nor to delete what it holds.
+        """
+        if self._begun:
+            if not self.committed(stage):
+                self.commit(stage, 0, payload)
+        else:
+            self._first = stage, payload
 
     def committed(self, stage: str) -> dict[int, bytes]:
         """Payloads of the finished chunks of a stage, by chunk."""

@@ -99,7 +99,7 @@ def settle(
                 for task in pause.tasks:
                     desk.want(task)
         if then and ahead and ended < len(results):
-            later = then(results)
+            later = then(dict(results))
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
             desk.fill([procedures[name] for name in blocked], list(later.values()))
             desk.wait()
@@ -181,9 +181,11 @@ class _Desk:
             task, payload = self.crew.next()
         except (TrilemmaError, RuntimeError) as error:
             lost = self.crew.failed
-            if lost is None or lost.key() in self.wanted:
+            if lost is None:
                 raise
             ahead.away.discard(lost.key())
+            if lost.key() in self.wanted:
+                raise
             ahead.errors[lost.key()] = error
             return
         ahead.away.discard(task.key())
@@ -237,7 +239,7 @@ class _Desk:
             procedure(ask)
         except _NotYet as pause:
             return _Step(pause.tasks, rests_on, guesses)
-        except TrilemmaError:  # of a course that is not taken
+        except Exception:  # of a course that is not taken: if it is, it is raised there
             pass
         return _Step([], rests_on, guesses)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -59,10 +60,7 @@ class Units:
             known.to(dtype),
             torch.stack(_client_weights(observations, update)),
             update.new_tensor([_deviation(v) for v in views]),
-            tuple(
-                (place,) if v.training is None else (v.training, v.round)
-                for place, v in enumerate(views)
-            ),
+            _numbers(views),
         )
 
     def __len__(self) -> int:
@@ -110,6 +108,22 @@ class Units:
     def energy(self) -> torch.Tensor:
         """Squared norm [U] of what was observed, never zero."""
         return (self.update**2).sum(1).clamp(min=torch.finfo(self.update.dtype).tiny)
+
+
+def _numbers(views: Sequence[View]) -> tuple[tuple[int, ...], ...]:
+    """Of each unit its own: that of its training and round, the second of the same has one more.
+
+    >>> from types import SimpleNamespace as V
+    >>> _numbers([V(training=3, round=1), V(training=3, round=1), V(training=None, round=0)])
+    ((3, 1), (3, 1, 1), (2,))
+    """
+    seen: Counter[tuple[int, ...]] = Counter()
+    made: list[tuple[int, ...]] = []
+    for place, view in enumerate(views):
+        number = (place,) if view.training is None else (view.training, view.round)
+        made.append((*number, seen[number]) if seen[number] else number)
+        seen[number] += 1
+    return tuple(made)
 
 
 def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:

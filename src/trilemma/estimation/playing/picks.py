@@ -69,10 +69,9 @@ def play(
         for place, own in enumerate(views)
         for part in {len(each): each for each in (_seen(own, step) for step in steps)}.values()
     ]
-    # Each beginning of a training that is looked at is a training of its own.
     flat = [
-        replace(view, training=number) if linked else view
-        for number, (_, part) in enumerate(parts)
+        replace(view, training=_beginning(games[place], part)) if linked else view
+        for place, part in parts
         for view in part
     ]
     found = attack(flat, restarts=restarts, seed=seed).cpu() if flat else None
@@ -107,6 +106,11 @@ def play(
         torch.stack([torch.softmax(each.scores, 0) for each in picks]) if believes else None,
         torch.stack([each.picture for each in picks]),
     )
+
+
+def _beginning(game: Game, views: Sequence[View]) -> int:
+    """Each beginning of a training that is looked at is a training of its own, with a number."""
+    return Seeded(game.number).integer("beginning", len(views))
 
 
 def _seen(views: Sequence[View], rounds: int | None) -> list[View]:

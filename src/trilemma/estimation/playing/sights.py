@@ -257,7 +257,7 @@ class Observer:
         draws, info = self._round_info(game, len(order), round)
         seen = observe_updates(
             self.protection,
-            [updates[place] for place in order.tolist()],
+            torch.stack([updates[place] for place in order.tolist()]),  # not to hold all others
             self._counts[batches.clients][order].tolist(),
             self.adversary,
             entropy=draws,

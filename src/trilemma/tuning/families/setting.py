@@ -98,8 +98,7 @@ class Setting:
 
     def keep(self, run: Run) -> None:
         """Have later processes of the run find it."""
-        if not run.committed(_STAGE):
-            run.commit(_STAGE, 0, json.dumps(asdict(self)).encode())
+        run.first(_STAGE, json.dumps(asdict(self)).encode())
 
     @property
     def total_weight(self) -> int:
