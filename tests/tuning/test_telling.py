@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
+from tests.tuning.simulating import Simulated, asking
 
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.choosing.choice import Choice
+from trilemma.tuning.estimates import certain_estimates
 from trilemma.tuning.families.counts import Counts
 from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.tuning.telling import verdict_on
+from trilemma.tuning.telling import judged, verdict_on
+from trilemma.work.replay import Procedure, Then
 
 CONTROL = Counts(24, {"gaussian-posterior": 23}, {}, 0)
 NOISE = replace(
@@ -59,3 +63,22 @@ def test_a_candidates_own_deployment_is_told(monkeypatch: pytest.MonkeyPatch) ->
     usual = told(monkeypatch, NOISE).deployment
     other = replace(usual, weighting="equal")
     assert told(monkeypatch, replace(NOISE, deployment=other)).deployment == other
+
+
+def test_what_comes_whatever_is_chosen_is_said_before_the_choice() -> None:
+    asked = Request(attacks=("gaussian-posterior",), steps=2, families=("randomization",))
+    plan = Plan.of(small(), asked)
+    ask = asking(Simulated(small, None, 1, 2, 0))
+    heard: list[set[str]] = []
+
+    def done(some: Mapping[str, Procedure], *, then: Then | None = None) -> dict[str, Any]:
+        found = {name: each(ask) for name, each in some.items()}
+        if then is not None:
+            heard.extend(set(then(each)) for each in ({}, found))
+        return found
+
+    verdict = judged(plan, done)
+    assert heard == [set(certain_estimates(plan, each)) for each in ((), verdict.candidates)], (
+        "first of nothing, then of the candidates"
+    )
+    assert heard[0] < heard[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.families import Family
+from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.verdict import Verdict
@@ -359,3 +361,23 @@ def test_bad_requests_are_refused_before_the_work() -> None:
         tune(small(), line_up=22)
     with pytest.raises(InvalidInput, match="not both"):
         tune(small(), Request(), budget=0.2)
+
+
+def test_a_tuning_that_is_resumed_plays_no_game_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Although what is measured of the federation differs from process to process."""
+    settings: dict[str, Any] = {"families": (NOISE,), "steps": 2}
+    with Run.open(tmp_path, {}) as run:
+        first = tuned(monkeypatch, {}, run=run, **settings)
+    measured = Setting.of
+
+    def otherwise(*arguments: Any, **given: Any) -> Setting:
+        found = measured(*arguments, **given)
+        return replace(found, spread=1.001 * found.spread)
+
+    monkeypatch.setattr(Setting, "of", otherwise)
+    monkeypatch.setattr(Run, "commit", None)
+    with Run.open(tmp_path, {}) as run:
+        again = tuned(monkeypatch, {}, run=run, **settings)
+    assert again.candidates == first.candidates

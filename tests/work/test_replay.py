@@ -150,13 +150,33 @@ def test_what_comes_then_is_asked_with_the_results_so_far() -> None:
 
 
 def test_a_guess_that_turned_out_wrong_is_not_built_upon() -> None:
-    """Once 2 has answered 4, nothing that rests on the guess is begun any more."""
+    """Once 2 has answered 4, no more is begun of what 99 would have led to."""
+
+    def course(ask: Any) -> Any:
+        (answer,) = ask([Square(2)])
+        return ask([Square(3)] if answer == b"4" else [Square(n) for n in range(50, 60)])
+
     crew: Any = Queue()
-    wrong = Ahead(2, lambda task: str(task.number + 1).encode())
-    assert settle({"walk": walk}, crew, ahead=wrong) == {"walk": 256}
-    assert crew.order.index(3) < crew.order.index(4)
-    assert 5 in crew.order[2:], "of 4 it is guessed that it answers 5"
-    assert not {6, 7} & set(crew.order[: crew.order.index(16)])
+    assert settle({"course": course}, crew, ahead=Ahead(3, lambda _: b"99")) == {"course": [b"9"]}
+    assert crew.order == [2, 50, 51, 3]
+
+
+def test_what_rests_on_many_guesses_is_not_begun() -> None:
+    """Of a chain of ten the first is wanted, and the four behind it are worth a try."""
+    away: list[int] = []
+
+    class Watched(Queue):
+        def next(self) -> tuple[Square, bytes]:
+            away.append(len(self.order) - self._at)
+            return super().next()
+
+    def chain_of_ten(ask: Any) -> int:
+        return sum(int(ask([Square(number)])[0]) for number in range(10))
+
+    right = Ahead(99, lambda task: str(task.number**2).encode())
+    crew: Any = Watched()
+    assert settle({"chain": chain_of_ten}, crew, ahead=right) == {"chain": 285}
+    assert max(away) == 5
 
 
 def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Units of one call as tensors: the levels to which the noise is taken down."""
+"""Units of one call as tensors: the levels to which the noise is taken down, and their numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from tests.attacks.conftest import make_problems
 
-from trilemma.attacks.matching import Units
+from trilemma.attacks.map_prior import _normal
+from trilemma.attacks.matching import Candidates, Units, random_starts
 from trilemma.learning import LocalTraining, Task
 
 
@@ -46,3 +47,28 @@ def test_of_large_models_fewer_units_are_evaluated_at_once() -> None:
         for view in views
     ]
     assert Units.of(many, "single").at_once(64) == 16 * 10**6 // (4 * size) == 3
+
+
+def test_starts_go_by_the_units_numbers() -> None:
+    """Not by their places; and units that are of no training have one of their own each."""
+    views = [
+        replace(view, training=training, round=round)
+        for view, training, round in zip(
+            make_problems(4).views, (5, 5, 8, 8), (0, 3, 0, 0), strict=True
+        )
+    ]
+
+    def starts(*places: int) -> torch.Tensor:
+        units = Units.of([views[place] for place in places], "single")
+        drawn = random_starts(units, Candidates.of(units.view, joint=True), "dlg", 2, 7)
+        return torch.cat((drawn, _normal(units, 2, 9, 7)), 2)
+
+    def distinct(drawn: torch.Tensor) -> int:
+        return len({tuple(row) for row in drawn.flatten(0, 1).tolist()})
+
+    whole = starts(0, 1, 2, 3)
+    assert distinct(whole) == 8, "every unit and restart has its own"
+    assert torch.equal(starts(1, 2), whole[1:3])
+    assert torch.equal(starts(2, 0), whole[[2, 0]])
+    views = [replace(view, training=None) for view in views]
+    assert distinct(starts(0, 1, 2, 3)) == 8

@@ -237,3 +237,24 @@ def test_an_attack_that_links_rounds_sees_no_later_ones() -> None:
     for right, own in zip(found.correct.tolist(), views, strict=True):
         assert right or len(own) < 3
     assert found.after[60].tolist() == found.correct.tolist()
+
+
+def test_a_linked_training_has_one_number_whichever_games_are_beside_it() -> None:
+    seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
+    games = [seen.arena.draw(number, 3) for number in range(6)]
+    views = seen.views(games)
+    heard: list[set[tuple[int | None, int]]] = []
+
+    @dataclass(frozen=True)
+    class Listening(Linking):
+        def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+            heard.append({(view.training, view.round) for view in views})
+            assert len(heard[-1]) == len(views), "no two views share their number"
+            return super().__call__(views, restarts=restarts, seed=seed)
+
+    truth = {id(view.observation): torch.zeros(6) for own in views for view in own}
+    for part in (slice(None), slice(2, 4)):
+        attack = Listening(truth)
+        play(seen, games[part], views[part], attack, restarts=1, seed=0, checkpoints=(30, 60))
+    assert heard[1]
+    assert heard[1] < heard[0]

@@ -73,6 +73,16 @@ def test_a_single_message_is_the_gradient_of_the_batch_that_holds_the_record() -
         torch.testing.assert_close(view.observation.update, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_what_is_seen_of_one_client_does_not_hold_the_others() -> None:
+    """Of a large model and a long training they would fill the memory."""
+    seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
+    views = [view for own in seen.views([seen.arena.draw(n, 3) for n in range(4)]) for view in own]
+    assert views
+    for view in views:
+        update = view.observation.update
+        assert update.untyped_storage().nbytes() == update.numel() * update.element_size()
+
+
 @pytest.mark.parametrize("equal", [False, True])
 def test_a_sum_weighs_clients_as_it_is_deployed(equal: bool) -> None:
     """A client with most of the records would be seen far too faintly in an equal mean."""

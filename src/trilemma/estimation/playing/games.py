@@ -120,7 +120,7 @@ class Arena:
 
     @cached_property
     def _distinct(self) -> int:
-        """Numbers of kinds."""
+        """How many kinds there are."""
         return int(self.kinds.max()) + 1
 
     @classmethod
@@ -152,15 +152,16 @@ class Arena:
         return np.arange(int(self.sizes.max())) < self.sizes[:, None]
 
     def _eligible(self, client: int | None) -> NDArray[np.int64]:
-        """The rows of a client (None: of all) of which no other is an exact copy, by kind."""
-        if client not in self._known:
+        """The rows of a client (None: of all), of exact copies the first alone."""
+        if client not in self._eligible_rows:
             own = np.arange(len(self.pool)) if client is None else self._rows(client)
             _, first = np.unique(self.kinds[own], return_index=True)
-            self._known[client] = own[first]
-        return self._known[client]
+            self._eligible_rows[client] = own[first]
+        return self._eligible_rows[client]
 
     @cached_property
-    def _known(self) -> dict[int | None, NDArray[np.int64]]:
+    def _eligible_rows(self) -> dict[int | None, NDArray[np.int64]]:
+        """By client, kept from game to game."""
         return {}
 
     def _rows(self, client: int) -> NDArray[np.int64]:

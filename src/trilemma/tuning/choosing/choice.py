@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Done", "choose"]
 
 After = Callable[[Sequence[Candidate]], Mapping[str, "Procedure"]]
+"""The procedures that follow on some candidates, whatever else is measured."""
 
 
 class Done(Protocol):
