@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from scipy.stats import binomtest
 from tests.commands.own_scenario import shown, small
 
@@ -161,3 +162,57 @@ def test_attacks_from_below_the_rung_make_one_start() -> None:
     starts = {name: made.starts(get(name)) for name in ("dlg", "map", "gaussian-posterior")}
     assert starts == {"dlg": 1, "map": 5, "gaussian-posterior": 5}
     assert Bench(small, None, 5, 2, 0).starts(get("dlg")) == 5
+
+
+@pytest.mark.parametrize("attack", ["dlg", "idlg", "map", "inverting-gradients"])
+@pytest.mark.parametrize(
+    ("spec", "rounds"),
+    [("none", 1), ("randomization:variance=1e-4", 40), ("compression:keep=0.9", 1)],
+)
+def test_tasks_that_share_a_call_have_the_payloads_of_single_ones(
+    attack: str, spec: str, rounds: int
+) -> None:
+    """Of a network without convolutions, whatever shares the call, to the last pick."""
+    first = AttackJob("s", spec, (attack,), SERVER, rounds, 0, 4, pictures=2)
+    tasks = [first, replace(first, first=4, count=1, pictures=0), replace(first, first=9, count=3)]
+    made = Bench(shown, None, 1, 2, 0, together=100)
+    assert made.joins(tasks[:2], tasks[2])
+    alone = [made()(task) for task in tasks]
+    work: Any = made()
+    assert work.together(tasks) == alone
+    found = [read_attack(each) for each in alone]
+    assert [len(each["client"]) for each in found] == [4, 1, 3]
+    assert [len(each.get("pictures", {"tagged": []})["tagged"]) for each in found] == [2, 0, 2]
+
+
+def test_which_tasks_share_a_call() -> None:
+    made = Bench(small, None, 1, 2, 0, together=16)
+    games = AttackJob("s", "none", ("dlg",), SERVER, 1, 0, 6)
+    assert made.joins([games], replace(games, first=6, count=10))
+    assert not made.joins([games], replace(games, first=6, count=11)), "too many views"
+    assert not made.joins([replace(games, rounds=40)], replace(games, rounds=40, first=6))
+    changes: list[dict[str, Any]] = [
+        *({"stream": "t"}, {"protection": "compression:keep=0.5"}, {"attacks": ("map",)}),
+        *({"adversary": CLIENT}, {"rounds": 2}, {"blind": True}, {"equal_weights": True}),
+    ]
+    for change in changes:
+        assert not made.joins([games], replace(games, first=6, **change)), change
+    slow = replace(games, attacks=("gaussian-posterior",))
+    assert not made.joins([slow], slow), "it takes its time for each view"
+    assert not made.joins([TrainJob("none", 0, 2)], games)
+    assert not made.joins([games], TrainJob("none", 0, 2))
+    assert not Bench(small, None, 1, 2, 0).joins([games], games), "nothing is joined on a CPU"
+
+
+def test_what_does_not_fit_together_is_done_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [replace(GAMES, first=first) for first in (0, 6)]
+    views = Observer.views
+
+    def narrow(self: Observer, games: Sequence[Game]) -> list[list[View]]:
+        if len(games) > 6:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return views(self, games)
+
+    monkeypatch.setattr(Observer, "views", narrow)
+    work: Any = bench(0)()
+    assert work.together(tasks) == [work(task) for task in tasks]

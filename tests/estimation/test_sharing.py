@@ -116,3 +116,13 @@ def test_a_workers_scenario_waits_for_memory_too(monkeypatch: pytest.MonkeyPatch
         return digits()
 
     assert sharing.own_scenario(source).classes == 10
+
+
+def test_tasks_are_joined_where_a_gpu_would_idle() -> None:
+    def on(device: str, size: int) -> int:
+        layout = SimpleNamespace(size=size)
+        made: Any = SimpleNamespace(device=device, task=SimpleNamespace(layout=layout))
+        return sharing.views_together(made)
+
+    assert on("cuda", 13_426) == on("cuda:1", 13_426) > 100
+    assert on("cuda", 11_000_000) == on("cpu", 13_426) == 0

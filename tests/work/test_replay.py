@@ -86,8 +86,8 @@ class Queue:
         self.failed: Square | None = None
         self._at = 0
 
-    def submit(self, task: Square) -> None:
-        self.order.append(task.number)
+    def submit(self, *tasks: Square) -> None:
+        self.order.extend(task.number for task in tasks)
 
     def next(self) -> tuple[Square, bytes]:
         number, self._at = self.order[self._at], self._at + 1

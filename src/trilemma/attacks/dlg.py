@@ -49,6 +49,7 @@ class DLG:
 
     name: ClassVar[str] = "dlg"
     rung: ClassVar[Rung] = "nothing"
+    searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

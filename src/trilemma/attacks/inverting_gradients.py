@@ -59,6 +59,7 @@ class InvertingGradients:
 
     name: ClassVar[str] = "inverting-gradients"
     rung: ClassVar[Rung] = "nothing"
+    searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)

@@ -52,6 +52,7 @@ class MAP:
 
     name: ClassVar[str] = "map"
     rung: ClassVar[Rung] = "public"
+    searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         if restarts < 1:
@@ -80,11 +81,11 @@ class MAP:
         points = (0.7 if sums else 0.5) * drawn
         never = torch.full_like(units.noise, -torch.inf)
         levels = self.sum_levels if sums else self.message_levels
-        for variance, iterations in units.variances(levels):
+        for variance, falls, iterations in units.variances(levels):
             minima = minimise(
                 _bound(units, prior, labels, variance),
                 points,
-                never,
+                torch.where(falls, never, torch.inf),  # any other is where it ends already
                 solved=never,
                 resolution=torch.full_like(units.noise, 0.1),
                 iterations=iterations,

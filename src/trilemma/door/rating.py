@@ -17,6 +17,7 @@ from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.quantities import counted
@@ -107,7 +108,7 @@ def rate(
         kinds = [Kind("games", (name,), 1, "plain") for name in suite.attacks]
         games = dict.fromkeys(kinds, units * len(specs))
         ticker.expect(Forecast(games, {1: 1.0}, workers=workers))
-    bench = Bench(source, None, restarts, _STEPS, seed)
+    bench = Bench(source, None, restarts, _STEPS, seed, together=views_together(scenario))
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         asked = {name: partial(_played, name, specs, units) for name in suite.attacks}
         found = settle(asked, crew, run=run, ticker=ticker, known={})

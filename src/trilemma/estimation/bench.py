@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,7 +20,8 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
-from trilemma.estimation.playing.picks import Picks, play
+from trilemma.estimation.playing.payloads import payload_of
+from trilemma.estimation.playing.picks import play
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.scenario import Scenario, Source
@@ -30,8 +32,11 @@ from trilemma.federation.training import train
 from trilemma.learning.precision import whole_floats
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
+from trilemma.work.executors.base import Joint
 
 __all__ = ["Bench"]
+
+_VIEWS: Final = 4  # of one game over a training, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +54,8 @@ class Bench:
 
     `line_up` candidates are asked for (None: as many as the scenario allows, up to 100). Attacks
     of `rung` or above keep the best of `restarts`; those from below it, which know less than the
-    attacker in question, make one start.
+    attacker in question, make one start. Tasks of attacks that search may share a call of at most
+    `together` views.
     """
 
     source: Source
@@ -58,6 +64,18 @@ class Bench:
     steps: int
     seed: int
     rung: Rung = "nothing"
+    together: int = 0
+
+    def joins(self, tasks: Sequence[Job], other: Job) -> bool:
+        """Whether a task's games can be attacked in one call with those of others."""
+        games = [task for task in (*tasks, other) if isinstance(task, AttackJob)]
+        if len(games) <= len(tasks):
+            return False
+        first = games[0]
+        views = sum(task.count for task in games) * (1 if first.rounds == 1 else _VIEWS)
+        if views > self.together or _alike(first) != _alike(games[-1]):
+            return False
+        return all(getattr(get(name), "searches", False) for name in first.attacks)
 
     def starts(self, attack: Attack) -> int:
         """How many starts an attack makes."""
@@ -74,28 +92,38 @@ class Bench:
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
             return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
 
-        last: dict[tuple[AttackJob, Rung], _Shown] = {}
+        last: dict[tuple[tuple[AttackJob, ...], Rung], _Shown] = {}
 
-        def shown(task: AttackJob, rung: Rung) -> _Shown:
-            """The games of a task as they are seen; the next attack on them finds them here."""
-            key = replace(task, attacks=(), pictures=0), rung
+        def shown(tasks: Sequence[AttackJob], rung: Rung) -> _Shown:
+            """The games of tasks as they are seen; the next attack on them finds them here."""
+            key = tuple(replace(task, attacks=(), pictures=0) for task in tasks), rung
             if key not in last:
                 last.clear()  # before the next are made: those of large models fill the memory
-                last[key] = self._shown(arena(task.rounds, task.recipe), task, rung)
+                first = tasks[0]
+                last[key] = self._shown(arena(first.rounds, first.recipe), tasks, rung)
             return last[key]
 
         @patient
         @whole_floats(own.task.layout.size)
         def work(task: Job) -> bytes:
             if isinstance(task, AttackJob):
-                return _write(self._played(task, shown))
+                return self._played([task], shown)[0]
             if isinstance(task, BeliefJob):
                 return _write(self._believed(arena(task.rounds, None), task))
             if isinstance(task, CostJob):
                 return _write(_timed(own, scenario(task.recipe), task))
             return _write(_trained(scenario(task.recipe), task))
 
-        return work
+        @whole_floats(own.task.layout.size)
+        def together(tasks: Sequence[Job]) -> list[bytes]:
+            attacks = [task for task in tasks if isinstance(task, AttackJob)]
+            try:
+                return self._played(attacks, shown)
+            except torch.OutOfMemoryError:
+                last.clear()
+            return [work(task) for task in tasks]
+
+        return Joint(work, together)
 
     def _observer(self, arena: Arena, task: AttackJob | BeliefJob, rung: Rung) -> Observer:
         return Observer(
@@ -111,15 +139,15 @@ class Bench:
         attacks = [get(name) for name in task.attacks]
         rung = max((attack.rung for attack in attacks), key=RUNGS.index)
         observer = self._observer(arena, task, rung)
-        numbers = range(task.first, task.first + task.count)
-        games = [arena.draw(number, observer.seed) for number in numbers]
+        games = [arena.draw(number, observer.seed) for number in task.games]
         found = paper_leakage(observer, games, attacks, draws=task.draws)
         return {
             "client": [game.client for game in games],
             "leakage": {name: each.tolist() for name, each in found.items()},
         }
 
-    def _shown(self, arena: Arena, task: AttackJob, rung: Rung) -> _Shown:
+    def _shown(self, arena: Arena, tasks: Sequence[AttackJob], rung: Rung) -> _Shown:
+        task = tasks[0]
         equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
             self._observer(arena, task, rung),
@@ -127,17 +155,21 @@ class Bench:
             blind=task.blind,
             participation=task.participation,
         )
-        numbers = range(task.first, task.first + task.count)
+        numbers = [number for each in tasks for number in each.games]
         games = [arena.draw(number, observer.seed) for number in numbers]
         return _Shown(observer, games, observer.views(games))
 
     def _played(
-        self, task: AttackJob, shown: Callable[[AttackJob, Rung], _Shown]
-    ) -> dict[str, Any]:
+        self,
+        tasks: Sequence[AttackJob],
+        shown: Callable[[Sequence[AttackJob], Rung], _Shown],
+    ) -> list[bytes]:
+        """The payloads of tasks whose games are attacked in one call."""
+        task = tasks[0]
         attacks = {name: get(name) for name in task.attacks}
         rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
         # Those who know nothing see the rounds of those with public records, less the records.
-        seen = shown(task, "public" if rung == "nothing" else rung)
+        seen = shown(tasks, "public" if rung == "nothing" else rung)
         observer, games, views = seen.observer, seen.games, seen.views
         if rung == "nothing":
             views = [[replace(view, knowledge=Knowledge()) for view in own] for own in views]
@@ -151,62 +183,19 @@ class Bench:
             )
             for name, attack in attacks.items()
         }
-        counts: dict[str, Any] = {
-            "client": [game.client for game in games],
-            "rounds": [len(each) for each in views],
-            "correct": {name: each.correct.tolist() for name, each in found.items()},
-            "failed": {name: int(each.failed.sum()) for name, each in found.items()},
-            "after": {
-                name: {str(t): right.tolist() for t, right in each.after.items()}
-                for name, each in found.items()
-            },
-        }
-        if task.pictures and observer.arena.scenario.show_records:
-            counts["pictures"] = _pictures(observer.arena, games[: task.pictures], found)
-        return counts
+        ends = itertools.accumulate(each.count for each in tasks)
+        payloads = []
+        for each, end in zip(tasks, ends, strict=True):
+            own = slice(end - each.count, end)
+            picks = {name: made.of(own) for name, made in found.items()}
+            shares = observer.arena, games[own], views[own], picks
+            payloads.append(_write(payload_of(*shares, pictures=each.pictures)))
+        return payloads
 
 
-def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> dict[str, Any]:
-    """The tagged records, each attack's reconstruction and its pick.
-
-    Images in levels 0 .. 255; tables and texts as cells, which say if they are the tagged one's.
-    """
-    scenario, pool = arena.scenario, arena.pool
-    spec = scenario.input_spec
-
-    def shown(inputs: torch.Tensor) -> list[Any]:
-        if scenario.heads:
-            truth = rows([game.sought for game in games])
-            return [scenario.cells(*each) for each in zip(inputs, truth, strict=True)]
-        return levels(inputs)
-
-    def levels(inputs: torch.Tensor) -> list[list[int]]:
-        there = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
-        share = (there.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
-        whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
-        return whole
-
-    def rows(places: Sequence[int]) -> torch.Tensor:
-        return pool.inputs[torch.tensor(places)]
-
-    return {
-        "tagged": shown(rows([game.sought for game in games])),
-        "attacks": {
-            name: {
-                "made": shown(each.shown[: len(games)]),
-                "picked": shown(
-                    rows(
-                        [
-                            int(game.line_up[int(each.chosen[place])])
-                            for place, game in enumerate(games)
-                        ]
-                    )
-                ),
-                "correct": each.correct[: len(games)].tolist(),
-            }
-            for name, each in found.items()
-        },
-    }
+def _alike(task: AttackJob) -> AttackJob:
+    """The same for all tasks that differ in their games' numbers alone."""
+    return replace(task, first=0, count=0, pictures=0)
 
 
 def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> dict[str, Any]:

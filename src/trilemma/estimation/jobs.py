@@ -62,6 +62,11 @@ class AttackJob:
     recipe: Recipe | None = None
     participation: Participation = "known"
 
+    @property
+    def games(self) -> range:
+        """The numbers of its games."""
+        return range(self.first, self.first + self.count)
+
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
         seen = f"{self.protection} seen by the {self.adversary.value}"
@@ -122,6 +127,11 @@ class BeliefJob:
     first: int
     count: int
     draws: int
+
+    @property
+    def games(self) -> range:
+        """The numbers of its games."""
+        return range(self.first, self.first + self.count)
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""

@@ -18,6 +18,7 @@ from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
 from trilemma.quantities import counted
 from trilemma.tuning.certificate.beside import recipe_of
@@ -97,7 +98,10 @@ def attack_again(
         require_own(run, parts_of(verdict.protection))
     asked, spec = verdict.request, verdict.protection.describe()
     line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
-    bench = Bench(source, line_up, restarts or asked.restarts, asked.steps, seed)
+    bench = Bench(
+        *(source, line_up, restarts or asked.restarts, asked.steps, seed),
+        together=views_together(scenario),
+    )
     recipe = None if verdict.choice is None else recipe_of(verdict.choice)
     if verdict.claim.participation == "secret":
         if "rest" not in rungs:

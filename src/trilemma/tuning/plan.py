@@ -18,6 +18,7 @@ from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
@@ -149,8 +150,10 @@ class Plan:
         """What can do every task of this plan."""
         asked = self.request
         line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
-        rung = self.suite.rung
-        return Bench(self.source, line_up, asked.restarts, asked.steps, asked.seed, rung)
+        return Bench(
+            *(self.source, line_up, asked.restarts, asked.steps, asked.seed, self.suite.rung),
+            together=views_together(self.scenario),
+        )
 
     @property
     def first_tasks(self) -> list[AttackJob]:

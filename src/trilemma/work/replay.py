@@ -96,8 +96,7 @@ def settle(
                     run.log.write(f"{name} finished on {len(asked)} chunks")
             except _NotYet as pause:
                 blocked[name] = {task.key() for task in pause.tasks}
-                for task in pause.tasks:
-                    desk.want(task)
+                desk.want(pause.tasks)
         if then and ahead and ended < len(results):
             later = then(dict(results))
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
@@ -127,9 +126,9 @@ def hand_out_early(
 ) -> None:
     """Have workers begin with tasks that will be asked for, unless they were done before."""
     journal = _Journal(run, {})
-    for task in [task for task in tasks if not journal.holds(task)][: ahead.workers]:
-        ahead.away.add(task.key())
-        crew.submit(task)
+    missing = [task for task in tasks if not journal.holds(task)][: ahead.workers]
+    ahead.away.update(task.key() for task in missing)
+    crew.submit(*missing)
 
 
 @dataclass(frozen=True)
@@ -159,20 +158,23 @@ class _Desk:
         self.wanted: set[tuple[str, int]] = set()
         self._steps: dict[Procedure, _Step] = {}
 
-    def want(self, task: Job) -> None:
-        """Have a task done, unless it is under way or was done early."""
-        key = task.key()
-        if key in self.wanted:
-            return
-        self.wanted.add(key)
-        if self.ticker is not None:
-            self.ticker.begun(task)
-        if key in self.ahead.errors:
-            raise self.ahead.errors[key]
-        if key in self.ahead.early:
-            self._keep(task, *self.ahead.early.pop(key))
-        else:
-            self._hand_out(task)
+    def want(self, tasks: Sequence[Job]) -> None:
+        """Have tasks done, unless they are under way or were done early."""
+        missing = []
+        for task in tasks:
+            key = task.key()
+            if key in self.wanted:
+                continue
+            self.wanted.add(key)
+            if self.ticker is not None:
+                self.ticker.begun(task)
+            if key in self.ahead.errors:
+                raise self.ahead.errors[key]
+            if key in self.ahead.early:
+                self._keep(task, *self.ahead.early.pop(key))
+            else:
+                missing.append(task)
+        self._hand_out(missing)
 
     def wait(self) -> None:
         """Wait for one more task; an error counts once somebody wants its task."""
@@ -207,8 +209,7 @@ class _Desk:
             if not able:
                 return
             _, tasks = min(able, key=itemgetter(0))
-            for task in tasks[:free]:
-                self._hand_out(task)
+            self._hand_out(tasks[:free])
 
     def _step(self, procedure: Procedure) -> _Step:
         """A procedure's next step, found anew where an answer came that was guessed so far."""
@@ -256,10 +257,10 @@ class _Desk:
             return self.journal.known[key]
         return self.ahead.early[key][0] if key in self.ahead.early else self.ahead.guess(task)
 
-    def _hand_out(self, task: Job) -> None:
-        if task.key() not in self.ahead.away:
-            self.ahead.away.add(task.key())
-            self.crew.submit(task)
+    def _hand_out(self, tasks: Sequence[Job]) -> None:
+        new = {task.key(): task for task in tasks if task.key() not in self.ahead.away}
+        self.ahead.away.update(new)
+        self.crew.submit(*new.values())
 
     def _keep(self, task: Job, payload: bytes, seconds: float) -> None:
         self.journal.keep(task, payload)

@@ -10,6 +10,7 @@ from tests.attacks.conftest import make_problems
 from trilemma.attacks.map_prior import _normal
 from trilemma.attacks.matching import Candidates, Units, random_starts
 from trilemma.learning import LocalTraining, Task
+from trilemma.observations import Noise
 
 
 def test_levels_fall_to_the_noise_and_no_further() -> None:
@@ -17,14 +18,28 @@ def test_levels_fall_to_the_noise_and_no_further() -> None:
     bare = make_problems(2, training=LocalTraining(batch=4))
     mean_square = torch.stack([v.observation.update.square().mean() for v in bare.views]).float()
     stages = list(Units.of(bare.views, "single").variances(levels))
-    assert [iterations for _, iterations in stages] == [5, 6, 7]
-    for (variance, _), level in zip(stages, (1e-2, 1e-4, 1e-5), strict=True):
+    assert [iterations for *_, iterations in stages] == [5, 6, 7]
+    for (variance, falls, _), level in zip(stages, (1e-2, 1e-4, 1e-5), strict=True):
         assert torch.allclose(variance, level * mean_square, rtol=1e-5)
+        assert bool(falls.all())
     for noise, expected in ((1e-6, [5, 6]), (1e-2, [5])):
         noisy = make_problems(2, training=LocalTraining(batch=4), variance=noise)
         stages = list(Units.of(noisy.views, "single").variances(levels))
-        assert [iterations for _, iterations in stages] == expected
+        assert [iterations for *_, iterations in stages] == expected
         assert torch.allclose(stages[-1][0], torch.full((2,), noise), rtol=1e-5)
+
+
+def test_a_unit_falls_no_further_than_its_own_noise() -> None:
+    levels = ((1e-2, 5), (1e-4, 6), (1e-5, 7))
+    loud, other = make_problems(2, training=LocalTraining(batch=4), variance=1e-2).views
+    quiet = replace(other.observation, noise=Noise("gaussian", 1e-5))
+    units = Units.of([loud, replace(other, observation=quiet)], "single")
+    stages = list(units.variances(levels))
+    assert [(falls.tolist(), spent) for _, falls, spent in stages] == [
+        ([True, True], 5),
+        ([False, True], 6),
+        ([False, True], 7),
+    ]
 
 
 def test_of_large_models_fewer_units_are_evaluated_at_once() -> None:

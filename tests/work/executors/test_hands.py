@@ -16,8 +16,7 @@ from trilemma.crypto.masking import KeyPair
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.work.executors.base import WorkerDied
-from trilemma.work.executors.hands import Failure, Hands, Try, name_of, payload_of, pickled
+from trilemma.work.executors.hands import Failure, Hands, payloads_of, pickled
 
 _MADE: list[int] = []
 
@@ -31,7 +30,7 @@ def test_what_tasks_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     _MADE.clear()
     hands = Hands(pickle.dumps(_make_counted))
-    assert [hands.do(Number(n))[0] for n in range(3)] == [b"done"] * 3
+    assert [hands.do([Number(n)])[0] for n in range(3)] == [[b"done"]] * 3
     assert len(_MADE) == 1
 
 
@@ -49,22 +48,14 @@ def test_code_that_a_worker_does_not_have_is_one_sentence(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "driver_only", module)
     needed = pickle.dumps(module.make)
     monkeypatch.delitem(sys.modules, "driver_only")
-    answer, _ = Hands(needed).do(Number(0))
+    answer, _ = Hands(needed).do([Number(0)])
     assert isinstance(answer, Failure)
     assert "does not find the scenario's code (No module named 'driver_only')" in answer.message
 
 
 def test_a_bug_of_ours_shows_its_traceback() -> None:
     with pytest.raises(RuntimeError, match=r"chunk 3 of 'numbers'(.|\n)*Traceback of ours"):
-        payload_of(Failure("", "Traceback of ours"), Number(3))
-
-
-def test_the_third_death_is_too_many() -> None:
-    twice = Try(Number(7)).again("exit code -9").again("exit code -9")
-    assert twice.deaths == 2
-    with pytest.raises(WorkerDied, match=r"^3 worker processes died on chunk 7 of .*code -11"):
-        twice.again("exit code -11")
-    assert name_of(Number(7)) == "chunk 7 of 'numbers'"
+        payloads_of(Failure("", "Traceback of ours"), [Number(3)])
 
 
 def test_a_key_is_never_sent() -> None:

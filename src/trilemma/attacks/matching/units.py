@@ -87,17 +87,20 @@ class Units:
         """Whether coordinates are missing."""
         return not bool(self.known.all())
 
-    def variances(self, levels: Sequence[tuple[float, int]]) -> Iterator[tuple[torch.Tensor, int]]:
+    def variances(
+        self, levels: Sequence[tuple[float, int]]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
         """The variance [U] of the noise, from level to level, and what is spent at each.
 
-        Levels are relative to the mean square of the observed coordinates; those below the noise
-        of all units are one.
+        Levels are relative to the mean square of the observed coordinates. A unit's variance
+        `falls` [U] unless it was that of its noise before.
         """
-        last: torch.Tensor | None = None
+        last = torch.full_like(self.noise, torch.inf)
         for level, spent in levels:
             variance = self.variance(level)
-            if last is None or bool((variance != last).any()):
-                yield variance, spent
+            falls = variance != last
+            if bool(falls.any()):
+                yield variance, falls, spent
             last = variance
 
     def variance(self, level: float) -> torch.Tensor:

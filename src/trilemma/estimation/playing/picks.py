@@ -16,6 +16,7 @@ import torch
 from trilemma.attacks.base import RUNGS, Attack, Reconstructions, View, links
 from trilemma.beliefs.line_up import commonness, distances, pick, token_scores
 from trilemma.entropy import Seeded
+from trilemma.estimation.playing.kinds import find
 
 if TYPE_CHECKING:
     from trilemma.beliefs.line_up import Distance
@@ -42,6 +43,17 @@ class Picks:
     after: dict[int, torch.Tensor]
     belief: torch.Tensor | None
     shown: torch.Tensor
+
+    def of(self, games: slice) -> Picks:
+        """What it made of some of the games."""
+        return Picks(
+            self.chosen[games],
+            self.correct[games],
+            self.failed[games],
+            {rounds: right[games] for rounds, right in self.after.items()},
+            None if self.belief is None else self.belief[games],
+            self.shown[games],
+        )
 
 
 def play(
@@ -74,7 +86,7 @@ def play(
         for place, part in parts
         for view in part
     ]
-    found = attack(flat, restarts=restarts, seed=seed).cpu() if flat else None
+    found = find(attack, flat, restarts=restarts, seed=seed).cpu() if flat else None
     made: list[dict[int, _Game]] = [{} for _ in games]
     ends = itertools.accumulate(len(part) for _, part in parts)
     for (place, part), end in zip(parts, ends, strict=True):

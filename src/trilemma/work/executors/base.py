@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 from trilemma.errors import TrilemmaError
 
-__all__ = ["Executor", "Job", "WorkerDied"]
+__all__ = ["Executor", "Job", "Joins", "Joint", "WorkerDied"]
 
 
 class Job(Protocol):
@@ -22,6 +24,20 @@ class WorkerDied(TrilemmaError):
 
 
 Kind = TypeVar("Kind", bound=Job)
+
+Joins = Callable[[Sequence[Kind], Kind], bool]
+"""Whether a worker can do a task in one call with some others."""
+
+
+@dataclass(frozen=True)
+class Joint(Generic[Kind]):
+    """A worker's function that can also do several tasks in one call, a payload for each."""
+
+    alone: Callable[[Kind], bytes]
+    together: Callable[[Sequence[Kind]], list[bytes]]
+
+    def __call__(self, task: Kind) -> bytes:
+        return self.alone(task)
 
 
 class Executor(Protocol[Kind]):
@@ -41,8 +57,12 @@ class Executor(Protocol[Kind]):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def submit(self, task: Kind) -> None:
-        """Queue a task; it starts at once where a worker is free."""
+    def submit(self, *tasks: Kind) -> None:
+        """Queue tasks; they start at once where workers are free.
+
+        Where what makes the workers' function has a `joins`, tasks that it lets share a call are
+        done in one.
+        """
         ...
 
     def next(self) -> tuple[Kind, bytes]:

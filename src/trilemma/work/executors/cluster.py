@@ -24,7 +24,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 from trilemma.errors import InvalidInput
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
-from trilemma.work.executors.hands import Hands, Try, name_of, payload_of, pickled
+from trilemma.work.executors.hands import Failure, Hands, payloads_of, pickled
+from trilemma.work.executors.waiting import Try, Waiting, name_of
 from trilemma.work.log import versions
 
 __all__ = ["Cluster"]
@@ -57,7 +58,8 @@ class Cluster(Generic[Kind]):
         counted("workers", workers)
         self._make_work, self._address = make_work, address
         self._workers, self._device = workers, device
-        self._waiting: deque[Try[Kind]] = deque()
+        self._waiting: Waiting[Kind] = Waiting(make_work)
+        self._finished: deque[tuple[Kind, bytes, float]] = deque()
         self._pending: dict[Any, tuple[Any, Try[Kind] | None]] = {}  # None: not ready yet
         self._idle: list[Any] = []
         self._stillborn = 0
@@ -86,40 +88,52 @@ class Cluster(Generic[Kind]):
             for hands in (*self._idle, *(each for each, _ in self._pending.values())):
                 self._ray.kill(hands)
 
-    def submit(self, task: Kind) -> None:
-        """Queue a task; it starts at once where a worker is free."""
-        self._waiting.append(Try(task))
+    def submit(self, *tasks: Kind) -> None:
+        """Queue tasks; they start at once where workers are free."""
+        for task in tasks:
+            self._waiting.append(task)
         self._hand_out()
 
     def next(self) -> tuple[Kind, bytes]:
         """The next finished task and its payload; waits for it."""
+        while not self._finished:
+            self._receive()
+        task, payload, self.spent = self._finished.popleft()
+        self.failed = task
+        return task, payload
+
+    def _receive(self) -> None:
+        """What the next worker has to say."""
         errors = self._ray.exceptions
-        while True:
-            (ready,), _ = self._ray.wait(list(self._pending))
-            hands, tried = self._pending.pop(ready)
-            self.failed = None if tried is None else tried.task
-            try:
-                found = self._ray.get(ready)
-            except errors.RayTaskError as error:  # `Hands` itself raises nothing
-                raise _unusable(error) from error
-            except errors.RayError as error:
-                self._bury(hands, tried, error)
-                self._hand_out()
-                continue
-            if tried is None:
-                _same(found)
-                self._stillborn = 0
-            self._idle.append(hands)
+        (ready,), _ = self._ray.wait(list(self._pending))
+        hands, tried = self._pending.pop(ready)
+        self.failed = None if tried is None else tried.tasks[0]
+        try:
+            found = self._ray.get(ready)
+        except errors.RayTaskError as error:  # `Hands` itself raises nothing
+            raise _unusable(error) from error
+        except errors.RayError as error:
+            self._bury(hands, tried, error)
             self._hand_out()
-            if tried is not None:
-                answer, self.spent = found
-                return tried.task, payload_of(answer, tried.task)
+            return
+        if tried is None:
+            _same(found)
+            self._stillborn = 0
+        self._idle.append(hands)
+        if tried is not None and isinstance(found[0], Failure) and len(tried.tasks) > 1:
+            self._waiting.put_back(tried.apart())
+            tried = None
+        self._hand_out()
+        if tried is not None:
+            answer, seconds = found
+            payloads, each = payloads_of(answer, tried.tasks), seconds / len(tried.tasks)
+            self._finished += [(*made, each) for made in zip(tried.tasks, payloads, strict=True)]
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:
-            hands, tried = self._idle.pop(), self._waiting.popleft()
-            named = hands.do.options(name=name_of(tried.task))
-            self._pending[named.remote(tried.task)] = hands, tried
+            hands, tried = self._idle.pop(), self._waiting.take()
+            named = hands.do.options(name=name_of(tried.tasks))
+            self._pending[named.remote(tried.tasks)] = hands, tried
         starting = sum(tried is None for _, tried in self._pending.values())
         free = self._workers - len(self._pending) - len(self._idle)
         for _ in range(min(free, len(self._waiting) - starting)):
@@ -128,12 +142,12 @@ class Cluster(Generic[Kind]):
             self._pending[hands.versions.options(name=f"start of {name}").remote()] = hands, None
 
     def _bury(self, hands: Any, tried: Try[Kind] | None, error: Exception) -> None:
-        """Let go of a worker that died; its task comes first, for another one."""
+        """Let go of a worker that died; its tasks come first, for others."""
         self._ray.kill(hands)  # it may be out of reach only
         if getattr(error, "actor_init_failed", False):
             raise _unusable(error) from error
         if tried is not None:
-            self._waiting.appendleft(tried.again(type(error).__name__))
+            self._waiting.put_back(tried.again(type(error).__name__).apart())
             return
         self._stillborn += 1
         if self._stillborn == _STILLBORN:

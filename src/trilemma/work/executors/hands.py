@@ -7,38 +7,20 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError, users_fault
-from trilemma.work.executors.base import Job, WorkerDied
+from trilemma.work.executors.base import Job, Joint
+from trilemma.work.executors.waiting import name_of
 from trilemma.work.log import versions
 
-__all__ = ["Failure", "Hands", "Try", "name_of", "one_thread", "payload_of", "pickled"]
+__all__ = ["Failure", "Hands", "done", "one_thread", "payloads_of", "pickled"]
 
-_TRIES: Final = 3
 Kind = TypeVar("Kind", bound=Job)
-
-
-@dataclass(frozen=True)
-class Try(Generic[Kind]):
-    """A task, and how many workers have died on it."""
-
-    task: Kind
-    deaths: int = 0
-
-    def again(self, last: str) -> Self:
-        """The same after one more death, of which `last` tells; the third is too many."""
-        if self.deaths + 1 == _TRIES:
-            raise WorkerDied(
-                f"{_TRIES} worker processes died on {name_of(self.task)}, the last with {last}, "
-                f"perhaps for lack of memory; what was finished is kept: run the same command "
-                f"again, with fewer workers if it happens again."
-            )
-        return type(self)(self.task, self.deaths + 1)
 
 
 @dataclass(frozen=True)
@@ -71,13 +53,13 @@ class Hands:
         """What is installed here, as numbers may depend on it."""
         return versions()
 
-    def do(self, task: Any) -> tuple[bytes | Failure, float]:
-        """The task's payload, or why there is none, and the seconds that it took."""
+    def do(self, tasks: Sequence[Any]) -> tuple[list[bytes] | Failure, float]:
+        """The payloads of tasks done in one call, or why there are none, and its seconds."""
         start = time.monotonic()
         try:
             self._work = self._work or _unpickled(self._needed)()
             start = time.monotonic()
-            answer: bytes | Failure = self._work(task)
+            answer: list[bytes] | Failure = done(self._work, tasks)
         except TrilemmaError as error:
             answer = Failure(str(error), trace=traceback.format_exc())
         except Exception as error:
@@ -110,20 +92,22 @@ def _unpickled(needed: bytes) -> Callable[[], Callable[[Any], bytes]]:
     return made
 
 
-def payload_of(answer: bytes | Failure, task: Job) -> bytes:
-    """The payload of a task; a failure is raised."""
+def done(work: Callable[[Any], bytes], tasks: Sequence[Any]) -> list[bytes]:
+    """The payloads of tasks, made in one call where there are several."""
+    if len(tasks) == 1:
+        return [work(tasks[0])]
+    assert isinstance(work, Joint)
+    return work.together(tasks)
+
+
+def payloads_of(answer: list[bytes] | Failure, tasks: Sequence[Job]) -> list[bytes]:
+    """The payloads of tasks; a failure is raised."""
     if isinstance(answer, Failure):
-        bug = RuntimeError(f"{name_of(task)} failed in a worker process:\n{answer.trace}")
+        bug = RuntimeError(f"{name_of(tasks)} failed in a worker process:\n{answer.trace}")
         if answer.message:
             raise InvalidInput(answer.message) from bug
         raise bug
     return answer
-
-
-def name_of(task: Job) -> str:
-    """A task in words."""
-    stage, chunk = task.key()
-    return f"chunk {chunk} of {stage!r}"
 
 
 @contextmanager

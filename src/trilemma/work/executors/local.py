@@ -18,8 +18,9 @@ from typing import Final, Generic, Self, TypeVar
 
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
-from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
+from trilemma.work.executors.hands import Failure, Hands, done, one_thread, payloads_of, pickled
 from trilemma.work.executors.nursery import Nursery, Process
+from trilemma.work.executors.waiting import Try, Waiting
 
 __all__ = ["Crew", "prepared"]
 
@@ -59,7 +60,8 @@ class Crew(Generic[Kind]):
     ) -> None:
         counted("workers", workers)
         self._make_work, self._workers, self._device = make_work, workers, device
-        self._waiting: deque[Try[Kind]] = deque()
+        self._waiting: Waiting[Kind] = Waiting(make_work)
+        self._finished: deque[tuple[Kind, bytes, float]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}
         self._processes: dict[Connection, Process] = {}
         self._gpus: dict[Connection, str | None] = {}
@@ -78,9 +80,10 @@ class Crew(Generic[Kind]):
         if self._own is not None:
             self._own.close()
 
-    def submit(self, task: Kind) -> None:
-        """Queue a task; it starts at once where a worker is free."""
-        self._waiting.append(Try(task))
+    def submit(self, *tasks: Kind) -> None:
+        """Queue tasks; they start at once where workers are free."""
+        for task in tasks:
+            self._waiting.append(task)
         if self._workers > 1:
             self._hand_out()
 
@@ -89,33 +92,59 @@ class Crew(Generic[Kind]):
 
         With several workers, `TimeoutError` after `within` seconds.
         """
-        if self._workers == 1:
-            task = self.failed = self._waiting.popleft().task
-            with one_thread():
-                self._work = self._work or self._make_work()
-                start = time.monotonic()
-                payload = self._work(task)
-            self.spent = time.monotonic() - start
-            return task, payload
-        while True:
-            found = wait(list(self._pending), within)
-            if not found:
-                raise TimeoutError(f"no task was finished within {within} seconds")
-            ready = found[0]
-            assert isinstance(ready, Connection)
-            tried = self._pending.pop(ready)
+        while not self._finished:
+            if self._workers == 1:
+                self._do_here()
+            else:
+                self._receive(within)
+        task, payload, self.spent = self._finished.popleft()
+        self.failed = task
+        return task, payload
+
+    def _do_here(self) -> None:
+        """The next tasks, in this process."""
+        tried = self._waiting.take()
+        self.failed = tried.tasks[0]
+        with one_thread():
+            self._work = self._work or self._make_work()
+            start = time.monotonic()
             try:
-                answer, self.spent = ready.recv()
-            except (EOFError, OSError):  # it died before its answer, or in the midst of it
-                self.failed = tried.task
-                self._bury(ready, tried)
-                self.failed = None
-                self._hand_out()
-                continue
+                payloads = done(self._work, tried.tasks)
+            except Exception:
+                if len(tried.tasks) == 1:
+                    raise
+                self._waiting.put_back(tried.apart())
+                return
+        self._keep(tried, payloads, time.monotonic() - start)
+
+    def _receive(self, within: float | None) -> None:
+        """What the next worker has to say."""
+        found = wait(list(self._pending), within)
+        if not found:
+            raise TimeoutError(f"no task was finished within {within} seconds")
+        ready = found[0]
+        assert isinstance(ready, Connection)
+        tried = self._pending.pop(ready)
+        try:
+            answer, seconds = ready.recv()
+        except (EOFError, OSError):  # it died before its answer, or in the midst of it
+            self.failed = tried.tasks[0]
+            self._bury(ready, tried)
             self.failed = None
             self._hand_out()
-            self.failed = tried.task
-            return tried.task, payload_of(answer, tried.task)
+            return
+        if isinstance(answer, Failure) and len(tried.tasks) > 1:
+            self._waiting.put_back(tried.apart())
+            self._hand_out()
+            return
+        self.failed = None
+        self._hand_out()
+        self.failed = tried.tasks[0]
+        self._keep(tried, payloads_of(answer, tried.tasks), seconds)
+
+    def _keep(self, tried: Try[Kind], payloads: list[bytes], seconds: float) -> None:
+        each = seconds / len(payloads)
+        self._finished += [(*made, each) for made in zip(tried.tasks, payloads, strict=True)]
 
     def drop(self) -> None:
         """End what is being done and forget it; the next task is for a fresh process."""
@@ -124,14 +153,15 @@ class Crew(Generic[Kind]):
             del self._gpus[pipe]
         self._pending.clear()
         self._waiting.clear()
+        self._finished.clear()
 
     def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
-        """Let go of a worker that died; its task comes first, for a new one."""
+        """Let go of a worker that died; its tasks come first, for new ones."""
         process = self._processes.pop(pipe)
         del self._gpus[pipe]
         pipe.close()
         process.join()
-        self._waiting.appendleft(tried.again(f"exit code {process.exitcode}"))
+        self._waiting.put_back(tried.again(f"exit code {process.exitcode}").apart())
 
     def _hand_out(self) -> None:
         while self._waiting:
@@ -139,10 +169,10 @@ class Crew(Generic[Kind]):
             if not idle and len(self._processes) >= self._workers:
                 return
             pipe = idle[0] if idle else self._start()
-            tried = self._pending[pipe] = self._waiting.popleft()
+            tried = self._pending[pipe] = self._waiting.take()
             # A worker that has just died is found when its answer is read.
             with suppress(BrokenPipeError):
-                pipe.send(tried.task)
+                pipe.send(tried.tasks)
 
     def _start(self) -> Connection:
         self._pickled = self._pickled or pickled(self._make_work)
