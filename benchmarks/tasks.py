@@ -1,16 +1,17 @@
 """Games a second inside the tasks of `tune`, by their size: DLG on unprotected rounds of LeNet.
 
-python benchmarks/tasks.py --device cuda --workers 1 6   # on a machine with a GPU
-python benchmarks/tasks.py --games 16 --tasks 1          # a minute on a CPU: does it run?
+python benchmarks/tasks.py --device cuda --tasks 1 4 64 --workers 1 3   # on a machine with a GPU
+python benchmarks/tasks.py                                              # a minute on a CPU
 
 A task is all that `tune` does for its games: draw them, prepare their models, compute what
-clients send, attack it, pick. Each process has done three tasks of the size before; with several,
-each has as many to do.
+clients send, attack it, pick. All tasks wait at once, and on a GPU those that wait share a call of
+up to 1,024 games. Each process has done as many before.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shlex
 import sys
@@ -23,6 +24,7 @@ import torch
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.scenario import Source
+from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
 from trilemma.scenarios import load_scenario
 from trilemma.work.executors import executor
@@ -31,27 +33,29 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.stamp import stamp
 
-_WARM = 3
+_WARM = 2
 
 
 def played(source: Source, device: str, workers: int, games: int, tasks: int) -> str:
     """A row of the table."""
-    bench = Bench(source, None, 1, 20, 0, "nothing")
+    joined = views_together(source()) if callable(source) else 0
+    bench = Bench(source, None, 1, 20, 0, "nothing", together=joined)
     with executor(bench, workers=workers, device=device) as crew:
 
-        def done(first: int, count: int) -> list[bool]:
-            for number in range(first, first + count):
-                at = number * games
-                crew.submit(AttackJob("s", "none", ("dlg",), Adversary.SERVER, 1, at, games))
-            found = [json.loads(crew.next()[1]) for _ in range(count)]
+        def done(turn: int) -> list[bool]:
+            numbers = range(turn * workers * tasks, (turn + 1) * workers * tasks)
+            made = (("s", "none", ("dlg",), Adversary.SERVER, 1, at * games) for at in numbers)
+            crew.submit(*(AttackJob(*each, games) for each in made))
+            found = [json.loads(crew.next()[1]) for _ in numbers]
             return [right for each in found for right in each["correct"]["dlg"]]
 
         for turn in range(_WARM):
-            done(turn * workers, workers)
+            done(turn)
         began = time.perf_counter()
-        won = done(_WARM * workers, tasks * workers)
+        won = done(_WARM)
         seconds = time.perf_counter() - began
-    return f"| {games} | {workers} | {len(won) / seconds:.3g} | {sum(won)} of {len(won)} |"
+    rate = len(won) / seconds
+    return f"| {games} | {tasks} | {workers} | {rate:.3g} | {sum(won)} of {len(won)} |"
 
 
 def main() -> None:
@@ -60,8 +64,8 @@ def main() -> None:
     parser.add_argument("--data", help="folder of Fashion-MNIST")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
-    parser.add_argument("--games", type=int, nargs="+", default=[16, 64, 256])
-    parser.add_argument("--tasks", type=int, default=4, help="of each process")
+    parser.add_argument("--games", type=int, default=16, help="of a task")
+    parser.add_argument("--tasks", type=int, nargs="+", default=[1], help="of each process")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/tasks.md"))
     options = parser.parse_args()
     where = torch.cuda.get_device_name() if options.device != "cpu" else "one core a process"
@@ -71,7 +75,8 @@ def main() -> None:
         (
             f"Made by `{shlex.join(['python', *sys.argv])}`, {stamp()}, {where}: "
             "DLG, one start, on unprotected rounds of LeNet (Fashion-MNIST, 10 clients), with all "
-            "that a task does for its games. Each process had done three tasks of the size before."
+            "that a task does for its games. All tasks wait at once; on a GPU those that wait "
+            "share a call of up to 1,024 games. Each process had done as many before."
         ),
     ]
     for batch in options.batch:
@@ -79,11 +84,11 @@ def main() -> None:
         device = options.device
         source = partial(load_scenario, "fashion-mnist", batch=batch, device=device, **own)
         lines += ["", f"Records a message: {batch}.", ""]
-        lines += ["| games of a task | processes | games a second | won |", "|---|---|---|---|"]
-        for games in options.games:
-            for workers in options.workers:
-                lines.append(played(source, device, workers, games, options.tasks))
-                print(f"batch {batch}: {lines[-1]}", flush=True)
+        lines.append("| games of a task | tasks of a process | processes | games a second | won |")
+        lines.append("|---|---|---|---|---|")
+        for tasks, workers in itertools.product(options.tasks, options.workers):
+            lines.append(played(source, device, workers, options.games, tasks))
+            print(f"batch {batch}: {lines[-1]}", flush=True)
     options.out.write_text("\n".join(lines) + "\n")
 
 

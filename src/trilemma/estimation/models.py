@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["fresh_weights", "prepare_models"]
 
 _BATCH: Final = 32
+_AT_ONCE: Final = 256  # models of a GPU: more take as long each, and several times the memory
 
 
 def prepare_models(
@@ -64,9 +65,14 @@ def _slopes(
     step = grad(scenario.task.mean_loss)
     if scenario.task.layout.size <= LARGE:
         together = vmap(step, randomness="different")
-        if weights.is_cuda:
-            together = traced(("steps",), scenario.task, together, (weights, inputs, labels))
-        return together(weights, inputs, labels)  # type: ignore[no-any-return]
+        if not weights.is_cuda:
+            return together(weights, inputs, labels)  # type: ignore[no-any-return]
+        parts = zip(
+            *(torch.split(each, _AT_ONCE) for each in (weights, inputs, labels)), strict=True
+        )
+        return torch.cat(
+            [traced(("steps",), scenario.task, together, part)(*part) for part in parts]
+        )
     models = list(zip(weights, inputs, labels, strict=True))
     alone = traced(("a step",), scenario.task, step, models[0])
     return torch.stack([alone(*each) for each in models])

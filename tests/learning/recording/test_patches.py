@@ -60,7 +60,9 @@ class There(torch.Tensor):
     is_cuda = True
 
 
-def test_only_what_the_products_can_do_is_done_so() -> None:
+def test_only_what_the_products_can_do_is_done_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patches, "_most", lambda device: 5 * 10**5)
+
     def asked(records: int = 2, groups: int = 2, stride: int = 1, **other: Any) -> bool:
         x = torch.zeros(records, 2 * groups, 6, 6).as_subclass(There)
         sides = other.get("sides", 2)
@@ -77,6 +79,9 @@ def test_only_what_the_products_can_do_is_done_so() -> None:
     assert not asked(sides=1)  # one number for both sides
     assert not asked(records=0)
     assert not asked(records=17)
+    assert asked(records=17, groups=34)  # cuDNN does groups one by one
+    assert not asked(records=18, groups=34)
+    assert not asked(records=17, groups=60)  # too many numbers
     assert not asked(groups=1)
 
 

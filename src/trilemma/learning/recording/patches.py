@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -18,8 +19,9 @@ __all__ = ["by_patches"]
 
 _ATEN: Final = torch.ops.aten
 _CHANNELS: Final = 32  # of a group, in or out, up to which cuDNN is slower ...
-_RECORDS: Final = 16  # ... while a group has as few records
-_NUMBERS: Final = 1 << 27  # of all patches: above, they take too much memory
+_RECORDS: Final = 16  # ... while a group has as few records, or there are twice as many groups
+_NUMBERS: Final = 1 << 29  # of all patches, and ...
+_OF_MEMORY: Final = 64  # ... bytes of the GPU's memory for each: above, they take too much
 
 
 def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | None:
@@ -33,10 +35,17 @@ def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | N
     inputs, weight, _, stride, *_, transposed, beyond, groups = _setting(operation, given)
     channels = max(inputs.shape[1], weight.shape[0]) // groups
     reached = weight[0, 0].numel() * max(inputs.numel(), given[0].numel())
-    few = channels <= _CHANNELS and 0 < len(inputs) <= _RECORDS
+    few = channels <= _CHANNELS and 0 < len(inputs) <= max(_RECORDS, groups // 2)
     # Places beyond the last that a kernel reaches have no patch to put back.
     whole = not transposed or all(o < s for o, s in zip(beyond, stride, strict=True))
-    return rule if groups > 1 and few and whole and reached <= _NUMBERS else None
+    return rule if groups > 1 and few and whole and reached <= _most(inputs.device) else None
+
+
+@cache
+def _most(device: torch.device) -> int:
+    """Numbers of patches that fit beside all else."""
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(_NUMBERS, memory // _OF_MEMORY)
 
 
 def _setting(operation: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
