@@ -19,6 +19,7 @@ from typing import Final, Generic, Self, TypeVar
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Hands, Try, one_thread, payload_of, pickled
+from trilemma.work.executors.memory import keep_memory
 from trilemma.work.executors.nursery import Nursery, Process
 
 __all__ = ["Crew", "prepared"]
@@ -91,6 +92,7 @@ class Crew(Generic[Kind]):
         """
         if self._workers == 1:
             task = self.failed = self._waiting.popleft().task
+            keep_memory()
             with one_thread():
                 self._work = self._work or self._make_work()
                 start = time.monotonic()
