@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
-from scipy.optimize import linear_sum_assignment
 
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.inverting_gradients import InvertingGradients
@@ -113,6 +112,8 @@ def _pooled(found: Reconstructions, spec: InputSpec, units: int, starts: int) ->
 
 def _ordered(records: torch.Tensor, like: torch.Tensor, spec: InputSpec) -> torch.Tensor:
     """Records [S, d] in the order in which they are nearest to others."""
+    from scipy.optimize import linear_sum_assignment  # heavy: workers must start without it
+
     table = column_distance(spec.columns, like.cpu(), records.cpu())
     return records[torch.from_numpy(linear_sum_assignment(table.numpy())[1]).to(records.device)]
 

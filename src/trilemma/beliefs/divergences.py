@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import rel_entr, xlog1py
 
 from trilemma.errors import InvalidInput
 
@@ -24,6 +23,8 @@ def kullback_leibler(p: ArrayLike, q: ArrayLike) -> float:
     >>> kullback_leibler([0.5, 0.5], [0.5, 0.5])
     0.0
     """
+    from scipy.special import rel_entr  # heavy: the command line must start without it
+
     left, right = _pair(p, q)
     return float(rel_entr(left, right).sum())
 
@@ -55,6 +56,8 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def _phi(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import xlog1py  # heavy, as above
+
     square = t * t
     series = square * (1 + square / 6 * (1 + square * 2 / 5))
     direct = xlog1py(1 + t, t) + xlog1py(1 - t, -t)

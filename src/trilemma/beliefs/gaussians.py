@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import erfcinv, erfinv, gammainc, gammaincc, gammaln
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +31,8 @@ def isotropic_tv(parameters: int, log_ratio: float) -> float:
     >>> isotropic_tv(1, math.log(3.0))  # N(0,1) against N(0,4)
     0.32267...
     """
+    from scipy.special import gammainc, gammaincc  # heavy: the command line must start without
+
     ratio = _exp(log_ratio)
     if ratio == 0.0:
         return _small_ratio_tv(parameters, log_ratio)
@@ -61,6 +62,8 @@ def large_m_tv(log_scaled_variance: float) -> float:
 
 def large_m_tv_inverse(tv: float) -> float:
     """log(s²A) = log(4 erf⁻¹(TV)), the inverse of `large_m_tv`."""
+    from scipy.special import erfcinv, erfinv  # heavy, as above
+
     # Above a half, erfinv would lose what 1 - TV still has.
     root = float(erfinv(tv)) if tv < 0.5 else float(erfcinv(1 - tv))
     return math.log(4) + math.log(root)
@@ -109,6 +112,8 @@ def _integrated(shape: float, ratio: float, width: float) -> float:
 
 def _log_peak(shape: float) -> float:
     """log of shape^shape · e^-shape / Γ(shape), which Stirling's series gives for large shapes."""
+    from scipy.special import gammaln  # heavy, as above
+
     if shape < _STIRLING_FROM:
         return shape * math.log(shape) - shape - float(gammaln(shape))
     inverse = 1 / shape

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.special import bdtr, betaincinv
-
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
 
@@ -41,7 +39,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> In
     """
     _check(successes, trials, confidence)
     tail = (1 - confidence) / 2
-    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    low = _beta_quantile(successes, trials - successes + 1, tail) if successes else 0.0
     return Interval(low, _upper(successes, trials, tail))
 
 
@@ -76,6 +74,8 @@ def acceptance_size(successes: int, p_max: float, alpha: float) -> int:
     between("alpha", alpha)
     if successes == 0:
         return max(1, math.ceil(math.log(alpha) / math.log1p(-p_max)))
+    from scipy.special import bdtr  # heavy: the command line must start without it
+
     # The probability falls as n grows.
     return first_true(lambda size: bool(bdtr(successes, size, p_max) <= alpha), successes)
 
@@ -98,7 +98,13 @@ def first_true(holds: Callable[[int], bool], low: int) -> int:
 def _upper(successes: int, trials: int, tail: float) -> float:
     if successes == trials:
         return 1.0
-    return float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    return _beta_quantile(successes + 1, trials - successes, 1 - tail)
+
+
+def _beta_quantile(a: int, b: int, probability: float) -> float:
+    from scipy.special import betaincinv  # heavy, as above
+
+    return float(betaincinv(a, b, probability))
 
 
 def _check(successes: int, trials: int, confidence: float) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import column_hits
@@ -211,6 +210,8 @@ def best_pairing(similarity: torch.Tensor, threshold: float) -> torch.Tensor:
     >>> best_pairing(torch.tensor([[[21.0, 60.0], [15.0, 21.0]]]), 20.0)
     tensor([[0, 1]])
     """
+    from scipy.optimize import linear_sum_assignment  # heavy: workers must start without it
+
     table = torch.nan_to_num(similarity.double(), nan=-_MAX_PSNR).cpu().numpy()
     # More than any two assignments can differ by in their totals.
     bonus = np.ptp(table, axis=(1, 2), keepdims=True) * table.shape[1] + 1

@@ -59,7 +59,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
 
 
 def _tuned(federated: Federated, request: Request, run: Run, running: Running) -> Verdict:
-    from trilemma.work.executors import prepared
+    from trilemma.work.executors import for_good, prepared
     from trilemma.work.progress import Ticker
 
     several = running.workers > 1 and running.ray is None
@@ -69,6 +69,7 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
     ready = prepared(workers, *needed, device=federated.device or "cpu")
     with Ticker("tune") as ticker, ready:
         ticker.say(f"reading {federated.scenario}")
-        from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
+        with for_good():
+            from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
         return find(federated.source(), request, run=run, ticker=ticker, **running.crew)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.linkage.sides import Factored, Parts, Sides, Written
+from trilemma.attacks.linkage.sides import Common, Factored, Parts, Sides, Written
 from trilemma.attacks.posterior.candidate_updates import companies, contributions, seen_path
 from trilemma.attacks.posterior.factored import linear_layers
 from trilemma.attacks.posterior.inner_products import held_out_remainder
@@ -59,8 +59,7 @@ class Rest:
         The noise has this variance [V]; `layers` as in `layers_of` (None: updates are written
         out).
         """
-        made, parts, own = _made(units, people, seed, layers)
-        common = made.common()
+        made, parts, common, own = _made(units, people, seed, layers)
         free = people.count - (0 if parts.chance else parts.member.shape[1])
         inner, remainder = _covariance(common.rows, max(1, free), units.known.sum(1), variance)
         turned = inner @ common.row_vectors
@@ -111,19 +110,19 @@ def layers_of(views: Sequence[View], people: Batch) -> tuple[str, ...] | None:
 
 def _made(
     units: Units, people: Batch, seed: int, layers: tuple[str, ...] | None
-) -> tuple[Written | Factored, Parts, Sides]:
-    """How updates are compared, how messages are made of them, and the public records' own."""
+) -> tuple[Written | Factored, Parts, Common, Sides]:
+    """How updates are compared, how messages are made of them, the law's and the records' own."""
     view = units.view
     if layers is not None:
         parts = Parts.of(units, people, None, seed)
         factored = Factored.of(units, people, layers, parts)
-        return factored, parts, factored.own()
+        return factored, parts, *factored.learnt()
     path = seen_path(units, slice(None), people)
     beside = companies(view.task, path[0], people, view.local_training)
     updates = contributions(view.task, path[0], people, view.local_training, beside)
     parts = Parts.of(units, people, updates, seed)
     written = Written.of(units, people, path, updates, parts)
-    return written, parts, written.of_updates(updates)
+    return written, parts, written.common(), written.of_updates(updates)
 
 
 def _covariance(

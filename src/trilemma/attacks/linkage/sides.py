@@ -180,9 +180,13 @@ class Factored:
             *(parts.scale, parts.member, not parts.chance),
         )
 
-    def common(self) -> Common:
+    def learnt(self) -> tuple[Common, Sides]:
+        """The law's own products, and those of the public records: of the same two tables."""
         products = self.people.products(self.people)
         seen = self.people.with_vectors(self.update[:, None])
+        return self._common(products, seen), self._of(self.people, products, seen)
+
+    def _common(self, products: torch.Tensor, seen: torch.Tensor) -> Common:
         to_means = self._means(products)  # of each record with the classes' means
         own = self._means(to_means.transpose(1, 2))
         observed = self._means(seen.transpose(1, 2))
@@ -209,21 +213,18 @@ class Factored:
         """Of records, n a message."""
         view = self.view
         made = factors(view.task, self.layers, self.weights, records, view.local_training)
-        return self._of(made)
+        products = made.products(self.people)
+        return self._of(made, products, made.with_vectors(self.update[:, None]))
 
-    def own(self) -> Sides:
-        """Of the public records."""
-        return self._of(self.people)
-
-    def _of(self, made: Factors) -> Sides:
+    def _of(self, made: Factors, products: torch.Tensor, seen: torch.Tensor) -> Sides:
+        """Of records, by their products with the public ones and with the message."""
         share = self.share[:, None]
-        products = share * made.products(self.people)
+        products = share * products
         means = self._means(products)
         rows = products - means @ self.member.T if self.centred else products
-        seen = share * made.with_vectors(self.update[:, None])
         return Sides(
             self.root[:, None] * rows,
-            torch.cat([seen, self.scale[:, None] * means], 2),
+            torch.cat([share * seen, self.scale[:, None] * means], 2),
             self.share.square() * made.squares(),
         )
 

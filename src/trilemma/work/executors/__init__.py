@@ -7,5 +7,8 @@ from trilemma.work.executors.base import Executor, Job, WorkerDied
 from trilemma.work.executors.choosing import executor
 from trilemma.work.executors.hands import one_thread
 from trilemma.work.executors.local import Crew, prepared
+from trilemma.work.executors.memory import for_good
 
-__all__ = ["Crew", "Executor", "Job", "WorkerDied", "executor", "one_thread", "prepared"]
+__all__ = [
+    "Crew", "Executor", "Job", "WorkerDied", "executor", "for_good", "one_thread", "prepared",
+]  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError, users_fault
 from trilemma.work.executors.base import Job, Joint
+from trilemma.work.executors.memory import keep_memory
 from trilemma.work.executors.waiting import name_of
 from trilemma.work.log import versions
 
@@ -37,7 +38,8 @@ class Failure:
 class Hands:
     """A worker's side: what it needs is unpickled and made once, for its first task.
 
-    Torch has one thread from here on. Paths start at `folder`, where this machine has it.
+    Torch has one thread from here on, and free memory is kept. Paths start at `folder`, where
+    this machine has it.
     """
 
     def __init__(self, needed: bytes, folder: str = ".") -> None:
@@ -46,6 +48,7 @@ class Hands:
         os.environ["OMP_NUM_THREADS"] = "1"  # read by torch when it is first imported ...
         if "torch" in sys.modules:  # ... which the program's main module may have done already
             sys.modules["torch"].set_num_threads(1)
+        keep_memory()
         self._needed = needed
         self._work: Callable[[Any], bytes] | None = None
 

@@ -19,6 +19,7 @@ from typing import Final, Generic, Self, TypeVar
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Failure, Hands, done, one_thread, payloads_of, pickled
+from trilemma.work.executors.memory import keep_memory
 from trilemma.work.executors.nursery import Nursery, Process
 from trilemma.work.executors.waiting import Try, Waiting
 
@@ -106,7 +107,9 @@ class Crew(Generic[Kind]):
         tried = self._waiting.take()
         self.failed = tried.tasks[0]
         with one_thread():
-            self._work = self._work or self._make_work()
+            if self._work is None:
+                keep_memory()
+                self._work = self._make_work()
             start = time.monotonic()
             try:
                 payloads = done(self._work, tried.tasks)

@@ -9,7 +9,6 @@ interpreter of its own, as many as wanted started at once.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import multiprocessing
 import os
@@ -25,6 +24,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from trilemma.work.executors.memory import for_good
 
 __all__ = ["Life", "Nursery", "Process"]
 
@@ -159,14 +160,14 @@ def _fresh_life(pipe: Connection, life: Life, modules: Sequence[str]) -> None:
 
 
 def _read(modules: Sequence[str]) -> None:
-    for name in modules:
-        importlib.import_module(name)
+    with for_good():  # a worker that collects garbage would copy every page of what all share
+        for name in modules:
+            importlib.import_module(name)
 
 
 def _nurse(pipe: Connection, life: Life, modules: Sequence[str]) -> None:
     """Import, and fork when told to; ends when nobody is there any more."""
     _read(modules)
-    gc.freeze()  # a worker that collects garbage would copy every page of what all share
     with suppress(*_BROKEN):
         pipe.send(_threads() == 1)
         while True:
