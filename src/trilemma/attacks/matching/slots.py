@@ -1,0 +1,130 @@
+"""A round of L-BFGS in every slot: trial points are judged, and the next ones set."""
+
+from __future__ import annotations
+
+import torch
+
+from trilemma.attacks.matching.memory import Memory
+
+__all__ = ["Slots"]
+
+_ARMIJO = 1e-4
+_SHORTENINGS = 12  # of one line search, before the memory is dropped and then the job ends
+_STALL = 20  # accepted steps in a row without visible progress before a job ends
+
+_STATE = (
+    *("busy", "tolerance", "resolution", "point", "trial", "seen", "direction"),
+    *("loss", "step", "slope", "shortened", "stalled", "spent", "ended"),
+)
+
+
+class Slots:
+    """Where each slot's search stands: all [A, ...], and changed in place.
+
+    A round asks the tensors nothing, so that a GPU can do it as one graph.
+    """
+
+    def __init__(self, width: int, history: int, like: torch.Tensor, iterations: int) -> None:
+        """For vectors like this one; a job ends after so many `iterations`."""
+        self.iterations = iterations
+        self.memory = Memory(width, history, like)
+        size = like.shape[-1]
+        self.trial = like.new_zeros(width, size)
+        self.point = torch.zeros_like(self.trial)
+        self.direction = torch.zeros_like(self.trial)
+        self.seen = like.new_zeros(width, 3, size)  # the last step, the gradient, its change
+        self.loss = like.new_full((width,), torch.inf)
+        self.step = torch.ones_like(self.loss)
+        self.slope = torch.zeros_like(self.loss)
+        self.tolerance = torch.zeros_like(self.loss)
+        self.resolution = torch.zeros_like(self.loss)
+        self.shortened = torch.zeros_like(self.memory.count)
+        self.stalled = torch.zeros_like(self.shortened)
+        self.spent = torch.zeros_like(self.shortened)
+        self.busy = torch.zeros_like(self.shortened, dtype=torch.bool)
+        self.ended = torch.zeros_like(self.busy)
+
+    def begin(
+        self,
+        slots: torch.Tensor,
+        starts: torch.Tensor,
+        tolerance: torch.Tensor,
+        resolution: torch.Tensor,
+    ) -> None:
+        """Have `slots` [B], their places, begin jobs at `starts` [B, d]."""
+        self.busy[slots], self.trial[slots] = True, starts
+        self.tolerance[slots], self.resolution[slots] = tolerance, resolution
+        self.loss[slots], self.step[slots], self.slope[slots] = torch.inf, 1, 0
+        for counter in (self.shortened, self.stalled, self.spent):
+            counter[slots] = 0
+        self.memory.clear(torch.zeros_like(self.busy).index_fill(0, slots, True))
+
+    def keep(self, slots: torch.Tensor) -> None:
+        """Drop all but these."""
+        self.memory.keep(slots)
+        for name in _STATE:
+            setattr(self, name, getattr(self, name)[slots])
+
+    def advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Judge every trial point, note which slots ended, and set the next of the others."""
+        going = ~self.ended
+        self.spent += going
+        fresh = self.loss == torch.inf
+        total = gradient.sum(1)
+        finite = loss - loss == total - total
+        loss = loss.masked_fill(~finite, torch.inf)
+        gain = self.loss - loss
+        accepted = (loss <= self.loss + _ARMIJO * self.step * self.slope) & finite & going
+        progress = gain > torch.maximum(1e-7 * loss, self.resolution)
+        self.stalled += accepted
+        self.stalled.masked_fill_(accepted & progress, 0)
+        self.shortened += 1
+        self.shortened.masked_fill_(accepted, 0)
+        self._shorten_step(gain)
+        self.step.masked_fill_(accepted, 1)
+
+        moved = accepted[:, None]
+        steps, known, changes = self.seen.unbind(1)
+        torch.sub(self.trial, self.point, out=steps)
+        torch.sub(gradient, known, out=changes)
+        curved = (steps * changes).sum(1) > 1e-10 * (changes * changes).sum(1)
+        torch.where(accepted, loss, self.loss, out=self.loss)
+        torch.where(moved, self.trial, self.point, out=self.point)
+        torch.where(moved, gradient, known, out=known)
+        quasi = self.memory.update(accepted & ~fresh & curved, self.seen)
+        slope = (quasi * known).sum(1)
+        torch.where(accepted, slope, self.slope, out=self.slope)
+        torch.where(moved, quasi, self.direction, out=self.direction)
+        torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)
+
+        remembered = self.memory.count > 0
+        descent = (slope.nan_to_num(0, 0, 0) < 0) & remembered
+        stuck = self.shortened > _SHORTENINGS
+        self.ended |= self.busy & (
+            (self.loss <= self.tolerance)
+            | (self.spent >= self.iterations)
+            | (self.stalled >= _STALL)
+            | stuck & ~remembered
+            | fresh & ~finite
+        )
+        lost = accepted & ~descent | stuck & remembered
+        if lost.is_cuda or bool(lost.any()):  # of a GPU they are taken for granted
+            self._descend(lost)
+
+    def _shorten_step(self, gain: torch.Tensor) -> None:
+        """The minimum of the parabola through both values and the slope, kept in [t/10, t/2]."""
+        fall = gain + self.step * self.slope
+        parabola = self.slope * self.step.square() / (fall + fall)
+        parabola = parabola.nan_to_num(0, 0, 0)
+        torch.clamp(parabola, 0.1 * self.step, 0.5 * self.step, out=self.step)
+
+    def _descend(self, slots: torch.Tensor) -> None:
+        """Drop the memory of `slots` [A], a mask, and try steepest descent."""
+        gradient = self.seen[:, 1]
+        self.memory.clear(slots)
+        self.shortened.masked_fill_(slots, 0)
+        first = 1 / gradient.abs().sum(1).clamp(min=1.0)
+        torch.where(slots, first, self.step, out=self.step)
+        torch.where(slots, -(gradient * gradient).sum(1), self.slope, out=self.slope)
+        torch.where(slots[:, None], -gradient, self.direction, out=self.direction)
+        torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)
