@@ -24,7 +24,7 @@ def two_loops(pairs: list[Pair], gradient: torch.Tensor) -> torch.Tensor:
 def test_directions_are_those_of_the_two_loops_whatever_each_slot_has_kept() -> None:
     """More pairs than there is room for; now and then slots keep none, are cleared or dropped."""
     draw = torch.Generator().manual_seed(0)
-    memory = Memory(6, 4, torch.zeros(5, dtype=torch.float64))
+    memory = Memory.empty(6, 4, torch.zeros(5, dtype=torch.float64))
     kept: list[list[Pair]] = [[] for _ in range(6)]
     for turn in range(30):
         seen = torch.randn(len(kept), 3, 5, generator=draw, dtype=torch.float64)

@@ -88,7 +88,7 @@ class _Run:
         width = min(slots, units)
         self.bind, self.starts, self.limits = bind, starts, limits
         self.queue: deque[tuple[int, int]] = deque((unit, 0) for unit in range(units))
-        self.slots = Slots(width, history, starts[0], limits.iterations)
+        self.slots = Slots.idle(width, history, starts[0], limits.iterations)
         self.unit = torch.zeros(width, dtype=torch.long, device=starts.device)
         self.restart = torch.zeros_like(self.unit)
         self.best = Minima(

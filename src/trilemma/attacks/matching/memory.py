@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 __all__ = ["Memory"]
 
 
+@dataclass(eq=False)
 class Memory:
     """The compact inverse-Hessian form of Byrd, Nocedal and Schnabel for a batch of slots.
 
@@ -16,17 +19,29 @@ class Memory:
     the oldest pair only clears a row and a column of it, so no slot ever needs sorting. `tables`
     [A + 1, 2, h, h] are R⁻¹ and YᵀY, `diagonal` [A + 1, h] is D, `scale` [A] is γ; `count` [A]
     pairs were ever kept. The last row takes what belongs to no slot, so that nobody has to ask
-    which slots have a pair to keep.
+    which slots have a pair to keep; `rows` [A] are the others.
     """
 
-    def __init__(self, slots: int, history: int, like: torch.Tensor) -> None:
-        self.pairs = like.new_zeros(slots + 1, 2, history, like.shape[-1])
+    pairs: torch.Tensor
+    tables: torch.Tensor
+    diagonal: torch.Tensor
+    scale: torch.Tensor
+    count: torch.Tensor
+    rows: torch.Tensor
+
+    @classmethod
+    def empty(cls, slots: int, history: int, like: torch.Tensor) -> Memory:
+        """For so many slots, pairs, and vectors like this one."""
         # small, and squares of what they come from: single precision would lose the direction
-        self.tables = self.pairs.new_zeros(slots + 1, 2, history, history, dtype=torch.float64)
-        self.diagonal = self.tables.new_zeros(slots + 1, history)
-        self.scale = self.tables.new_ones(slots)
-        self.count = torch.zeros(slots, dtype=torch.long, device=like.device)
-        self.rows = torch.arange(slots, device=like.device)
+        tables = like.new_zeros(slots + 1, 2, history, history, dtype=torch.float64)
+        return cls(
+            like.new_zeros(slots + 1, 2, history, like.shape[-1]),
+            tables,
+            tables.new_zeros(slots + 1, history),
+            tables.new_ones(slots),
+            torch.zeros(slots, dtype=torch.long, device=like.device),
+            torch.arange(slots, device=like.device),
+        )
 
     def clear(self, slots: torch.Tensor) -> None:
         """Forget the pairs of `slots` [A], a mask: nothing is read that R⁻¹ does not reach."""
@@ -53,18 +68,19 @@ class Memory:
         self.count += slots
         # row vectors throughout: batched products with one or two rows are several times faster
         pairs = self.pairs[:-1].flatten(1, 2)
-        products = torch.bmm(seen[:, 1:], pairs.mT).double()
+        products = torch.bmm(seen.narrow(1, 1, 2), pairs.mT).double()
         own, new = products.chunk(2, 1)
         self._border(slots, rows, at, *new.chunk(2, 2))
         by_steps, by_changes = own.chunk(2, 2)
         inverse, gram = self.tables[:-1].unbind(1)
         along = torch.bmm(by_steps, inverse.mT)
-        scale = self.scale[:, None]
-        inner = self.diagonal[:-1, None] * along
-        inner += scale[:, None] * (torch.bmm(along, gram) - by_changes)
-        coefficients = torch.cat((-torch.bmm(inner, inverse), scale[:, None] * along), 2)
-        combined = torch.bmm(coefficients.to(seen.dtype), pairs)[:, 0]
-        return combined.sub_(scale.to(seen.dtype) * seen[:, 1])
+        scale = self.scale.unsqueeze(1)
+        stretch = scale.unsqueeze(2)
+        inner = self.diagonal[:-1].unsqueeze(1) * along
+        inner += stretch * (torch.bmm(along, gram) - by_changes)
+        coefficients = torch.cat((-torch.bmm(inner, inverse), stretch * along), 2)
+        combined = torch.bmm(coefficients.type_as(seen), pairs).squeeze(1)
+        return combined.sub_(scale.type_as(seen) * seen.select(1, 1))
 
     def _border(
         self,
@@ -78,10 +94,10 @@ class Memory:
 
         `by_steps` and `by_changes` [A, 1, h] are its change times all that is kept.
         """
-        place = at[:, None, None]
+        place = at.unsqueeze(1).unsqueeze(2)
         curvature = by_steps.gather(2, place)
         others = by_steps.scatter(2, place, 0) / -curvature
-        border = torch.bmm(others, self.tables[:-1, 0].mT)
+        border = torch.bmm(others, self.tables[:-1].select(1, 0).mT)
         border.scatter_(2, place, curvature.reciprocal())
         self.tables[rows, :, at] = torch.cat((torch.zeros_like(border), by_changes), 1)
         self.tables[rows, :, :, at] = torch.cat((border, by_changes), 1)

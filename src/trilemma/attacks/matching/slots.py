@@ -1,10 +1,20 @@
-"""A round of L-BFGS in every slot: trial points are judged, and the next ones set."""
+"""A round of L-BFGS in every slot: trial points are judged, and the next ones set.
+
+It is some hundred operations on a few numbers each. They ask the tensors nothing, and change them
+in place: a GPU can do them as a part of one graph, and on a CPU torch's interpreter is handed them
+at once (0.35 ms instead of 0.47), by one list for all widths, sizes and precisions.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
 
 import torch
 
 from trilemma.attacks.matching.memory import Memory
+from trilemma.learning.recording.scripting import scripted
 
 __all__ = ["Slots"]
 
@@ -12,37 +22,47 @@ _ARMIJO = 1e-4
 _SHORTENINGS = 12  # of one line search, before the memory is dropped and then the job ends
 _STALL = 20  # accepted steps in a row without visible progress before a job ends
 
-_STATE = (
-    *("busy", "tolerance", "resolution", "point", "trial", "seen", "direction"),
-    *("loss", "step", "slope", "shortened", "stalled", "spent", "ended"),
-)
 
-
+@dataclass(eq=False)
 class Slots:
-    """Where each slot's search stands: all [A, ...], and changed in place.
+    """Where each slot's search stands, all [A, ...]; changed in place.
 
-    A round asks the tensors nothing, so that a GPU can do it as one graph.
+    `seen` [A, 3, d] are its last step, the gradient, and how that has changed. It ends at a loss
+    of `tolerance`, after `iterations`, or when it has long gained less than `resolution` a step;
+    it is `busy` until somebody has taken note.
     """
 
-    def __init__(self, width: int, history: int, like: torch.Tensor, iterations: int) -> None:
-        """For vectors like this one; a job ends after so many `iterations`."""
-        self.iterations = iterations
-        self.memory = Memory(width, history, like)
-        size = like.shape[-1]
-        self.trial = like.new_zeros(width, size)
-        self.point = torch.zeros_like(self.trial)
-        self.direction = torch.zeros_like(self.trial)
-        self.seen = like.new_zeros(width, 3, size)  # the last step, the gradient, its change
-        self.loss = like.new_full((width,), torch.inf)
-        self.step = torch.ones_like(self.loss)
-        self.slope = torch.zeros_like(self.loss)
-        self.tolerance = torch.zeros_like(self.loss)
-        self.resolution = torch.zeros_like(self.loss)
-        self.shortened = torch.zeros_like(self.memory.count)
-        self.stalled = torch.zeros_like(self.shortened)
-        self.spent = torch.zeros_like(self.shortened)
-        self.busy = torch.zeros_like(self.shortened, dtype=torch.bool)
-        self.ended = torch.zeros_like(self.busy)
+    memory: Memory
+    point: torch.Tensor
+    trial: torch.Tensor
+    direction: torch.Tensor
+    seen: torch.Tensor
+    loss: torch.Tensor
+    step: torch.Tensor
+    slope: torch.Tensor
+    tolerance: torch.Tensor
+    resolution: torch.Tensor
+    iterations: torch.Tensor
+    shortened: torch.Tensor
+    stalled: torch.Tensor
+    spent: torch.Tensor
+    busy: torch.Tensor
+    ended: torch.Tensor
+
+    @classmethod
+    def idle(cls, width: int, history: int, like: torch.Tensor, iterations: int) -> Slots:
+        """So many without a search, for vectors like this one."""
+        size, memory = like.shape[-1], Memory.empty(width, history, like)
+        none = memory.count
+        tensors = (
+            *(like.new_zeros(width, size) for _ in range(3)),
+            like.new_zeros(width, 3, size),
+            *(like.new_zeros(width) for _ in range(5)),
+            torch.full_like(none, iterations),
+            *(torch.zeros_like(none) for _ in range(3)),
+            *(torch.zeros_like(none, dtype=torch.bool) for _ in range(2)),
+        )
+        return cls(memory, *tensors)
 
     def begin(
         self,
@@ -51,7 +71,7 @@ class Slots:
         tolerance: torch.Tensor,
         resolution: torch.Tensor,
     ) -> None:
-        """Have `slots` [B], their places, begin jobs at `starts` [B, d]."""
+        """Have `slots` [B], their places, begin searches at `starts` [B, d]."""
         self.busy[slots], self.trial[slots] = True, starts
         self.tolerance[slots], self.resolution[slots] = tolerance, resolution
         self.loss[slots], self.step[slots], self.slope[slots] = torch.inf, 1, 0
@@ -61,12 +81,21 @@ class Slots:
 
     def keep(self, slots: torch.Tensor) -> None:
         """Drop all but these."""
+        for name, tensor in vars(self).items():
+            if name != "memory":
+                setattr(self, name, tensor[slots])
         self.memory.keep(slots)
-        for name in _STATE:
-            setattr(self, name, getattr(self, name)[slots])
 
     def advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> None:
         """Judge every trial point, note which slots ended, and set the next of the others."""
+        memory, *own = vars(self).values()
+        judged = _judged if loss.is_cuda else _scripted()
+        lost = judged(*vars(memory).values(), *own, loss, gradient)
+        if lost.is_cuda or bool(lost.any()):  # of a GPU they are taken for granted
+            self._descend(lost)
+
+    def judged(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """All of a round but steepest descents; which slots [A] need one."""
         going = ~self.ended
         self.spent += going
         fresh = self.loss == torch.inf
@@ -83,7 +112,7 @@ class Slots:
         self._shorten_step(gain)
         self.step.masked_fill_(accepted, 1)
 
-        moved = accepted[:, None]
+        moved = accepted.unsqueeze(1)
         steps, known, changes = self.seen.unbind(1)
         torch.sub(self.trial, self.point, out=steps)
         torch.sub(gradient, known, out=changes)
@@ -95,7 +124,7 @@ class Slots:
         slope = (quasi * known).sum(1)
         torch.where(accepted, slope, self.slope, out=self.slope)
         torch.where(moved, quasi, self.direction, out=self.direction)
-        torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)
+        torch.addcmul(self.point, self.step.unsqueeze(1), self.direction, out=self.trial)
 
         remembered = self.memory.count > 0
         descent = (slope.nan_to_num(0, 0, 0) < 0) & remembered
@@ -107,9 +136,7 @@ class Slots:
             | stuck & ~remembered
             | fresh & ~finite
         )
-        lost = accepted & ~descent | stuck & remembered
-        if lost.is_cuda or bool(lost.any()):  # of a GPU they are taken for granted
-            self._descend(lost)
+        return accepted & ~descent | stuck & remembered
 
     def _shorten_step(self, gain: torch.Tensor) -> None:
         """The minimum of the parabola through both values and the slope, kept in [t/10, t/2]."""
@@ -128,3 +155,20 @@ class Slots:
         torch.where(slots, -(gradient * gradient).sum(1), self.slope, out=self.slope)
         torch.where(slots[:, None], -gradient, self.direction, out=self.direction)
         torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)
+
+
+_MEMORY = len(fields(Memory))
+
+
+def _judged(*tensors: torch.Tensor) -> torch.Tensor:
+    """`Slots.judged` as a function of the memory's tensors, the slots' and its arguments."""
+    memory, own = Memory(*tensors[:_MEMORY]), tensors[_MEMORY:-2]
+    return Slots(memory, *own).judged(*tensors[-2:])
+
+
+@cache
+def _scripted() -> Callable[..., torch.Tensor]:
+    """The same as TorchScript, recorded once in a process."""
+    loss, gradient = torch.zeros(2), torch.zeros(2, 3)
+    memory, *own = vars(Slots.idle(2, 2, gradient, 1)).values()
+    return scripted(_judged, (*vars(memory).values(), *own, loss, gradient))
