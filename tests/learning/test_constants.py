@@ -81,7 +81,7 @@ def test_copies_are_made_once_and_outside_of_what_is_recorded() -> None:
         return made
 
     run = traced(("slope",), task, slope, example)  # the first to ask for copies
-    steps = run.__self__.graph.nodes  # type: ignore[attr-defined]
+    steps = run.steps  # type: ignore[attr-defined]
     assert not [each for each in steps if each.target is torch.ops.aten._to_copy.default]
     made = converted(task.model, torch.float32, torch.float64)
     assert made["matrix"] is made["again"]

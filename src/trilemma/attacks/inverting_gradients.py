@@ -109,13 +109,13 @@ class InvertingGradients:
         def descend() -> None:
             gradient, loss = evaluate(z, *data)
             better = loss < lowest
-            best.copy_(torch.where(better[:, None], z, best))
-            lowest.copy_(torch.where(better, loss, lowest))
+            torch.where(better[:, None], z, best, out=best)
+            torch.where(better, loss, lowest, out=lowest)
             direction = torch.sign(gradient)
-            first.copy_(_BETAS[0] * first + (1 - _BETAS[0]) * direction)
-            second.copy_(_BETAS[1] * second + (1 - _BETAS[1]) * direction**2)
-            mean, spread = first / scale[0], torch.sqrt(second / scale[1]) + 1e-8
-            z.sub_(scale[2] * mean / spread)
+            first.mul_(_BETAS[0]).add_(direction, alpha=1 - _BETAS[0])
+            second.mul_(_BETAS[1]).add_(direction.square_(), alpha=1 - _BETAS[1])
+            spread = (second / scale[1]).sqrt_().add_(1e-8)
+            z.sub_((first / scale[0]).mul_(scale[2]).div_(spread))
             z[:, : candidates.pixels].clamp_(0, 1)
 
         # A GPU is handed a whole step at once; what changes from step to step lies there.

@@ -123,7 +123,7 @@ def test_a_unit_that_diverges_is_infinite_and_leaves_the_rest_alone() -> None:
 
 
 def waiting(self: _Run, evaluate: Evaluate) -> tuple[Callable[[], None], int]:
-    return lambda: self._advance(*evaluate(self.trial)), 8
+    return lambda: self.slots.advance(*evaluate(self.slots.trial)), 8
 
 
 @pytest.mark.parametrize("slots", [3, 9])

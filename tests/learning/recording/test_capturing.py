@@ -1,39 +1,39 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.learning.small import make
 from torch.func import grad, vmap
-from torch.fx import Graph
 
 from trilemma.learning import traced
 from trilemma.learning.recording.capturing import Captured, Repeated, capturable
-from trilemma.learning.recording.shortening import MEMORY, memory
+from trilemma.learning.recording.listing import Listing, memory
 
 ATEN = torch.ops.aten
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 
 
-def graph_of(target: object, given: torch.Tensor, made: torch.Tensor) -> Graph:
-    graph = Graph()
-    argument = graph.placeholder("given")
-    argument.meta[MEMORY] = memory(given)
-    node = graph.call_function(target, (argument,))  # type: ignore[arg-type]
-    node.meta[MEMORY] = memory(made)
-    graph.output(node)
-    return graph
+def listing_of(target: Any, given: torch.Tensor, made: torch.Tensor) -> Listing:
+    listing = Listing()
+    argument = listing.argument()
+    argument.memory = memory(given)
+    listing.result = listing.operation(target, (argument,), {})
+    listing.result.memory = memory(made)
+    return listing
 
 
 def test_what_moves_tensors_or_reads_numbers_is_not_captured() -> None:
     here, there = torch.zeros(3), torch.zeros(3, device="meta")
     number, far = torch.zeros(()), torch.zeros((), device="meta")
-    assert capturable(graph_of(ATEN.neg.default, there, there))
-    assert not capturable(graph_of(ATEN._to_copy.default, here, there))
-    assert not capturable(graph_of(ATEN._to_copy.default, there, here))
-    assert not capturable(graph_of(ATEN._to_copy.default, number, far))
-    assert capturable(graph_of(ATEN.expand.default, number, there))  # travels with the launch
-    assert not capturable(graph_of(ATEN._local_scalar_dense.default, there, there))
-    assert not capturable(graph_of(ATEN.nonzero.default, there, there))
+    assert capturable(listing_of(ATEN.neg.default, there, there))
+    assert not capturable(listing_of(ATEN._to_copy.default, here, there))
+    assert not capturable(listing_of(ATEN._to_copy.default, there, here))
+    assert not capturable(listing_of(ATEN._to_copy.default, number, far))
+    assert capturable(listing_of(ATEN.expand.default, number, there))  # travels with the launch
+    assert not capturable(listing_of(ATEN._local_scalar_dense.default, there, there))
+    assert not capturable(listing_of(ATEN.nonzero.default, there, there))
 
 
 @cuda

@@ -11,10 +11,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from trilemma.learning.recording.shortening import MEMORY
-
 if TYPE_CHECKING:
-    from torch.fx import Graph, Node
+    from trilemma.learning.recording.listing import Listing, Step
 
 __all__ = ["Captured", "Repeated", "capturable"]
 
@@ -90,21 +88,21 @@ class Repeated:
         self._graph.replay()
 
 
-def capturable(graph: Graph) -> bool:
+def capturable(listing: Listing) -> bool:
     """Whether all work is the GPU's: nothing is brought to it or read from it on the way."""
-    return all(node.op != "call_function" or _stays(node) for node in graph.nodes)
+    return all(_stays(step) for step in listing.steps)
 
 
-def _stays(node: Node) -> bool:
+def _stays(step: Step) -> bool:
     """Whether an operation neither moves tensors between devices nor reads a number."""
-    target = node.target
+    target = step.target
     if isinstance(target, OpOverload) and not _READING.isdisjoint(target.tags):
         return False
     # Single numbers of the CPU travel with the launch, unless they are to become tensors there.
     plain = () if target in _MOVING else ((),)
-    inputs = [each.meta[MEMORY] for each in node.all_input_nodes if MEMORY in each.meta]
+    inputs = [each.memory for each in step.inputs if each.memory]
     seen = [each for each in inputs if each[_SHAPE] not in plain]
-    own = [node.meta[MEMORY]] if MEMORY in node.meta else []
+    own = [step.memory] if step.memory else []
     return len({each[_DEVICE] for each in (*seen, *own)}) <= 1
 
 

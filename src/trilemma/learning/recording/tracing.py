@@ -8,20 +8,19 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
-from torch.fx import Graph, GraphModule
 from torch.fx.node import map_aggregate
+from torch.utils._pytree import tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
+from trilemma.learning.recording.listing import Listing, Step, memory
 from trilemma.learning.recording.patches import by_patches
 from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.short_rows import by_columns
-from trilemma.learning.recording.shortening import MEMORY, memory, shorten
+from trilemma.learning.recording.shortening import shorten
 from trilemma.learning.recording.watching import Watching
 
 if TYPE_CHECKING:
-    from torch.fx import Node
-
     from trilemma.learning.tasks import Task
 
 __all__ = ["traced"]
@@ -69,15 +68,12 @@ def _recorded(
     recorder = _Recorder(example)
     with recorder:
         result = function(*example)
-    graph, root = recorder.graph, torch.nn.Module()
-    graph.output(recorder.nodes(result))
-    for name, constant in recorder.constants.items():
-        root.register_buffer(name, constant)
-    shorten(graph, recorder.written)
-    module = GraphModule(root, graph)
+    listing = recorder.listing
+    listing.result = tree_map_only(torch.Tensor, recorder.step, result)
+    shorten(listing, recorder.written)
     if not any(each.is_cuda for each in example):
-        return scripted(module, example)
-    return Captured(module.forward) if capturable(graph) else module.forward
+        return scripted(listing, example)
+    return Captured(listing) if capturable(listing) else listing
 
 
 class _Recorder(Watching):
@@ -85,15 +81,13 @@ class _Recorder(Watching):
 
     def __init__(self, example: tuple[torch.Tensor, ...]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.graph = Graph()
-        self.constants: dict[str, torch.Tensor] = {}
-        self._node: dict[int, Node] = {}
+        self.listing = Listing()
+        self._step: dict[int, Step] = {}
         self._changed: set[int | None] = set()
-        self._alive: list[
-            tuple[torch.Tensor, Node]
-        ] = []  # so that no other tensor gets the same id
-        for place, tensor in enumerate(example):
-            self._is(tensor, self.graph.placeholder(f"argument_{place}"))
+        # so that no other tensor gets the same id
+        self._alive: list[tuple[torch.Tensor, Step]] = []
+        for tensor in example:
+            self._is(tensor, self.listing.argument())
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
@@ -103,9 +97,9 @@ class _Recorder(Watching):
         if quicker := by_columns(func, args) or by_patches(func, args):
             with self:
                 return quicker(*args)
-        if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._node:
+        if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._step:
             raise RuntimeError(f"{func} reads a number out of a tensor, which cannot be recorded")
-        inputs = self.nodes(args), self.nodes(kwargs)
+        inputs = map_aggregate((args, kwargs), self.step)
         made = func(*args, **kwargs)
         if func._schema.is_mutable:
             places = zip(func._schema.arguments, args, strict=False)
@@ -113,38 +107,32 @@ class _Recorder(Watching):
         elif args and _same_view(made, args[0]):
             self._is(made, inputs[0][0])
             return made
-        node = self.graph.call_function(func, *inputs)
+        step = self.listing.operation(func, *inputs)
         if isinstance(made, torch.Tensor):
-            self._is(made, node)
+            self._is(made, step)
         elif isinstance(made, list | tuple):
             for place, each in enumerate(made):
                 if isinstance(each, torch.Tensor):
-                    part = self.graph.call_function(getitem, (node, place))
-                    self._is(each, part)
+                    self._is(each, self.listing.operation(getitem, (step, place), {}))
         return made
 
     @property
-    def written(self) -> set[Node]:
+    def written(self) -> set[Step]:
         """What shares memory with something that an operation writes into."""
-        return {node for tensor, node in self._alive if _place(tensor) in self._changed}
+        return {step for tensor, step in self._alive if _place(tensor) in self._changed}
 
-    def nodes(self, values: Any) -> Any:
-        """The same with a node in the place of every tensor."""
-        return map_aggregate(values, self._of)
-
-    def _of(self, value: Any) -> Any:
+    def step(self, value: Any) -> Any:
+        """What made a tensor; anything else as it is."""
         if not isinstance(value, torch.Tensor):
             return value
-        if id(value) not in self._node:
-            name = f"constant_{len(self.constants)}"
-            self.constants[name] = value
-            self._is(value, self.graph.get_attr(name))
-        return self._node[id(value)]
+        if id(value) not in self._step:
+            self._is(value, self.listing.constant(value))
+        return self._step[id(value)]
 
-    def _is(self, tensor: torch.Tensor, node: Node) -> None:
-        self._node[id(tensor)] = node
-        self._alive.append((tensor, node))
-        node.meta[MEMORY] = memory(tensor)
+    def _is(self, tensor: torch.Tensor, step: Step) -> None:
+        self._step[id(tensor)] = step
+        self._alive.append((tensor, step))
+        step.memory = memory(tensor)
 
 
 def _place(tensor: torch.Tensor) -> int | None:

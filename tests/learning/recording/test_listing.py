@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from trilemma.learning.recording.listing import Listing, Step, steps_in
+
+ATEN = torch.ops.aten
+
+
+def test_steps_are_done_in_their_order_and_results_keep_their_form() -> None:
+    listing = Listing()
+    x, y, two = listing.argument(), listing.argument(), listing.constant(torch.tensor(2.0))
+    both = listing.operation(ATEN.cat.default, ([x, y], 0), {})
+    twice = listing.operation(ATEN.mul.Tensor, (both, two), {})
+    more = listing.operation(ATEN.add.Tensor, (twice, x), {"alpha": 3})
+    listing.result = {"more": [more], "plain": (x, "word")}
+    made = listing(torch.ones(1), torch.tensor([4.0]))
+    assert type(made["more"]) is list
+    assert made["more"][0].tolist() == [5.0, 11.0]
+    assert made["plain"][0].tolist() == [1.0]
+    assert made["plain"][1] == "word"
+    assert more.inputs == [twice, x]
+    assert steps_in(listing.result) == [more, x]
+
+
+def test_what_no_later_step_takes_is_let_go() -> None:
+    """A large model has no room for all that is made on the way."""
+    listing = Listing()
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def grown(given: torch.Tensor) -> torch.Tensor:
+        alive = [each() for each in made if each() is not None]
+        assert len(alive) <= 1, "only what it was given"
+        new = given + 1
+        made.append(weakref.ref(new))
+        return new
+
+    step: Step = listing.argument()
+    for _ in range(5):
+        step = listing.operation(grown, (step,), {})
+    listing.operation(grown, (step,), {})  # which nobody takes
+    listing.result = step
+    assert listing(torch.zeros(1)).item() == 5
+    assert len(made) == 6
