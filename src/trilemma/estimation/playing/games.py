@@ -63,6 +63,11 @@ class Batches:
     present: NDArray[np.bool_]
     slot: int | None
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether no row only pads."""
+        return bool(self.present.all())
+
 
 @dataclass(frozen=True, eq=False)
 class Arena:
@@ -99,6 +104,11 @@ class Arena:
     def starts(self) -> NDArray[np.int64]:
         """Where each client's records start in the pool [K]."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @property
+    def everyone_joins(self) -> bool:
+        """Whether all clients take part in every round."""
+        return self.scenario.per_round == len(self.sizes)
 
     @property
     def kinds(self) -> NDArray[np.int64]:
@@ -219,8 +229,7 @@ class Arena:
         the next that holds the record are drawn at once.
         """
         everyone = np.arange(len(self.sizes))
-        whole = self.scenario.per_round == len(everyone)
-        if not whole or self.scenario.local_training.sampling != "fixed":
+        if not self.everyone_joins or self.scenario.local_training.sampling != "fixed":
             yield from (self.batches(game, draw, holds=holds) for holds in attended)
             return
         start = 0
@@ -242,7 +251,7 @@ class Arena:
         """Rows [K, B] of the lowest keys [R, K, n] in each round, and which of them are free."""
         size = min(self.scenario.local_training.unit_size, keys.shape[2])
         places = np.argpartition(keys, size - 1, axis=2)[..., :size]
-        there = np.take_along_axis(game.free[None, clients], places, axis=2)
+        there = game.free[clients[:, None], places]
         yield from zip(places + self.starts[clients, None], there, strict=True)
 
     def _holding(
@@ -267,7 +276,7 @@ class Arena:
     def _cohort(self, game: Game, draw: np.random.Generator, *, there: bool) -> NDArray[np.int64]:
         """The clients of a round, evenly drawn, with the game's own or without it."""
         everyone, size = np.arange(len(self.sizes)), self.scenario.per_round
-        if size == len(everyone):
+        if self.everyone_joins:
             return everyone
         others = draw.choice(np.delete(everyone, game.client), size - there, replace=False)
         return np.sort(np.append(others, game.client) if there else others)
@@ -307,8 +316,8 @@ class Arena:
         outside = ~self.copied(np.concatenate([game.line_up, used]))
         rows = draw.permutation(np.flatnonzero(outside))
         chosen = torch.from_numpy(draw.permutation(len(public))[:count])
-        mine = self.pool[torch.from_numpy(rows[: count - len(chosen)])]
+        own, pool = torch.from_numpy(rows[: count - len(chosen)]), self.pool
         return Records(
-            torch.cat([public.inputs[chosen], mine.inputs]),
-            torch.cat([public.labels[chosen], mine.labels]),
+            torch.cat([public.inputs.index_select(0, chosen), pool.inputs.index_select(0, own)]),
+            torch.cat([public.labels.index_select(0, chosen), pool.labels.index_select(0, own)]),
         )
