@@ -210,7 +210,7 @@ class Arena:
             clients = clients[clients == game.client]
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
-        keys = draw.random(game.free.shape, dtype=np.float32)[clients]
+        keys = _keys(draw, game.free.shape, clients)
         keys[~game.free[clients]] = np.inf
         if training.sampling == "poisson":
             taken = keys < (size / self.sizes[clients])[:, None]
@@ -321,3 +321,24 @@ class Arena:
             torch.cat([public.inputs.index_select(0, chosen), pool.inputs.index_select(0, own)]),
             torch.cat([public.labels.index_select(0, chosen), pool.labels.index_select(0, own)]),
         )
+
+
+def _keys(
+    draw: np.random.Generator, shape: tuple[int, ...], clients: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Numbers in [0, 1) for each record of some clients, of those drawn for all [K, n].
+
+    Those before and after one client alone are passed over: 60,000 records' take as long as all
+    else of a game. They are halves of words, of which the last may be left for the next to draw.
+    """
+    everyone, each = shape
+    words = draw.bit_generator
+    if len(clients) != 1 or not isinstance(words, np.random.PCG64) or words.state["has_uint32"]:
+        return draw.random(shape, dtype=np.float32)[clients]
+    start, total = int(clients[0]) * each, everyone * each
+    words.advance(start // 2)
+    keys = draw.random(start % 2 + each, dtype=np.float32)[None, start % 2 :]
+    if (end := start + each) < total:
+        words.advance(total // 2 - -(-end // 2))
+        draw.random(total % 2, dtype=np.float32)
+    return keys
