@@ -267,7 +267,7 @@ class Observer:
         draws, info = self._round_info(game, len(order), round)
         seen = observe_updates(
             self.protection,
-            updates.index_select(0, torch.from_numpy(order).to(updates.device)),
+            torch.stack([updates[place] for place in order.tolist()]),  # not to hold all others
             self._counts[batches.clients][order].tolist(),
             self.adversary,
             entropy=draws,
