@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -50,12 +51,12 @@ class Layout:
             )
         return cls(tuple(n for n, _ in trainable), tuple(s for _, s in trainable))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of coordinates of each tensor."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """m, the number of coordinates of an update."""
         return sum(self.sizes)

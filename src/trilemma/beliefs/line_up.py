@@ -23,9 +23,12 @@ __all__ = [
     "commonness",
     "distance_of",
     "distances",
+    "far",
     "mean_squared",
+    "mean_squares",
     "other_tokens",
     "pick",
+    "sampled",
     "token_scores",
 ]
 
@@ -42,10 +45,18 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     >>> mean_squared(torch.zeros(1, 2), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
     tensor([[1., 2.]], dtype=torch.float64)
     """
-    found, offered = made.flatten(1).double(), candidates.flatten(1).double()
+    return mean_squares(made.flatten(1), candidates.flatten(1))
+
+
+def mean_squares(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: of many line-ups at once.
+
+    Each is computed to the bit as by itself.
+    """
+    found, offered = made.double(), candidates.double()
     # by products: the table of differences is N times larger than the inputs
-    squares = found.square().sum(1)[:, None] + offered.square().sum(1)
-    return (squares - 2 * found @ offered.T).clamp(min=0) / found.shape[1]
+    squares = found.square().sum(-1)[..., :, None] + offered.square().sum(-1)[..., None, :]
+    return (squares - 2 * found @ offered.mT).clamp(min=0) / found.shape[-1]
 
 
 def other_tokens(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
@@ -89,16 +100,24 @@ def distances(made: torch.Tensor, candidates: torch.Tensor, distance: Distance) 
             f"a distance must return [reconstructions, candidates] = "
             f"[{made.shape[0]}, {candidates.shape[0]}], got {list(table.shape)}."
         )
+    return far(table)
+
+
+def far(table: torch.Tensor) -> torch.Tensor:
+    """Distances, ∞ where one is no number."""
     return torch.where(torch.isnan(table), torch.inf, table)
 
 
-def commonness(made: torch.Tensor, public: torch.Tensor, distance: Distance) -> torch.Tensor:
-    """How far [R] the records that are nearest to a reconstruction are on average.
+def sampled(records: torch.Tensor) -> torch.Tensor:
+    """Of records those, evenly spread, to which a reconstruction is compared."""
+    return records[:: -(-len(records) // _PUBLIC)]
+
+
+def commonness(table: torch.Tensor) -> torch.Tensor:
+    """How far [R] the records that are nearest to a reconstruction are on average, by [R, n].
 
     A candidate near a reconstruction of which there are many in the world is no find.
     """
-    step = -(-len(public) // _PUBLIC)
-    table = distances(made, public[::step], distance)
     near = table.topk(min(_NEIGHBOURS, table.shape[1]), 1, largest=False).values.mean(1)
     return near.clamp(min=torch.finfo(near.dtype).tiny)
 

@@ -87,17 +87,23 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     model = copy.deepcopy(scenario.task.model).to(device)
     if scenario.initialise is None:
         _require_reset(model)
-    rows = []
+    rows, owners = [], _owners(model, scenario.task.layout.names)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for number in models:
             _seed(Seeded(seed).integer("weights", number), device)
             with torch.no_grad():
                 (scenario.initialise or _reset)(model)
-            named = {name: p.detach() for name, p in model.named_parameters()}
+            named = {name: getattr(owner, own).detach() for name, owner, own in owners}
             if scenario.sends_statistics:
                 _require_variances(named)
             rows.append(scenario.task.layout.flatten(named).clone())
     return torch.stack(rows).to(scenario.device)
+
+
+def _owners(model: nn.Module, names: Sequence[str]) -> list[tuple[str, nn.Module, str]]:
+    """Parameters by name with the module that holds each, to be read there again and again."""
+    parts = [(name, *name.rpartition(".")[::2]) for name in names]
+    return [(name, model.get_submodule(path), own) for name, path, own in parts]
 
 
 def _seed(seed: int, device: torch.device) -> None:

@@ -75,6 +75,8 @@ class Cohorts:
         self.inputs, self.labels = pooled(federated)
         self.one_by_one = self._why_not_together()
         self._model = copy.deepcopy(self.task.model)
+        # Nothing changes the model's constants during a training, for which `traced` would look.
+        self._recorded: dict[torch.Size, Callable[..., torch.Tensor]] = {}
 
     def sample(self, number: int) -> tuple[int, ...]:
         """The clients of a round, in rising order."""
@@ -148,7 +150,10 @@ class Cohorts:
         with torch.no_grad():
             # Poisson batches differ in size: recorded once each, they would be recorded for ever
             if not masks and chunk >= len(inputs) and weights.numel() <= _SMALL:
-                every = traced(("cohort", training), self.task, every, example)
+                if inputs.shape not in self._recorded:
+                    recorded = traced(("cohort", training), self.task, every, example)
+                    self._recorded[inputs.shape] = recorded
+                every = self._recorded[inputs.shape]
             return every(*example).unbind()
 
     def _alone(

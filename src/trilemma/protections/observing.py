@@ -135,11 +135,13 @@ def _observed_sum(
     protection: Protection, sent: Partial, round: RoundInfo, shares: Mapping[int, float]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
-    of = [protection.making(round, sent.values.numel(), k, of_sum=True) for k in shares]
-    seen = _observation(sent, of[0], tuple(shares.values()))
-    masks = [each.known for each in of if each.known is not None]
-    if not protection.own_places or not masks or len(shares) == 1:
+    size, first = sent.values.numel(), next(iter(shares))
+    making = protection.making(round, size, first, of_sum=True)
+    seen = _observation(sent, making, tuple(shares.values()))
+    if not protection.own_places or making.known is None or len(shares) == 1:
         return seen
+    of = (protection.making(round, size, client, of_sum=True) for client in shares)
+    masks = [each.known for each in of if each.known is not None]
     rows = torch.stack(masks).to(sent.values.device)
     weights = rows * sent.values.new_tensor(list(shares.values()))[:, None]
     update, known = seen.update, rows.any(0)

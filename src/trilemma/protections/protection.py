@@ -146,7 +146,7 @@ class Protection:
     ) -> Partial:
         """The update [m] as it leaves the client, or without what cancels in the sum."""
         if isinstance(entropy, Seeded):
-            entropy = entropy.child("round", round.run, round.number)
+            entropy = _of_round(entropy, round.run, round.number)
         made, shown = Partial(update), self._shown(round, client)
         for each in self.transforms:
             if not (of_sum and each.cancels):
@@ -163,6 +163,12 @@ class Protection:
     def _shown(self, round: RoundInfo, client: int) -> RoundInfo:
         """The round as a client's transforms see it."""
         return round.of_client(client) if self.own_places else round
+
+
+@lru_cache(maxsize=2)
+def _of_round(entropy: Seeded, run: str, number: int) -> Seeded:
+    """The draws of a round, for which each of its clients asks."""
+    return entropy.child("round", run, number)
 
 
 @lru_cache(maxsize=2)

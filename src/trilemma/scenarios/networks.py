@@ -29,5 +29,6 @@ def lenet(shape: tuple[int, int, int], classes: int) -> nn.Module:
 
 def uniform_weights(model: nn.Module) -> None:
     """Redraw every parameter from U(-0.5, 0.5), as the DLG attack's reference nets do."""
-    for parameter in model.parameters():
-        torch.nn.init.uniform_(parameter, -0.5, 0.5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.5, 0.5)

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.estimation.playing import games
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -218,3 +219,18 @@ def test_rounds_drawn_together_are_those_drawn_one_by_one() -> None:
         assert (found.slot is not None) == holds
         assert np.array_equal(found.rows, alone.rows)
         assert np.array_equal(found.present, alone.present)
+
+
+@pytest.mark.parametrize("each", [1, 4, 5])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_keys_of_one_client_leave_the_generator_as_those_of_all_do(each: int, before: int) -> None:
+    for everyone in (1, 2, 3):
+        for client in range(everyone):
+            one, all_ = np.random.default_rng(each), np.random.default_rng(each)
+            for draw in (one, all_):
+                draw.random(before, dtype=np.float32)  # may leave half a word
+            expected = all_.random((everyone, each), dtype=np.float32)[[client]]
+            found = games._keys(one, (everyone, each), np.array([client]))
+            assert np.array_equal(found, expected)
+            later = [(d.integers(1000), d.integers(1000), d.random()) for d in (one, all_)]
+            assert later[0] == later[1]

@@ -11,7 +11,7 @@ import torch
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing import sending
 from trilemma.estimation.playing.games import Arena, Batches
-from trilemma.estimation.playing.sending import mean_updates, sent_updates
+from trilemma.estimation.playing.sending import Sending
 from trilemma.learning import LocalTraining, client_update
 from trilemma.scenarios import load_scenario
 
@@ -28,9 +28,10 @@ def test_the_mean_is_the_mean_of_the_clients(small: bool, monkeypatch: pytest.Mo
     arena, weights, made = round_of(LocalTraining(batch=4))
     if not small:
         monkeypatch.setattr(sending, "_SMALL", 0)
-    sent = sent_updates(arena, weights, made, often=True)
+    asked = Sending(arena, often=True)
+    sent = asked.updates(weights, made)
     shares = torch.rand(3, 10, generator=torch.Generator().manual_seed(0))
-    found = mean_updates(arena, weights, made, shares)
+    found = asked.means(weights, made, shares)
     assert found is not None
     assert torch.allclose(found, torch.einsum("uk,ukm->um", shares, sent), atol=1e-6)
     rows = torch.from_numpy(made[1].rows[7])
@@ -55,5 +56,30 @@ def test_the_mean_is_the_mean_of_the_clients(small: bool, monkeypatch: pytest.Mo
 )
 def test_other_trainings_are_computed_client_by_client(training: LocalTraining) -> None:
     arena, weights, made = round_of(training)
-    assert mean_updates(arena, weights, made, torch.full((3, 10), 0.1)) is None
-    assert sent_updates(arena, weights, made).shape == (3, 10, weights.shape[1])
+    asked = Sending(arena)
+    assert asked.means(weights, made, torch.full((3, 10), 0.1)) is None
+    assert asked.updates(weights, made).shape == (3, 10, weights.shape[1])
+
+
+def test_what_is_recorded_once_serves_other_weights_batches_and_numbers_of_games() -> None:
+    arena, weights, made = round_of(LocalTraining(batch=4))
+    shares, often, plain = torch.full((3, 10), 0.1), Sending(arena, often=True), Sending(arena)
+    for some in (slice(None), slice(1, 3), slice(None)):
+        for at in (weights[some], 2 * weights[some]):
+            given = at, made[some]
+            assert torch.allclose(often.updates(*given), plain.updates(*given), atol=1e-6)
+            means = (each.means(*given, shares[some]) for each in (often, plain))
+            found, expected = (each for each in means if each is not None)
+            assert torch.allclose(found, expected, atol=1e-6)
+        made = [made[2], made[0], made[1]]
+
+
+def test_batches_of_other_widths_or_with_padding_have_no_common_mean() -> None:
+    arena, weights, made = round_of(LocalTraining(batch=4))
+    padded = replace(made[0], present=np.zeros_like(made[0].present))
+    short = replace(made[0], rows=made[0].rows[:, :3], present=made[0].present[:, :3])
+    for odd in (padded, short):
+        batches = [odd, *made[1:]]
+        assert Sending(arena).means(weights, batches, torch.full((3, 10), 0.1)) is None
+        sent = Sending(arena).updates(weights, batches)
+        assert torch.allclose(sent[1:], Sending(arena).updates(weights[1:], made[1:]), atol=1e-6)

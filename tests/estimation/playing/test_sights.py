@@ -17,6 +17,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
+from trilemma.estimation.playing.sending import Sending
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -130,9 +131,9 @@ def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
 def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = []
 
-    def counting(self: Observer, weights: torch.Tensor, *others: Any) -> Any:
+    def counting(self: Observer, by: Sending, weights: torch.Tensor, *others: Any) -> Any:
         trained.append(len(weights))
-        return sent(self, weights, *others)
+        return sent(self, by, weights, *others)
 
     sent = Observer._sent
     monkeypatch.setattr(Observer, "_sent", counting)

@@ -63,6 +63,11 @@ class Batches:
     present: NDArray[np.bool_]
     slot: int | None
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether no row only pads."""
+        return bool(self.present.all())
+
 
 @dataclass(frozen=True, eq=False)
 class Arena:
@@ -99,6 +104,11 @@ class Arena:
     def starts(self) -> NDArray[np.int64]:
         """Where each client's records start in the pool [K]."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @property
+    def everyone_joins(self) -> bool:
+        """Whether all clients take part in every round."""
+        return self.scenario.per_round == len(self.sizes)
 
     @property
     def kinds(self) -> NDArray[np.int64]:
@@ -200,7 +210,7 @@ class Arena:
             clients = clients[clients == game.client]
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
-        keys = draw.random(game.free.shape, dtype=np.float32)[clients]
+        keys = _keys(draw, game.free.shape, clients)
         keys[~game.free[clients]] = np.inf
         if training.sampling == "poisson":
             taken = keys < (size / self.sizes[clients])[:, None]
@@ -219,8 +229,7 @@ class Arena:
         the next that holds the record are drawn at once.
         """
         everyone = np.arange(len(self.sizes))
-        whole = self.scenario.per_round == len(everyone)
-        if not whole or self.scenario.local_training.sampling != "fixed":
+        if not self.everyone_joins or self.scenario.local_training.sampling != "fixed":
             yield from (self.batches(game, draw, holds=holds) for holds in attended)
             return
         start = 0
@@ -242,7 +251,7 @@ class Arena:
         """Rows [K, B] of the lowest keys [R, K, n] in each round, and which of them are free."""
         size = min(self.scenario.local_training.unit_size, keys.shape[2])
         places = np.argpartition(keys, size - 1, axis=2)[..., :size]
-        there = np.take_along_axis(game.free[None, clients], places, axis=2)
+        there = game.free[clients[:, None], places]
         yield from zip(places + self.starts[clients, None], there, strict=True)
 
     def _holding(
@@ -267,7 +276,7 @@ class Arena:
     def _cohort(self, game: Game, draw: np.random.Generator, *, there: bool) -> NDArray[np.int64]:
         """The clients of a round, evenly drawn, with the game's own or without it."""
         everyone, size = np.arange(len(self.sizes)), self.scenario.per_round
-        if size == len(everyone):
+        if self.everyone_joins:
             return everyone
         others = draw.choice(np.delete(everyone, game.client), size - there, replace=False)
         return np.sort(np.append(others, game.client) if there else others)
@@ -307,8 +316,29 @@ class Arena:
         outside = ~self.copied(np.concatenate([game.line_up, used]))
         rows = draw.permutation(np.flatnonzero(outside))
         chosen = torch.from_numpy(draw.permutation(len(public))[:count])
-        mine = self.pool[torch.from_numpy(rows[: count - len(chosen)])]
+        own, pool = torch.from_numpy(rows[: count - len(chosen)]), self.pool
         return Records(
-            torch.cat([public.inputs[chosen], mine.inputs]),
-            torch.cat([public.labels[chosen], mine.labels]),
+            torch.cat([public.inputs.index_select(0, chosen), pool.inputs.index_select(0, own)]),
+            torch.cat([public.labels.index_select(0, chosen), pool.labels.index_select(0, own)]),
         )
+
+
+def _keys(
+    draw: np.random.Generator, shape: tuple[int, ...], clients: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Numbers in [0, 1) for each record of some clients, of those drawn for all [K, n].
+
+    Those before and after one client alone are passed over: 60,000 records' take as long as all
+    else of a game. They are halves of words, of which the last may be left for the next to draw.
+    """
+    everyone, each = shape
+    words = draw.bit_generator
+    if len(clients) != 1 or not isinstance(words, np.random.PCG64) or words.state["has_uint32"]:
+        return draw.random(shape, dtype=np.float32)[clients]
+    start, total = int(clients[0]) * each, everyone * each
+    words.advance(start // 2)
+    keys = draw.random(start % 2 + each, dtype=np.float32)[None, start % 2 :]
+    if (end := start + each) < total:
+        words.advance(total // 2 - -(-end // 2))
+        draw.random(total % 2, dtype=np.float32)
+    return keys

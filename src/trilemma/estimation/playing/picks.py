@@ -7,20 +7,24 @@ exactly 1/N of all games.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from trilemma.attacks.base import RUNGS, Attack, Reconstructions, View, links
-from trilemma.beliefs.line_up import commonness, distances, pick, token_scores
+from trilemma.beliefs.line_up import pick, token_scores
 from trilemma.entropy import Seeded
 from trilemma.estimation.playing.kinds import find
+from trilemma.estimation.playing.nearness import tables_of
 
 if TYPE_CHECKING:
-    from trilemma.beliefs.line_up import Distance
-    from trilemma.estimation.playing.games import Game
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trilemma.estimation.playing.games import Arena, Game
     from trilemma.estimation.playing.sights import Observer
 
 __all__ = ["Picks", "play"]
@@ -86,13 +90,18 @@ def play(
         for place, part in parts
         for view in part
     ]
-    found = find(attack, flat, restarts=restarts, seed=seed).cpu() if flat else None
+    found = None
+    if flat:
+        line_ups = [games[place].line_up for place, part in parts for _ in part]
+        everything = find(attack, flat, restarts=restarts, seed=seed)
+        found = _Found.of(attack, everything, observer.arena, line_ups)
     made: list[dict[int, _Game]] = [{} for _ in games]
+    draws = Seeded(seed)
     ends = itertools.accumulate(len(part) for _, part in parts)
     for (place, part), end in zip(parts, ends, strict=True):
         rows = range(end - len(part), end)
-        game = _Game(observer, games[place], part, rows, found, attack, seed)
-        made[place][len(part)] = game
+        draw = partial(draws.torch_generator, "pick", attack.name, games[place].number)
+        made[place][len(part)] = _Game(observer.arena, games[place], part, rows, found, draw)
     whole = [each[len(own)] for each, own in zip(made, views, strict=True)]
     picks = [each.pick(None) for each in whole]
     chosen = torch.tensor([each.place for each in picks])
@@ -109,7 +118,7 @@ def play(
         )
         return right(torch.tensor([each.pick(rounds).place for each in then]))
 
-    believes = found is not None and found.log_probability is not None
+    believes = found is not None and found.made.log_probability is not None
     return Picks(
         chosen,
         right(chosen),
@@ -131,6 +140,39 @@ def _seen(views: Sequence[View], rounds: int | None) -> list[View]:
 
 
 @dataclass(frozen=True, eq=False)
+class _Found:
+    """What an attack made of all views, on the host, and on which of them it broke down.
+
+    `tables` are the distances [R, N] of each view's reconstructions from its game's candidates,
+    where those are what decides.
+    """
+
+    made: Reconstructions
+    broken: list[bool]
+    tables: list[torch.Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        attack: Attack,
+        made: Reconstructions,
+        arena: Arena,
+        line_ups: Sequence[NDArray[np.int64]],
+    ) -> _Found:
+        """Of views with these line-ups; distances are found where the reconstructions lie."""
+        here, tables = made.cpu(), list[torch.Tensor]()
+        broken = here.failed
+        if here.log_probability is not None:
+            broken = broken | torch.isnan(here.log_probability).any(1)
+        elif here.tokens is None:
+            known = RUNGS.index(attack.rung) >= RUNGS.index("public")
+            public = arena.scenario.public_records.inputs if known else None
+            guesses = made.inputs if made.guesses is None else made.guesses
+            tables = tables_of(arena, guesses, line_ups, public)
+        return cls(here, broken.tolist(), tables)
+
+
+@dataclass(frozen=True, eq=False)
 class _Pick:
     """The place picked, what spoke for each candidate [N], and what to show for the pick."""
 
@@ -143,24 +185,18 @@ class _Pick:
 class _Game:
     """One game's part of an attack's findings, `rows` of them."""
 
-    observer: Observer
+    arena: Arena
     game: Game
     views: Sequence[View]
     rows: range
-    found: Reconstructions | None
-    attack: Attack
-    seed: int
+    found: _Found | None
+    draw: Callable[[], torch.Generator]
     _picks: dict[int, _Pick] = field(default_factory=dict)  # by the number of views used
 
     @property
     def broken(self) -> bool:
         """Whether the attack broke down on a view of this game."""
-        if self.found is None or not self.rows:
-            return False
-        failed = self.found.failed[self.rows.start : self.rows.stop]
-        belief = self.found.log_probability
-        odd = belief is not None and bool(torch.isnan(belief[list(self.rows)]).any())
-        return odd or bool(failed.any())
+        return self.found is not None and any(self.found.broken[row] for row in self.rows)
 
     def pick(self, rounds: int | None) -> _Pick:
         """The pick after so many rounds (None: all)."""
@@ -174,57 +210,45 @@ class _Game:
         return self._picks[len(seen)]
 
     def _pick(self, seen: list[int]) -> _Pick:
-        arena = self.observer.arena
-        candidates = arena.pool.inputs[torch.from_numpy(self.game.line_up)]
-        draw = Seeded(self.seed).torch_generator("pick", self.attack.name, self.game.number)
-        scores, picture = torch.zeros(len(candidates)), _nothing(candidates[0])
+        scores, picture = torch.zeros(len(self.game.line_up)), _nothing(self.arena.pool.inputs[0])
         if self.found is not None and seen and not self.broken:
-            known = RUNGS.index(self.attack.rung) >= RUNGS.index("public")
-            others = arena.scenario.public_records.inputs if known else candidates
-            scores, picture = _scores(self.found, seen, candidates, others, arena.scenario.measure)
-        return _Pick(pick(scores, draw), scores, picture)
+            scores, picture = self._scores(self.found, seen)
+        return _Pick(pick(scores, self.draw()), scores, picture)
+
+    def _scores(self, found: _Found, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """How much speaks for each candidate [N], and what the attack would show for its pick."""
+        made, pool = found.made, self.arena.pool.inputs
+        if made.log_probability is not None:
+            scores = made.log_probability[rows].double().sum(0)
+            return scores, pool[self.game.line_up[_likeliest(scores)]]
+        candidates = torch.from_numpy(self.game.line_up)
+        if made.tokens is not None:
+            there = made.tokens[rows]
+            scores = token_scores(there, pool[candidates])
+            best = pool[self.game.line_up[_likeliest(scores)]]
+            # of its words, those that were found
+            return scores, torch.where(there.amax(0)[best] > 0.5, best, -1)
+        # The rounds share the record. Were each reconstruction off by Gaussian errors of a size
+        # that is unknown, -log(squared distance) were its log likelihood: so a round that shows
+        # the record clearly decides, and several that show it faintly add up.
+        tables = torch.stack([found.tables[row] for row in rows])
+        near = tables.amin(1)
+        scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
+        read = [made.readings[row] for row in rows] if made.readings is not None else []
+        if any(each is not None for each in read):
+            # nearness of a guess to all inputs would only blur what is exact
+            inputs = pool[candidates]
+            told = [each.log_likelihood(inputs).cpu() for each in read if each is not None]
+            scores = torch.stack(told).sum(0)
+        row, which = divmod(int(tables[:, :, int(scores.argmax())].argmin()), tables.shape[1])
+        return scores, made.inputs[rows[row], which]
+
+
+def _likeliest(scores: torch.Tensor) -> int:
+    """The place of the largest score [N] that is a number."""
+    return int(torch.nan_to_num(scores, nan=-torch.inf).argmax())
 
 
 def _nothing(like: torch.Tensor) -> torch.Tensor:
     """What an attack shows that found nothing: no number, or no token."""
     return torch.full_like(like, torch.nan if like.is_floating_point() else -1)
-
-
-def _scores(
-    found: Reconstructions,
-    rows: list[int],
-    candidates: torch.Tensor,
-    others: torch.Tensor,
-    distance: Distance,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """How much speaks for each candidate [N], and what the attack would show for its pick."""
-    if found.log_probability is not None:
-        scores = found.log_probability[rows].double().sum(0)
-        return scores, candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
-    if found.tokens is not None:
-        there = found.tokens[rows]
-        scores = token_scores(there, candidates)
-        best = candidates[int(torch.nan_to_num(scores, nan=-torch.inf).argmax())]
-        # of its words, those that were found
-        return scores, torch.where(there.amax(0)[best] > 0.5, best, -1)
-    # The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
-    # is unknown, -log(squared distance) were its log likelihood: so a round that shows the record
-    # clearly decides, and several that show it faintly add up.
-    guesses = found.inputs if found.guesses is None else found.guesses
-    tables = []
-    for row in rows:
-        made = guesses[row]
-        table = distances(made, candidates, distance)
-        if len(made) > 1:
-            table = table / commonness(made, others, distance)[:, None]
-            table = torch.where(torch.isnan(table), torch.inf, table)
-        tables.append(table)
-    near = torch.stack([table.amin(0) for table in tables])
-    scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
-    read = [found.readings[row] for row in rows] if found.readings is not None else []
-    told = [each.log_likelihood(candidates).cpu() for each in read if each is not None]
-    if told:  # nearness of a guess to all inputs would only blur what is exact
-        scores = torch.stack(told).sum(0)
-    place = int(scores.argmax())
-    shown = int(torch.cat([table[:, place] for table in tables]).argmin())
-    return scores, found.inputs[rows].flatten(0, 1)[shown]

@@ -21,7 +21,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.estimation.playing.games import Arena, Batches, Game
-from trilemma.estimation.playing.sending import mean_updates, sent_updates
+from trilemma.estimation.playing.sending import Sending
 from trilemma.federation.training import server_step
 from trilemma.learning.precision import drawn_on
 from trilemma.observations import Adversary
@@ -97,7 +97,7 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        updates = sent_updates(self.arena, weights, made)
+        updates = Sending(self.arena).updates(weights, made)
         return [
             [self._view(*each, round=0)]
             for each in zip(games, weights, made, updates, strict=True)
@@ -124,7 +124,7 @@ class Observer:
             Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
         ]
         drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
-        made: list[Batches] = []
+        sending, made = Sending(self.arena, often=True), list[Batches]()
         for round in range(max(last)):
             # A game that shows no more goes on with the batches that it had.
             made = [
@@ -132,7 +132,12 @@ class Observer:
                 for row, (p, own) in enumerate(zip(played, drawn, strict=True))
             ]
             seen = [round < last[p] and self._sees(attended[p][round]) for p in played]
-            means, sent = self._sent(weights, made, seen, noise)
+            if round == 0 or not self.arena.everyone_joins:
+                shares = self._shares(made).to(weights)
+            drawing = [
+                draw if round < last[p] else None for p, draw in zip(played, noise, strict=True)
+            ]
+            means, sent = self._sent(sending, weights, made, shares, seen, drawing)
             for row, updates in sent.items():
                 game, batches = games[played[row]], made[row]
                 if seen[row]:
@@ -206,36 +211,41 @@ class Observer:
             total += share * sent.values
         return total
 
+    def _shares(self, made: Sequence[Batches]) -> torch.Tensor:
+        """The clients' parts [U, K] in the server's mean of each game's round."""
+        counts = np.stack([self._counts[batches.clients] for batches in made])
+        return torch.from_numpy(counts / counts.sum(1, keepdims=True))
+
     def _sent(
         self,
+        sending: Sending,
         weights: torch.Tensor,
         made: Sequence[Batches],
+        shares: torch.Tensor,
         seen: Sequence[bool],
-        draws: Sequence[torch.Generator],
+        draws: Sequence[torch.Generator | None],
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
         """The server's means [U, m], and by game what its clients send [K, m] where it is needed.
 
         Needed are the games seen, whose means are those of the views' own draws; and all of them
         where clients' parts must be told apart. Otherwise noise is all that is added, and the sum
-        of independent Gaussians is drawn as one.
+        of independent Gaussians is drawn as one (by None: left out, as the game shows no more).
         """
         variance = _added_variance(self.protection)
         if variance is None:
-            updates = sent_updates(self.arena, weights, made, often=True)
-            return torch.empty_like(weights), dict(enumerate(updates))
+            updates = sending.updates(weights, made)
+            going = [row for row, draw in enumerate(draws) if draw is not None]
+            return torch.zeros_like(weights), {row: updates[row] for row in going}
         shown = [place for place, each in enumerate(seen) if each]
-        counts = np.stack([self._counts[batches.clients] for batches in made])
-        shares = torch.from_numpy(counts / counts.sum(1, keepdims=True)).to(weights)
-        means = mean_updates(self.arena, weights, made, shares)
+        means = sending.means(weights, made, shares)
         if means is None:
-            updates = sent_updates(self.arena, weights, made, often=True)
+            updates = sending.updates(weights, made)
             means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
         elif shown:
-            some = [made[place] for place in shown]
-            updates = sent_updates(self.arena, weights[shown], some, often=True)
+            updates = sending.updates(weights[shown], [made[place] for place in shown])
         scales = (variance * shares.square().sum(1)).sqrt().tolist()
         for mean, scale, draw in zip(means, scales, draws, strict=True):
-            if scale:
+            if scale and draw is not None:
                 noise = torch.randn(
                     mean.shape, generator=draw, dtype=mean.dtype, device=draw.device
                 )
