@@ -13,18 +13,25 @@ _SHAPES = [  # groups, records, channels in and out, sides, kernel, stride, padd
     (3, 2, 1, 4, (9, 8), (5, 3), (2, 2), (2, 1), (1, 1)),
     (2, 3, 4, 3, (7, 7), (3, 3), (1, 2), (0, 1), (2, 1)),
     (4, 1, 2, 2, (6, 5), (1, 2), (3, 1), (0, 0), (1, 2)),
+    (2, 2, 3, 2, (7, 6), (5, 3), (1, 1), (2, 0), (1, 1)),
+    (3, 2, 2, 3, (8, 9), (5, 2), (2, 3), (2, 1), (1, 1)),
+    (2, 1, 1, 2, (7, 5), (1, 1), (2, 3), (0, 0), (1, 1)),  # places that no kernel reaches
+    (2, 1, 2, 1, (6, 6), (3, 3), (2, 2), (3, 2), (1, 1)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("shape", "transposed", "biased"),
-    list(itertools.product(_SHAPES, (False, True), (False, True))),
+    ("shape", "transposed", "biased", "many"),
+    list(itertools.product(_SHAPES, (False, True), (False, True), (False, True))),
 )
 def test_products_of_patches_are_torch_s_convolutions(
     shape: tuple[Any, ...],
     transposed: bool,
     biased: bool,
+    many: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(patches, "_MANY", 0 if many else 10**9)
     groups, records, wide, made, sides, kernel, stride, padding, dilation = shape
     draw = torch.Generator().manual_seed(0)
     inputs = torch.randn(records, groups * wide, *sides, generator=draw, dtype=torch.float64)

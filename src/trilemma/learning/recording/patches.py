@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any, Final
 
 import torch
@@ -22,6 +23,7 @@ _CHANNELS: Final = 32  # of a group, in or out, up to which cuDNN is slower ...
 _RECORDS: Final = 16  # ... while a group has as few records, or there are twice as many groups
 _NUMBERS: Final = 1 << 29  # of all patches, and ...
 _OF_MEMORY: Final = 64  # ... bytes of the GPU's memory for each: above, they take too much
+_MANY: Final = 256  # groups times records from which a few more operations do not matter
 
 
 def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | None:
@@ -86,7 +88,36 @@ class _Window:
         )
         return seen.reshape(self.groups, len(x) * high * wide, each * rows * columns)
 
-    def put_back(self, patches: torch.Tensor, records: int, size: Sequence[int]) -> torch.Tensor:
+    def spread(
+        self, images: torch.Tensor, weights: torch.Tensor, size: Sequence[int]
+    ) -> torch.Tensor:
+        """[B, G·C, *size]: each place of [B, G·O, H', W'] times the kernels [G, O, C·k·k], added.
+
+        Few at once are products put back where their patches were. Of many, every place of the
+        result gathers what reaches it: a kernel moved by a stride of s reaches only every s-th
+        with the same weights, so there are s·s small convolutions.
+        """
+        many = self.groups * len(images) >= _MANY or set(self.stride) == {1}
+        if not many or set(self.dilation) != {1}:
+            return self._put_back(torch.bmm(self.rows(images), weights), len(images), size)
+        kernels = weights.reshape(self.groups, weights.shape[1], -1, *self.kernel)
+        made = images.new_empty(len(images), self.groups * kernels.shape[2], *size)
+        for down, right in product(*(range(step) for step in self.stride)):
+            rows = _Residue.of(down, size[0], self.kernel[0], self.stride[0], self.padding[0])
+            columns = _Residue.of(right, size[1], self.kernel[1], self.stride[1], self.padding[1])
+            if not (rows.taps and columns.taps):
+                made[:, :, rows.places, columns.places] = 0
+                continue
+            around = (*columns.around(images.shape[3]), *rows.around(images.shape[2]))
+            window = _Window(self.groups, (rows.taps, columns.taps), (1, 1), (0, 0), (1, 1))
+            own = kernels[..., down :: self.stride[0], right :: self.stride[1]].flip(-2, -1)
+            by_tap = own.permute(0, 1, 3, 4, 2).flatten(1, 3)
+            seen = torch.bmm(window.patches(pad(images, around)), by_tap)
+            here = window.images(seen, len(images), (rows.count, columns.count))
+            made[:, :, rows.places, columns.places] = here
+        return made
+
+    def _put_back(self, patches: torch.Tensor, records: int, size: Sequence[int]) -> torch.Tensor:
         """The transpose of `patches`: [B, G·C, *size], where they overlap their sum."""
         places = patches.shape[1] // records
         by_record = patches.reshape(self.groups, records, places, -1).permute(1, 0, 3, 2)
@@ -116,6 +147,36 @@ class _Window:
         return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in each)
 
 
+@dataclass(frozen=True)
+class _Residue:
+    """Every s-th place of one side, from `first` on, all of which the same taps of a kernel reach.
+
+    Place y is reached by tap i from h where y + padding = s·h + i: from h = t, t - 1, … by the
+    taps i = r, r + s, …, with y = s·t + r - padding. The first has the number `start` = t.
+    """
+
+    first: int
+    count: int
+    taps: int
+    start: int
+    step: int
+
+    @classmethod
+    def of(cls, r: int, size: int, kernel: int, step: int, padding: int) -> _Residue:
+        """Those whose lowest tap is r."""
+        start = -((r - padding) // step)
+        first = step * start + r - padding
+        return cls(first, len(range(first, size, step)), len(range(r, kernel, step)), start, step)
+
+    @property
+    def places(self) -> slice:
+        return slice(self.first, None, self.step)
+
+    def around(self, size: int) -> tuple[int, int]:
+        """How many zeros before and behind a side of so many places let the taps see all."""
+        return self.taps - 1 - self.start, self.start + self.count - size
+
+
 def _convolution(
     inputs: torch.Tensor,
     weight: torch.Tensor,
@@ -133,7 +194,7 @@ def _convolution(
     if transposed:
         each = zip(size, window.kernel, stride, padding, dilation, beyond, strict=True)
         whole = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in each]
-        made = window.put_back(torch.bmm(window.rows(inputs), by_group), records, whole)
+        made = window.spread(inputs, by_group, whole)
     else:
         product = torch.bmm(window.patches(inputs), by_group.mT)
         made = window.images(product, records, window.reached(size))
@@ -164,11 +225,11 @@ def _slopes(
         if asked[1]:
             by_weight = torch.bmm(window.rows(inputs).mT, seen).reshape(weight.shape)
     else:
-        rows = window.rows(slope)
         if asked[0]:
-            by_input = window.put_back(torch.bmm(rows, by_group), records, size)
+            by_input = window.spread(slope, by_group, size)
         if asked[1]:
-            by_weight = torch.bmm(rows.mT, window.patches(inputs)).reshape(weight.shape)
+            seen = window.patches(inputs)
+            by_weight = torch.bmm(window.rows(slope).mT, seen).reshape(weight.shape)
     return by_input, by_weight, slope.sum((0, 2, 3)) if asked[2] else None
 
 
