@@ -322,7 +322,7 @@ def test_what_a_run_holds_is_not_measured_again(
 class _Idle:
     """A bench that has nothing to do."""
 
-    def __init__(self, work: Any, *_: object) -> None:
+    def __init__(self, work: Any, *_: object, **__: object) -> None:
         self.work = work
 
     def __call__(self) -> Any:

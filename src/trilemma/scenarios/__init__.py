@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.scenario import Scenario
+from trilemma.estimation.suitability import checked_before
 from trilemma.naming import load_object
 from trilemma.scenarios.calling import called, meant
 from trilemma.scenarios.digits import digits
@@ -63,7 +64,8 @@ def load_scenario(
         scenario = scenario.with_local_training(batch=batch)
     given = {"cohort": cohort, "device": device}
     changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
-    return replace(scenario, **changes) if changes else scenario
+    with checked_before():  # where it was made: model and loss stay what they are
+        return replace(scenario, **changes) if changes else scenario
 
 
 def _own(spec: str) -> Callable[..., Any]:
