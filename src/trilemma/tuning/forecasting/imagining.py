@@ -11,12 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
 from trilemma.errors import TrilemmaError
-from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
+from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob, read_attack
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.federation.cohorts import drawn_cohort
 from trilemma.federation.timing import RoundCosts, Spent
@@ -47,13 +48,7 @@ def expected_work(
 
     What is `known` is answered so, and the rest as it lets guess.
     """
-    head = _Head(plan, known)
-    judged(
-        plan,
-        head.done,
-        along=(lambda choice: gallery_procedures(plan, choice.chosen)) if pictures else None,
-    )
-    return head.work
+    return _work(_Head(plan), pictures, known or {})
 
 
 def forecast_of(
@@ -68,14 +63,15 @@ def forecast_of(
 
     It learns from what becomes `known`.
     """
+    head = _Head(plan)
 
     def anew() -> Counter[Kind] | None:
         try:
-            return expected_work(plan, pictures=pictures, known=known)
+            return _work(head, pictures, known or {})
         except TrilemmaError:  # of a course that is not taken: guesses may contradict each other
             return None
 
-    work, there = expected_work(plan, pictures=pictures), plan.setting
+    work, there = _work(head, pictures, {}), plan.setting
     used = sum(there.unit_size / size for size in there.records) / len(there.records)
     share = used * there.clients / len(there.records)  # a game's client is any of them
     views = {each.rounds: each.rounds * share for each in work}
@@ -94,7 +90,10 @@ def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Jo
     Attacks win as often as in the games of the same stream and protection that are `known`, and
     as imagined where there are none.
     """
-    head = _Head(plan)
+    return _guess_of(_Head(plan), known)
+
+
+def _guess_of(head: _Head, known: Mapping[tuple[str, int], bytes]) -> Callable[[Job], bytes]:
     read: set[tuple[str, int]] = set()
     won: Counter[tuple[str, str]] = Counter()  # by games alike and by attack
     games: Counter[tuple[str, str]] = Counter()
@@ -102,7 +101,7 @@ def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Jo
     def learn() -> None:
         for stage, chunk in known.keys() - read:
             read.add((stage, chunk))
-            found = json.loads(known[stage, chunk]).get("correct", {})
+            found = read_attack(known[stage, chunk]).get("correct", {})
             for name, right in found.items():
                 won[_alike(stage), name] += sum(right)
                 games[_alike(stage), name] += len(right)
@@ -113,13 +112,36 @@ def guess_of(plan: Plan, known: Mapping[tuple[str, int], bytes]) -> Callable[[Jo
 
     def guess(task: Job) -> bytes:
         if not isinstance(task, AttackJob):
-            return json.dumps(head.answer(task)).encode()
-        learn()
-        wins = {name: round(rate(task, name) * task.count) for name in task.attacks}
-        right = {name: [n < each for n in range(task.count)] for name, each in wins.items()}
-        return json.dumps(head.played(task, right)).encode()
+            return head.payload(task)
+        if len(known) > len(read):
+            learn()
+        wins = [round(rate(task, name) * task.count) for name in task.attacks]
+        return head.played(task, [[n < each for n in range(task.count)] for each in wins])
 
     return guess
+
+
+def _work(head: _Head, pictures: bool, known: Mapping[tuple[str, int], bytes]) -> Counter[Kind]:
+    """Units of each kind, each task once."""
+    plan, seen, work = head.plan, set[tuple[str, int]](), Counter[Any]()
+    answer = _guess_of(head, known) if known else head.payload
+
+    def ask(tasks: Sequence[Job]) -> list[bytes]:
+        for task in tasks:
+            if task.key() not in seen:
+                seen.add(task.key())
+                work[kind_of(task)] += amount_of(task)
+        return [known.get(task.key()) or answer(task) for task in tasks]
+
+    def done(some: Mapping[str, Procedure], /, **_: Then | None) -> dict[str, Any]:
+        return {name: each(ask) for name, each in some.items()}
+
+    judged(
+        plan,
+        done,
+        along=(lambda choice: gallery_procedures(plan, choice.chosen)) if pictures else None,
+    )
+    return work
 
 
 def _alike(stage: str) -> str:
@@ -128,72 +150,63 @@ def _alike(stage: str) -> str:
 
 
 class _Head:
-    """Answers at once, and counts what it was asked for; what is `known` it need not imagine."""
+    """Imagines what tasks answer; it is asked again and again, and keeps what it has answered."""
 
-    def __init__(self, plan: Plan, known: Mapping[tuple[str, int], bytes] | None = None) -> None:
-        self.plan, self.work = plan, Counter[Any]()
-        self._known, self._guess = known or {}, guess_of(plan, known) if known else None
-        self._seen: set[tuple[str, int]] = set()
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self._noise = {
             each.carrier: each.warm for each in plan.families if each.mechanism is Randomization
         }
         thinned = (each.warm for each in plan.families if each.mechanism is Compression)
         self._kept = next(thinned, 1.0)
-
-    def done(
-        self, procedures: Mapping[str, Procedure], /, *, then: Then | None = None
-    ) -> dict[str, Any]:
-        return {name: each(self.ask) for name, each in procedures.items()}
-
-    def ask(self, tasks: Sequence[Job]) -> list[bytes]:
-        for task in tasks:
-            if task.key() not in self._seen:
-                self._seen.add(task.key())
-                self.work[kind_of(task)] += amount_of(task)
-        return [self._known.get(task.key()) or self._payload(task) for task in tasks]
+        self.payload = cache(self._payload)
+        self._written, self._alone = cache(self._write), cache(self._rate)
 
     def _payload(self, task: Job) -> bytes:
-        if self._guess is not None:
-            return self._guess(task)
-        return json.dumps(self.answer(task)).encode()
-
-    def answer(self, task: Job) -> dict[str, Any]:
+        """What a task answers of which nothing is known."""
         if isinstance(task, AttackJob):
-            return self.played(task, {name: self._right(task, name) for name in task.attacks})
+            return self.played(task, [self._right(task, name) for name in task.attacks])
         if isinstance(task, BeliefJob):
             nothing = [0.0] * task.count
-            return {
-                "client": [0] * task.count,
-                "leakage": dict.fromkeys(task.attacks, nothing),
-            }
-        return _timed(task) if isinstance(task, CostJob) else self._trained(task)
+            leakage = dict.fromkeys(task.attacks, nothing)
+            return json.dumps({"client": [0] * task.count, "leakage": leakage}).encode()
+        found = _timed(task) if isinstance(task, CostJob) else self._trained(task)
+        return json.dumps(found).encode()
 
     def _right(self, task: AttackJob, attack: str) -> list[bool]:
         draw = Seeded(0).generator("imagined", task.stream, attack, task.first)
         rate = self.rate(attack, task)
         return [bool(each < rate) for each in draw.random(task.count)]
 
-    def played(self, task: AttackJob, found: Mapping[str, list[bool]]) -> dict[str, Any]:
-        """The payload of a task whose attacks win these games."""
-        scenario = self.plan.scenario
+    def played(self, task: AttackJob, right: Sequence[Sequence[bool]]) -> bytes:
+        """The payload of a task each of whose attacks wins these of its games."""
+        return self._written(task.attacks, task.rounds, task.pictures, tuple(map(tuple, right)))
+
+    def _write(
+        self,
+        attacks: tuple[str, ...],
+        rounds: int,
+        pictures: int,
+        right: tuple[tuple[bool, ...], ...],
+    ) -> bytes:
+        scenario, found = self.plan.scenario, dict(zip(attacks, right, strict=True))
         row: list[Any] = [["", False]] * len(scenario.heads)
-        grey = [row or [0] * scenario.input_spec.size] * task.pictures
-        shown = {"made": grey, "picked": grey, "correct": [True] * task.pictures}
-        return {
-            "client": [0] * task.count,
+        grey = [row or [0] * scenario.input_spec.size] * pictures
+        shown = {"made": grey, "picked": grey, "correct": [True] * pictures}
+        after = {name: {str(t): each for t in checkpoints(rounds)} for name, each in found.items()}
+        document = {
+            "client": [0] * len(right[0]),
             "correct": found,
-            "failed": dict.fromkeys(task.attacks, 0),
-            "after": {
-                name: {str(t): each for t in checkpoints(task.rounds)}
-                for name, each in found.items()
-            },
-            "pictures": {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)},
+            "failed": dict.fromkeys(attacks, 0),
+            "after": after,
+            "pictures": {"tagged": grey, "attacks": dict.fromkeys(attacks, shown)},
         }
+        return json.dumps(document).encode()
 
     def rate(self, attack: str, task: AttackJob) -> float:
         """How often an attack wins a task's games, at most as often as anyone can."""
         ceiling = self.plan.setting.ceiling(replace(self.plan.claim, rounds=task.rounds))
-        return min(self._rate(attack, task.protection), ceiling)
+        return min(self._alone(attack, task.protection), ceiling)
 
     def _rate(self, attack: str, spec: str) -> float:
         """1 / (1 + d (1/p_max - 1)) at d times the strength where the search begins."""
