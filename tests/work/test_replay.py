@@ -276,3 +276,21 @@ def test_what_is_begun_early_is_done_once_and_not_again_in_a_run_taken_up(tmp_pa
             found = settle({"all": lambda ask: ask(first)}, crew, run=run, ahead=ahead)
             assert found == {"all": [b"4", b"9", b"16"]}
     assert DONE == {2: 1, 3: 1, 4: 1}
+
+
+def test_what_has_ended_is_told_once_workers_have_the_next() -> None:
+    """To count what is left takes a while, in which nobody should wait for a task."""
+    crew: Any = Queue()
+    told: list[tuple[int, list[int]]] = []
+
+    class Slow:
+        def kept(self, task: Square) -> None: ...
+
+        def begun(self, task: Square) -> None: ...
+
+        def finished(self, task: Square, payload: bytes, seconds: float) -> None:
+            told.append((task.number, list(crew.order)))
+
+    ticker: Any = Slow()
+    assert settle({"walk": walk}, crew, ticker=ticker) == {"walk": 256}
+    assert told == [(2, [2, 4]), (4, [2, 4, 16]), (16, [2, 4, 16])]

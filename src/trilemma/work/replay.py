@@ -101,7 +101,9 @@ def settle(
             later = then(dict(results))
         if blocked and all(tasks - known.keys() for tasks in blocked.values()):
             desk.fill([procedures[name] for name in blocked], list(later.values()))
+            desk.tell()
             desk.wait()
+    desk.tell()
     return {name: results[name] for name in procedures}
 
 
@@ -156,6 +158,7 @@ class _Desk:
         self.crew, self.journal, self.ticker = crew, journal, ticker
         self.ahead = ahead or Ahead(0, lambda _: b"")  # nobody is ever free to guess for
         self.wanted: set[tuple[str, int]] = set()
+        self._untold: list[tuple[Job, bytes, float]] = []
         self._steps: dict[Procedure, _Step] = {}
 
     def want(self, tasks: Sequence[Job]) -> None:
@@ -175,6 +178,13 @@ class _Desk:
             else:
                 missing.append(task)
         self._hand_out(missing)
+
+    def tell(self) -> None:
+        """Say what has ended, which takes a while: when all that can be handed out is."""
+        untold, self._untold = self._untold, []
+        if self.ticker is not None:
+            for each in untold:
+                self.ticker.finished(*each)
 
     def wait(self) -> None:
         """Wait for one more task; an error counts once somebody wants its task."""
@@ -264,8 +274,7 @@ class _Desk:
 
     def _keep(self, task: Job, payload: bytes, seconds: float) -> None:
         self.journal.keep(task, payload)
-        if self.ticker is not None:
-            self.ticker.finished(task, payload, seconds)
+        self._untold.append((task, payload, seconds))
 
 
 class _Journal:
