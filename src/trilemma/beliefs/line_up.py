@@ -49,10 +49,7 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
 
 
 def mean_squares(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: of many line-ups at once.
-
-    Each is computed to the bit as by itself.
-    """
+    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: many line-ups at once."""
     found, offered = made.double(), candidates.double()
     # by products: the table of differences is N times larger than the inputs
     squares = found.square().sum(-1)[..., :, None] + offered.square().sum(-1)[..., None, :]

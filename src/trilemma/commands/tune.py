@@ -59,7 +59,7 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
 
 
 def _tuned(federated: Federated, request: Request, run: Run, running: Running) -> Verdict:
-    from trilemma.work.executors import for_good, prepared
+    from trilemma.work.executors import for_good, keep_memory, prepared
     from trilemma.work.progress import Ticker
 
     several = running.workers > 1 and running.ray is None
@@ -67,6 +67,7 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
     workers = min(running.workers, os.cpu_count() or 1) if several else 0
     needed = ("trilemma.estimation.bench", "trilemma.scenarios")
     ready = prepared(workers, *needed, device=federated.device or "cpu")
+    keep_memory()  # for what is done here, where there is one worker
     with Ticker("tune") as ticker, ready:
         ticker.say(f"reading {federated.scenario}")
         with for_good():

@@ -128,7 +128,8 @@ def hand_out_early(
 ) -> None:
     """Have workers begin with tasks that will be asked for, unless they were done before."""
     journal = _Journal(run, {})
-    missing = [task for task in tasks if not journal.holds(task)][: ahead.workers]
+    new = {task.key(): task for task in tasks if task.key() not in ahead.away}
+    missing = [task for task in new.values() if not journal.holds(task)][: ahead.workers]
     ahead.away.update(task.key() for task in missing)
     crew.submit(*missing)
 

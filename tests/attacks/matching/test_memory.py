@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from trilemma.attacks.matching.memory import Memory
@@ -48,3 +49,19 @@ def test_directions_are_those_of_the_two_loops_whatever_each_slot_has_kept() -> 
         ]
         torch.testing.assert_close(found, torch.stack(oracle), rtol=1e-8, atol=1e-8)
     assert min(memory.count.tolist()) > 4
+
+
+@pytest.mark.parametrize("size", [18, 54, 64, 301])
+def test_products_are_those_of_rows_in_one_piece(size: int) -> None:
+    """Rows that lie otherwise in memory would round otherwise, by their number of entries."""
+    draw = torch.Generator().manual_seed(0)
+    seen = torch.randn(4, 3, size, generator=draw)
+    one, other = (Memory.empty(4, 10, seen[0, 0]) for _ in range(2))
+    spread = torch.zeros(4, 5, size)
+    spread[:, 1:4] = seen
+    everyone = torch.ones(4, dtype=torch.bool)
+    for memory, given in ((one, seen), (other, spread[:, 1:4])):
+        for turn in range(3):
+            made = memory.update(everyone, given * (1 + turn))
+        memory.made = made  # type: ignore[attr-defined]
+    assert torch.equal(one.made, other.made)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from trilemma.attacks.base import Reconstructions
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.kinds import find
 from trilemma.estimation.playing.sights import Observer
-from trilemma.observations import Adversary
+from trilemma.observations import Adversary, Noise
 from trilemma.protections.protection import Protection
 
 
@@ -100,3 +100,32 @@ def test_a_neighbour_whose_bias_is_missing_changes_nothing(name: str) -> None:
     assert torch.equal(among.inputs[[0, 2]], alone.inputs)
     other = find(attack, [mixed[1]], restarts=1, seed=0)
     assert torch.equal(among.inputs[1], other.inputs[0])
+
+
+@dataclass
+class Believing(Noting):
+    """Has a belief where all was read."""
+
+    def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
+        found = super().__call__(views, restarts=restarts, seed=seed)
+        if any(view.observation.known is not None for view in views):
+            return found
+        return replace(found, log_probability=torch.zeros(len(views), 4))
+
+
+def test_who_tells_other_things_of_other_kinds_is_asked_about_all_at_once() -> None:
+    views = seen(2)
+    attack = Believing()
+    assert find(attack, views, restarts=1, seed=0).log_probability is not None  # type: ignore[arg-type]
+    mixed = [views[0], thinned(views[1], [0])]
+    found = find(attack, mixed, restarts=1, seed=0)  # type: ignore[arg-type]
+    assert found.log_probability is None
+    assert len(attack.calls[-1]) == 2
+
+
+def test_noise_is_a_kind() -> None:
+    loud, quiet = seen(2)
+    noisy = replace(loud, observation=replace(loud.observation, noise=Noise("gaussian", 0.1)))
+    attack = Noting()
+    find(attack, [noisy, quiet], restarts=1, seed=0)  # type: ignore[arg-type]
+    assert list(map(len, attack.calls)) == [1, 1]

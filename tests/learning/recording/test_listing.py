@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from trilemma.learning.recording.listing import Listing, Step, steps_in
+from trilemma.learning.recording.tracing import _recorded
 
 ATEN = torch.ops.aten
 
@@ -44,3 +45,39 @@ def test_what_no_later_step_takes_is_let_go() -> None:
     listing.result = step
     assert listing(torch.zeros(1)).item() == 5
     assert len(made) == 6
+
+
+def test_conjugates_are_not_what_they_are_made_of() -> None:
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        made = torch.fft.rfft(x)
+        power: torch.Tensor = (made * made.conj()).real
+        return power
+
+    x, y = torch.rand(2, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(_recorded(squared, (x,))(y), squared(y))
+
+
+def test_parts_that_are_written_into_are_not_joined_later() -> None:
+    aten = torch.ops.aten
+
+    def slopes(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        a, b = x[:2] * 2, x[2:] * 3
+        first = aten.slice_backward(a, [4], 0, 0, 2, 1)
+        second = aten.slice_backward(b, [4], 0, 2, 4, 1)
+        a.mul_(10)
+        return first + second, a
+
+    x = torch.rand(4, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(_recorded(slopes, (x,))(x)[0], slopes(x)[0])
+
+
+def test_what_is_given_as_out_is_written_into() -> None:
+    def doubled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = x * 2
+        kept = made * 1
+        torch.mul(x, 3, out=made)
+        return made + 0.5, kept + 0.5
+
+    x = torch.rand(3, generator=torch.Generator().manual_seed(0))
+    for found, expected in zip(_recorded(doubled, (x,))(x), doubled(x), strict=True):
+        assert torch.equal(found, expected)

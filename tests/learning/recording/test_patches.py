@@ -17,6 +17,7 @@ _SHAPES = [  # groups, records, channels in and out, sides, kernel, stride, padd
     (3, 2, 2, 3, (8, 9), (5, 2), (2, 3), (2, 1), (1, 1)),
     (2, 1, 1, 2, (7, 5), (1, 1), (2, 3), (0, 0), (1, 1)),  # places that no kernel reaches
     (2, 1, 2, 1, (6, 6), (3, 3), (2, 2), (3, 2), (1, 1)),
+    (2, 2, 3, 4, (1, 1), (3, 3), (2, 2), (1, 1), (1, 1)),  # sides shorter than the stride
 ]
 
 

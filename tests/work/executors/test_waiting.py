@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.work.executors.faking import FakeRay
+from tests.work.executors.faking import FakeRay, RayTaskError
 from tests.work.executors.test_local import Number, make_square
 
 from trilemma.errors import InvalidInput
@@ -140,3 +140,67 @@ def test_the_third_death_is_too_many() -> None:
         twice.again("exit code -11")
     assert name_of([Number(7)]) == "chunk 7 of 'numbers'"
     assert name_of([Number(7), Number(8)]) == "chunk 7 of 'numbers' and 1 more"
+
+
+@dataclass(frozen=True)
+class Odd:
+    """All share a call, of which something is wrong."""
+
+    kind: str = ""
+
+    def joins(self, tasks: Sequence[Number], other: Number) -> bool:
+        return True
+
+    def __call__(self) -> Joint[Number]:
+        if self.kind == "unmade":
+            raise InvalidInput("no scenario.")
+        return Joint(lambda task: b"1", self.together)
+
+    def together(self, tasks: Sequence[Number]) -> list[bytes]:
+        if self.kind == "fails":
+            raise ValueError("no")
+        return [b"1"] * (len(tasks) - (self.kind == "short"))
+
+
+def answered(crew: Any, count: int) -> list[int]:
+    """The numbers of tasks that were done or failed."""
+    seen = []
+    for _ in range(count):
+        try:
+            seen.append(crew.next()[0].number)
+        except (InvalidInput, RuntimeError):
+            seen.append(crew.failed.number)
+    return sorted(seen)
+
+
+@pytest.mark.parametrize("place", [here, processes, ray])
+@pytest.mark.parametrize("kind", ["short", "unmade", "fails"])
+def test_no_task_of_a_call_is_lost(
+    place: Callable[[Any], Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(monkeypatch)
+    with place(Odd(kind)) as crew:
+        crew.submit(*map(Number, range(3)))
+        assert answered(crew, 3) == [0, 1, 2]
+
+
+def test_a_call_that_ray_loses_is_the_fault_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = FakeRay(trouble={"chunk": [RayTaskError("lost")]})
+    monkeypatch.setitem(sys.modules, "ray", lost)
+    with ray(Odd()) as crew:
+        crew.submit(*map(Number, range(3)))
+        assert answered(crew, 3) == [0, 1, 2]
+
+
+def test_no_task_has_failed_where_no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise OSError(11, "no more")
+
+    with processes(Odd("fails")) as crew:
+        crew.submit(Number(7))
+        crew.next()
+        monkeypatch.setattr(crew, "_nursery", none)
+        crew.submit(Number(1), Number(2))
+        with pytest.raises(WorkerDied):
+            crew.next()
+        assert crew.failed is None

@@ -68,7 +68,7 @@ class Memory:
         self.count += slots
         # row vectors throughout: batched products with one or two rows are several times faster
         pairs = self.pairs[:-1].flatten(1, 2)
-        products = torch.bmm(seen.narrow(1, 1, 2), pairs.mT).double()
+        products = torch.bmm(seen.narrow(1, 1, 2).contiguous(), pairs.mT).double()
         own, new = products.chunk(2, 1)
         self._border(slots, rows, at, *new.chunk(2, 2))
         by_steps, by_changes = own.chunk(2, 2)

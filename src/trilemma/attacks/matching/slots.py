@@ -104,7 +104,7 @@ class Slots:
         loss = loss.masked_fill(~finite, torch.inf)
         gain = self.loss - loss
         accepted = (loss <= self.loss + _ARMIJO * self.step * self.slope) & finite & going
-        progress = gain > torch.maximum(1e-7 * loss, self.resolution)
+        progress = (gain > torch.maximum(1e-7 * loss, self.resolution)) | fresh
         self.stalled += accepted
         self.stalled.masked_fill_(accepted & progress, 0)
         self.shortened += 1

@@ -36,6 +36,9 @@ def find(attack: Attack, views: Sequence[View], *, restarts: int, seed: int) -> 
     ]
     if len(found) == 1:
         return found[0]
+    if len({tuple(map(_form, vars(each).values())) for each in found}) > 1:
+        # of other kinds it tells other things: only it knows how they go together
+        return attack(views, restarts=restarts, seed=seed)
     order = torch.tensor([place for own in places.values() for place in own]).argsort()
     return Reconstructions(
         *(
@@ -46,22 +49,29 @@ def find(attack: Attack, views: Sequence[View], *, restarts: int, seed: int) -> 
 
 
 def _kind(view: View) -> tuple[object, ...]:
-    """Whether clients weigh alike, and how much was read: of all, and of the last layer's parts.
+    """Whether there is noise, clients weigh alike, and all was read, or all of the last layer.
 
     Where each coordinate has weights of its own, clients are told apart anyway.
     """
-    known, weights = view.observation.known, view.observation.weights
+    known, weights, noise = (
+        getattr(view.observation, name) for name in ("known", "weights", "noise")
+    )
     own = isinstance(weights, torch.Tensor)
-    alike = None if own else len(set(weights or ())) <= 1
+    first = noise is not None and noise.scale > 0, None if own else len(set(weights or ())) <= 1
     if known is None or bool(known.all()):
-        return own, alike, True
+        return *first, True
     last = last_linear(view.task) or ()
-    return own, alike, tuple(bool(known[part].all()) for part in last if part is not None)
+    return *first, tuple(bool(known[part].all()) for part in last if part is not None)
+
+
+def _form(value: Any) -> object:
+    """What each view has of it: nothing, something, or numbers of some shape."""
+    return value.shape[1:] if isinstance(value, torch.Tensor) else value is None
 
 
 def _in_order(values: list[Any], order: torch.Tensor) -> Any:
     """What was found kind by kind, brought into the order of the views; None where it is none."""
-    if any(each is None for each in values):
+    if values[0] is None:
         return None
     if isinstance(values[0], torch.Tensor):
         return torch.cat(values)[order.to(values[0].device)]

@@ -20,8 +20,9 @@ __all__ = ["Listing", "Step", "memory", "steps_in"]
 
 
 def memory(tensor: torch.Tensor) -> tuple[object, ...]:
-    """The shape, type and strides of a tensor."""
-    return tensor.shape, tensor.dtype, tensor.device, tensor.stride()
+    """The shape, type, device and strides of a tensor, and whether its numbers are as they lie."""
+    lazy = tensor.is_conj(), tensor.is_neg()
+    return tensor.shape, tensor.dtype, tensor.device, tensor.stride(), lazy
 
 
 @dataclass(eq=False, slots=True)

@@ -107,6 +107,7 @@ class _Window:
             columns = _Residue.of(right, size[1], self.kernel[1], self.stride[1], self.padding[1])
             if not (rows.taps and columns.taps):
                 made[:, :, rows.places, columns.places] = 0
+            if not (rows.taps and columns.taps and rows.count and columns.count):
                 continue
             around = (*columns.around(images.shape[3]), *rows.around(images.shape[2]))
             window = _Window(self.groups, (rows.taps, columns.taps), (1, 1), (0, 0), (1, 1))

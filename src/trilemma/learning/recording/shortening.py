@@ -37,7 +37,10 @@ def shorten(listing: Listing, written: Collection[Step]) -> None:
         touched = any(each in written for each in (step, *step.inputs))
         if not touched and _repeatable(step.target):
             key = (step.target, repr(step.args), repr(step.kwargs))
-            found = known.get(key) or _without_effect(step) or _joined(listing, step)
+            found = known.get(key) or _without_effect(step)
+            parts = {each for own in step.inputs for each in own.inputs}
+            if found is None and parts.isdisjoint(written):
+                found = _joined(listing, step)
             known[key] = found or step
             if found is not None:
                 instead[step] = found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.fx.node import map_aggregate
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_iter, tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
@@ -102,8 +102,10 @@ class _Recorder(Watching):
         inputs = map_aggregate((args, kwargs), self.step)
         made = func(*args, **kwargs)
         if func._schema.is_mutable:
-            places = zip(func._schema.arguments, args, strict=False)
-            self._changed.update(_place(each) for place, each in places if place.is_write)
+            names = [each.name for each in func._schema.arguments]
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            written = [given.get(each.name) for each in func._schema.arguments if each.is_write]
+            self._changed.update(map(_place, tree_iter(written)))
         elif args and _same_view(made, args[0]):
             self._is(made, inputs[0][0])
             return made
@@ -135,12 +137,14 @@ class _Recorder(Watching):
         step.memory = memory(tensor)
 
 
-def _place(tensor: torch.Tensor) -> int | None:
+def _place(tensor: torch.Tensor | None) -> int | None:
     """Where its numbers lie; None for zeros that torch keeps without any memory.
 
     The slope of a sign is such, and with it that of an absolute value; nobody can write into it.
     """
-    return None if tensor._is_zerotensor() else tensor.untyped_storage().data_ptr()
+    if tensor is None or tensor._is_zerotensor():
+        return None
+    return tensor.untyped_storage().data_ptr()
 
 
 def _same_view(made: Any, given: Any) -> bool:

@@ -7,8 +7,9 @@ from trilemma.work.executors.base import Executor, Job, WorkerDied
 from trilemma.work.executors.choosing import executor
 from trilemma.work.executors.hands import one_thread
 from trilemma.work.executors.local import Crew, prepared
-from trilemma.work.executors.memory import for_good
+from trilemma.work.executors.memory import for_good, keep_memory
 
 __all__ = [
-    "Crew", "Executor", "Job", "WorkerDied", "executor", "for_good", "one_thread", "prepared",
+    "Crew", "Executor", "Job", "WorkerDied", "executor", "for_good", "keep_memory", "one_thread",
+    "prepared",
 ]  # fmt: skip

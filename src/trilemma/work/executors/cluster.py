@@ -111,6 +111,9 @@ class Cluster(Generic[Kind]):
         try:
             found = self._ray.get(ready)
         except errors.RayTaskError as error:  # `Hands` itself raises nothing
+            if tried is not None and len(tried.tasks) > 1:
+                self._waiting.put_back(tried.apart()[1:])
+                self._hand_out()
             raise _unusable(error) from error
         except errors.RayError as error:
             self._bury(hands, tried, error)

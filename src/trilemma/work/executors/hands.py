@@ -100,7 +100,10 @@ def done(work: Callable[[Any], bytes], tasks: Sequence[Any]) -> list[bytes]:
     if len(tasks) == 1:
         return [work(tasks[0])]
     assert isinstance(work, Joint)
-    return work.together(tasks)
+    payloads = list(work.together(tasks))
+    if len(payloads) != len(tasks):
+        raise RuntimeError(f"{len(tasks)} tasks were done in one call, {len(payloads)} came back")
+    return payloads
 
 
 def payloads_of(answer: list[bytes] | Failure, tasks: Sequence[Job]) -> list[bytes]:

@@ -19,7 +19,6 @@ from typing import Final, Generic, Self, TypeVar
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Failure, Hands, done, one_thread, payloads_of, pickled
-from trilemma.work.executors.memory import keep_memory
 from trilemma.work.executors.nursery import Nursery, Process
 from trilemma.work.executors.waiting import Try, Waiting
 
@@ -93,11 +92,13 @@ class Crew(Generic[Kind]):
 
         With several workers, `TimeoutError` after `within` seconds.
         """
+        end = None if within is None else time.monotonic() + within
         while not self._finished:
+            left = None if end is None else max(0.0, end - time.monotonic())
             if self._workers == 1:
                 self._do_here()
-            else:
-                self._receive(within)
+            elif not self._receive(left):
+                raise TimeoutError(f"no task was finished within {within} seconds")
         task, payload, self.spent = self._finished.popleft()
         self.failed = task
         return task, payload
@@ -107,11 +108,9 @@ class Crew(Generic[Kind]):
         tried = self._waiting.take()
         self.failed = tried.tasks[0]
         with one_thread():
-            if self._work is None:
-                keep_memory()
-                self._work = self._make_work()
-            start = time.monotonic()
             try:
+                self._work = self._work or self._make_work()
+                start = time.monotonic()
                 payloads = done(self._work, tried.tasks)
             except Exception:
                 if len(tried.tasks) == 1:
@@ -120,11 +119,11 @@ class Crew(Generic[Kind]):
                 return
         self._keep(tried, payloads, time.monotonic() - start)
 
-    def _receive(self, within: float | None) -> None:
-        """What the next worker has to say."""
+    def _receive(self, within: float | None) -> bool:
+        """What the next worker has to say; whether one had in time."""
         found = wait(list(self._pending), within)
         if not found:
-            raise TimeoutError(f"no task was finished within {within} seconds")
+            return False
         ready = found[0]
         assert isinstance(ready, Connection)
         tried = self._pending.pop(ready)
@@ -135,15 +134,16 @@ class Crew(Generic[Kind]):
             self._bury(ready, tried)
             self.failed = None
             self._hand_out()
-            return
+            return True
+        self.failed = None
         if isinstance(answer, Failure) and len(tried.tasks) > 1:
             self._waiting.put_back(tried.apart())
             self._hand_out()
-            return
-        self.failed = None
+            return True
         self._hand_out()
         self.failed = tried.tasks[0]
         self._keep(tried, payloads_of(answer, tried.tasks), seconds)
+        return True
 
     def _keep(self, tried: Try[Kind], payloads: list[bytes], seconds: float) -> None:
         each = seconds / len(payloads)

@@ -17,7 +17,7 @@ _LARGEST: Final = 2**25  # bytes of one tensor; glibc takes no more
 
 
 def keep_memory() -> None:
-    """Have this process keep free memory, up to 256 MB of it, from here on.
+    """Have this process keep free memory from here on, 256 MB at the end of what it holds.
 
     glibc gives memory of some megabytes back to the system as soon as it is free, which fills it
     with zeros when the next tensor is written: a third of the time of some products of matrices,
