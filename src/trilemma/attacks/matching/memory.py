@@ -68,6 +68,7 @@ class Memory:
         self.count += slots
         # row vectors throughout: batched products with one or two rows are several times faster
         pairs = self.pairs[:-1].flatten(1, 2)
+        # in one piece: products of rows that lie otherwise round otherwise
         products = torch.bmm(seen.narrow(1, 1, 2).contiguous(), pairs.mT).double()
         own, new = products.chunk(2, 1)
         self._border(slots, rows, at, *new.chunk(2, 2))
