@@ -46,6 +46,7 @@ def test_the_level_is_shared_by_the_streams() -> None:
     assert made.gauge(ask, rung="rest").suite.attacks == ("exact-posterior",)
     alike = plan(families=("randomization+secret-sharing", "randomization+paillier"))
     assert alike.gauge(ask).level == pytest.approx(0.05)
+    assert made.gauge(ask).part < once.gauge(ask).part, "a game of one round is little work"
 
 
 def test_fewer_trainings_for_a_glance() -> None:

@@ -22,7 +22,7 @@ from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
-from trilemma.tuning.families.gauge import Gauge, control_tasks, streams
+from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, control_tasks, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
@@ -129,11 +129,13 @@ class Plan:
         if rung is not None:
             suite = leading(self.scenario, rung, self.claim.rounds) or suite
         bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
+        cores = torch.device(self.scenario.device).type == "cpu"
         return Gauge(
             *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level),
             self.setting.ceiling(self.claim),
             next(bare, None),
             brief=self.request.preset == "quick",
+            part=FEW if cores and self.claim.rounds > 1 else CHUNK,
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import pairwise
 
-from trilemma.tuning.families.counts import Counts, Seen, counted, won_after
+import numpy as np
+import pytest
+
+from trilemma.tuning.families.counts import Counts, Seen, counted, pieces, won_after
 
 
 def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> Seen:
@@ -35,3 +38,17 @@ def test_games_won_after_few_rounds_are_counted_by_rounds() -> None:
 
 def test_of_equals_the_first_decides() -> None:
     assert Counts(4, {"a": 2, "b": 2}, {}, 0).strongest == "a"
+
+
+@pytest.mark.parametrize("most", [1, 4, 16])
+def test_tasks_between_looks_are_even_and_stay_what_they_are_at_the_next_look(most: int) -> None:
+    looks = (7, 15, 22, 62)
+    found = pieces(looks, most)
+    assert [n for first, count in found for n in range(first, first + count)] == [*range(62)]
+    for start, end in pairwise((0, *looks)):
+        sizes = [count for first, count in found if start <= first < end]
+        assert sum(sizes) == end - start, "no task reaches over a look"
+        assert max(sizes) <= most
+        assert max(sizes) - min(sizes) <= 1
+        assert len(sizes) == -(-(end - start) // most), "no more of them than need be"
+    assert pieces(looks[:2], most) == found[: len(pieces(looks[:2], most))]

@@ -19,6 +19,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.families.counts import Measured
 from trilemma.tuning.families.families import Family, families
 from trilemma.tuning.families.gauge import Gauge, stream_of, streams
 from trilemma.tuning.families.setting import Setting
@@ -201,6 +202,26 @@ def test_games_are_never_used_twice_in_one_calibration() -> None:
     suite = Suite("candidates", ("lead", "other"))
     Gauge(ask, suite, Adversary.SERVER, 1, P_MAX, 0.05).measure(family())
     assert seen
+
+
+def test_others_are_tested_in_small_tasks_to_the_same_end() -> None:
+    def found(part: int) -> tuple[Measured, int, int]:
+        """What was measured, and the largest tasks of searches and of the others' tests."""
+        made = gauge(lambda a, v: falling(1e-3)(v) / (1 + (a != "lead")), "lead", "other", "third")
+        asked, searched, tested = made.ask, set[int](), set[int]()
+
+        def ask(tasks: Sequence[Job]) -> list[bytes]:
+            for task in tasks:
+                assert isinstance(task, AttackJob)
+                (tested if "the others" in task.stream else searched).add(task.count)
+            return asked(tasks)
+
+        measured = replace(made, ask=ask, part=part).measure(family())
+        return measured, max(searched), max(tested)
+
+    whole, few = found(16), found(4)
+    assert whole[2] > 4
+    assert few == (whole[0], whole[1], 4), "the same games, whatever tasks they are played in"
 
 
 def test_false_claims_stay_within_the_level() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ __all__ = [
     "Seen",
     "counted",
     "noting",
+    "pieces",
     "played",
     "total",
     "won_after",
@@ -113,6 +116,22 @@ def played(ask: Ask, job: AttackJob, chunk: int) -> Seen:
         sum(sum(part["failed"].values()) for part in parts),
         {name: total([won_after(part, name) for part in parts]) for name in job.attacks},
     )
+
+
+def pieces(looks: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """(first, count) of the tasks between looks: what was asked for before is asked for again.
+
+    Those between two looks are as even as can be, of so many games at `most`.
+
+    >>> pieces((6, 30), 16)
+    [(0, 6), (6, 12), (18, 12)]
+    """
+    found = []
+    for start, end in pairwise((0, *looks)):
+        parts = math.ceil((end - start) / most)
+        cuts = [start + round((end - start) * each / parts) for each in range(parts + 1)]
+        found += [(first, last - first) for first, last in pairwise(cuts)]
+    return found
 
 
 def counted(seen: Sequence[Seen]) -> Counts:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,6 +39,7 @@ from trilemma.tuning.families.counts import (
     Seen,
     counted,
     noting,
+    pieces,
     played,
     total,
     won_after,
@@ -52,9 +52,10 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.work.replay import Ask
 
-__all__ = ["Gauge", "control_tasks", "stream_of", "streams"]
+__all__ = ["CHUNK", "FEW", "Gauge", "control_tasks", "stream_of", "streams"]
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
+FEW: Final = 4  # over a training as fast a game on a CPU: DLG takes 0.5 s for 4, 1.2 s for 8
 _CONTROL: Final = 16
 _SEPARATION: Final = 0.8  # of the rate that an attack's test should pass, in probits
 _CLOSER: Final = 0.5  # the same where there is no stronger strength to go on to
@@ -80,6 +81,7 @@ class Gauge:
     ceiling: float = 1.0  # a rate that nobody exceeds, by counting alone
     bare: Family | None = None  # the sum with nothing added, where it is tested as well
     brief: bool = False  # whether attacks that win nothing unprotected are tried no further
+    part: int = CHUNK  # games of one task where several attacks are tested
 
     def count(
         self,
@@ -248,13 +250,14 @@ class Gauge:
         largest = max(6 * zero_success_size(self.p_max, level), 200)
         test = sequential_test(self.p_max, level, separation, largest)
         tests: dict[str, Tested] = {}
+        most = self.part if len(attacks) > 1 else CHUNK
         if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
             soonest = next((i for i in range(len(test.looks)) if test.decide(i, 0) == "pass"), 0)
-            self._wins(stream, shown, _pieces(test.looks[: soonest + 1]), attacks, rounds)
+            self._wins(stream, shown, pieces(test.looks[: soonest + 1], most), attacks, rounds)
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
-            pieces = _pieces(test.looks[: look + 1])
-            found = self._wins(stream, shown, pieces, pending, rounds)
+            parts = pieces(test.looks[: look + 1], most)
+            found = self._wins(stream, shown, parts, pending, rounds)
             for name, (won, *after) in found.items():
                 if (decision := test.decide(look, won)) is not None:
                     passed = decision == "pass"
@@ -267,11 +270,11 @@ class Gauge:
         self,
         stream: str,
         shown: Protection,
-        pieces: Sequence[tuple[int, int]],
+        parts: Sequence[tuple[int, int]],
         attacks: Sequence[str],
         rounds: int,
     ) -> dict[str, tuple[int, ...]]:
-        """Games of these pieces (first, count) that each attack wins, and after fewer rounds too.
+        """Games of these parts (first, count) that each attack wins, and after fewer rounds too.
 
         All are asked for at once.
         """
@@ -282,7 +285,7 @@ class Gauge:
                 first=first,
                 count=count,
             )
-            for first, count in pieces
+            for first, count in parts
             for name in attacks  # one after the other: they share what is seen of their games
         ]
         won: dict[str, list[tuple[int, ...]]] = {name: [] for name in attacks}
@@ -318,19 +321,6 @@ def control_tasks(suite: Suite) -> list[AttackJob]:
     return [
         AttackJob("control", bare, (name,), server, 1, 0, _CONTROL, pictures=RECORDS)
         for name in suite.attacks
-    ]
-
-
-def _pieces(looks: Sequence[int]) -> list[tuple[int, int]]:
-    """(first, count) of the tasks between looks: what was asked for before is asked for again.
-
-    >>> _pieces((6, 30))
-    [(0, 6), (6, 16), (22, 8)]
-    """
-    return [
-        (first, min(CHUNK, end - first))
-        for start, end in pairwise((0, *looks))
-        for first in range(start, end, CHUNK)
     ]
 
 
