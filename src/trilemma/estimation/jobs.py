@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -69,6 +69,10 @@ class AttackJob:
 
     def key(self) -> tuple[str, int]:
         """The stage and the chunk under which a run keeps the payload."""
+        return self._key
+
+    @cached_property
+    def _key(self) -> tuple[str, int]:  # asked for twenty times of every job
         seen = f"{self.protection} seen by the {self.adversary.value}"
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         extra = ", equal weights" * self.equal_weights + ", blind" * self.blind

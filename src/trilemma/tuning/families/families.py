@@ -57,6 +57,7 @@ _NAMES: Final = {
     "bounded-masks": "mask bound",
 }
 _BOTH: Final = "compression+randomization"
+_USUAL: Final = SecretSharing()
 _HEADROOM: Final = 4.0  # of a transport's range over the largest coordinate seen
 _KEPT: Final = 0.1  # share of the coordinates that noise is added to, where both are combined
 _WEAKER, _STRONGER = 4.0, 0.6  # decades of noise around where all else but the record is known
@@ -150,9 +151,9 @@ class Family:
 
     def _sum_of(self, transforms: Sequence[Transform]) -> SecretSharing:
         """What sums them: no attack reads its grid, but one that would lose the noise is none."""
-        usual, (reach, noise) = SecretSharing(), self._reach(transforms)
-        if not 0 < noise < usual.least_noise():
-            return usual
+        reach, noise = self._reach(transforms)
+        if not 0 < noise < _USUAL.least_noise():
+            return _USUAL
         return SecretSharing.fitted(reach, self.setting.total_weight, noise)
 
     def _reach(self, transforms: Sequence[Transform]) -> tuple[float, float]:
