@@ -162,7 +162,7 @@ def test_a_guess_that_turned_out_wrong_is_not_built_upon() -> None:
 
 
 def test_what_rests_on_many_guesses_is_not_begun() -> None:
-    """Of a chain of ten the first is wanted, and the four behind it are worth a try."""
+    """Of a chain of ten the first is wanted, and the six behind it are worth a try."""
     away: list[int] = []
 
     class Watched(Queue):
@@ -176,7 +176,7 @@ def test_what_rests_on_many_guesses_is_not_begun() -> None:
     right = Ahead(99, lambda task: str(task.number**2).encode())
     crew: Any = Watched()
     assert settle({"chain": chain_of_ten}, crew, ahead=right) == {"chain": 285}
-    assert max(away) == 5
+    assert max(away) == 7
 
 
 def test_a_wrong_guess_leaves_no_trace(tmp_path: Path) -> None:
@@ -267,15 +267,39 @@ def test_an_error_that_is_no_tasks_ends_the_call() -> None:
 
 def test_what_is_begun_early_is_done_once_and_not_again_in_a_run_taken_up(tmp_path: Path) -> None:
     DONE.clear()
-    first = [Square(2), Square(3), Square(4)]
-    for turn in range(2):
+    procedures = {
+        "two": lambda ask: ask([Square(2), Square(3)]) + ask([Square(5)]),
+        "one": lambda ask: ask([Square(4)]),
+    }
+    for workers, begun in ((2, {2, 3}), (3, set())):
         with Run.open(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
-            ahead = Ahead(2, lambda _: b"0")
-            hand_out_early(first, crew, run=run, ahead=ahead)
-            assert ahead.away == (set() if turn else {("square", 2), ("square", 3)})
-            found = settle({"all": lambda ask: ask(first)}, crew, run=run, ahead=ahead)
-            assert found == {"all": [b"4", b"9", b"16"]}
-    assert DONE == {2: 1, 3: 1, 4: 1}
+            ahead = Ahead(workers, lambda _: b"0")
+            hand_out_early(procedures.values(), crew, run=run, ahead=ahead)
+            assert ahead.away == {("square", each) for each in begun}
+            found = settle(procedures, crew, run=run, ahead=ahead)
+            assert found == {"two": [b"4", b"9", b"25"], "one": [b"16"]}
+    assert DONE == {2: 1, 3: 1, 4: 1, 5: 1}
+
+
+def test_a_run_taken_up_begins_where_its_procedures_are(tmp_path: Path) -> None:
+    with Run.open(tmp_path, {}) as run:
+        run.commit(*Square(1).key(), b"1")
+        run.commit(*Square(2).key(), b"4")
+        ahead = Ahead(9, lambda _: b"0")
+        hand_out_early([walk], Queue(), run=run, ahead=ahead)  # type: ignore[arg-type]
+    assert ahead.away == {("square", 4)}
+
+
+def test_a_procedure_that_breaks_is_told_by_who_waits_for_it() -> None:
+    def broken(ask: Ask) -> None:
+        raise ValueError("broken")
+
+    crew: Any = Queue()
+    ahead = Ahead(9, lambda _: b"0")
+    hand_out_early([broken, walk], crew, run=None, ahead=ahead)
+    assert len(ahead.away) == 1
+    with pytest.raises(ValueError, match="broken"):
+        settle({"broken": broken}, crew, ahead=ahead)
 
 
 def test_what_has_ended_is_told_once_workers_have_the_next() -> None:

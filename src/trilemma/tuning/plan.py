@@ -11,7 +11,7 @@ import torch
 from trilemma.attacks import Rung, get
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
-from trilemma.estimation.jobs import AttackJob, Job
+from trilemma.estimation.jobs import Job
 from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
@@ -22,7 +22,7 @@ from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
-from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, control_tasks, streams
+from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
@@ -156,11 +156,6 @@ class Plan:
             *(self.source, line_up, asked.restarts, asked.steps, asked.seed, self.suite.rung),
             together=views_together(self.scenario),
         )
-
-    @property
-    def first_tasks(self) -> list[AttackJob]:
-        """What every way of choosing asks for."""
-        return control_tasks(self.suite)
 
     def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
         """Workers that can do every task of this plan."""

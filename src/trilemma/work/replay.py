@@ -8,7 +8,7 @@ therefore resumed by the very steps by which an undisturbed one goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Ahead", "Ask", "Procedure", "Then", "Watcher", "hand_out_early", "settle"]
 
 _LATER: Final = 1  # guesses: what comes in a later call can wait for what this one may need soon
-_FAR: Final = 4  # guesses: what rests on more is hardly ever asked for, and slows the rest down
+_FAR: Final = 6  # guesses: what rests on more is hardly ever asked for, and slows the rest down
 
 
 class Ask(Protocol):
@@ -72,14 +72,12 @@ def settle(
     desk = _Desk(crew, _Journal(run, known), ticker, ahead)
 
     def ask(tasks: Sequence[Job]) -> list[bytes]:
-        missing = [task for task in tasks if not desk.journal.holds(task)]
-        if missing:
-            raise _NotYet(missing)
+        payloads = desk.journal.ask(tasks)
         for task in tasks:
             asked.add(task.key())
             if ticker is not None and task.key() not in desk.wanted:
                 ticker.kept(task)
-        return [known[task.key()] for task in tasks]
+        return payloads
 
     blocked: dict[str, set[tuple[str, int]]] = {name: set() for name in procedures}
     results: dict[str, Any] = {}
@@ -124,12 +122,19 @@ class Ahead:
 
 
 def hand_out_early(
-    tasks: Sequence[Job], crew: Executor[Any], *, run: Run | None, ahead: Ahead
+    procedures: Iterable[Procedure], crew: Executor[Any], *, run: Run | None, ahead: Ahead
 ) -> None:
-    """Have workers begin with tasks that will be asked for, unless they were done before."""
+    """Have workers begin with what procedures ask for first, unless it was done before."""
     journal = _Journal(run, {})
-    new = {task.key(): task for task in tasks if task.key() not in ahead.away}
-    missing = [task for task in new.values() if not journal.holds(task)][: ahead.workers]
+    first: dict[tuple[str, int], Job] = {}
+    for procedure in procedures:
+        try:
+            procedure(journal.ask)
+        except _NotYet as pause:
+            first |= {task.key(): task for task in pause.tasks}
+        except Exception:  # it will be raised where somebody waits for it
+            continue
+    missing = [task for key, task in first.items() if key not in ahead.away][: ahead.workers]
     ahead.away.update(task.key() for task in missing)
     crew.submit(*missing)
 
@@ -291,6 +296,13 @@ class _Journal:
             for chunk, payload in self.run.committed(stage).items():
                 self.known.setdefault((stage, chunk), payload)
         return task.key() in self.known
+
+    def ask(self, tasks: Sequence[Job]) -> list[bytes]:
+        """What is done; where something is not, whoever asks is left there."""
+        missing = [task for task in tasks if not self.holds(task)]
+        if missing:
+            raise _NotYet(missing)
+        return [self.known[task.key()] for task in tasks]
 
     def keep(self, task: Job, payload: bytes) -> None:
         if self.run is not None:
