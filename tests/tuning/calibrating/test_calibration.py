@@ -68,7 +68,7 @@ def check(curve: str, p_max: float, runs: int) -> None:
         assert len(outcome.over_protection) >= 0.98 * runs
         assert np.median(outcome.over_protection) <= 1.5
         grid = grid_units(SimulatedAttacker(curve, p_max))
-        assert np.mean(outcome.units) <= grid / 5
+        assert np.mean(outcome.units) <= grid / 4
 
 
 @pytest.mark.parametrize("p_max", P_MAX)

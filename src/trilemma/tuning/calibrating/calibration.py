@@ -51,7 +51,7 @@ def calibrate(
     ...     return count if strength < 0.2 else 0  # all fall below 10**0.2 times the warm start
     >>> result = calibrate(attack, 0.286, Control(24, 24))
     >>> round(result.strength, 3), result.units
-    (0.225, 44)
+    (0.3, 46)
     """
     _check(p_max, alpha, domain)
     search = Search(attack_units, p_max, alpha, first_unit)

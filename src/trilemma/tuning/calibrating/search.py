@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 _EXPLORATION: Final = 60  # units at most; 96 for 48: over-protection -0..5 %, units up to +19 %
-_EXPLORATION_START: Final = 18  # units at least
+_EXPLORATION_START: Final = 24  # units at least: two pairs
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
+_APART: Final = 0.6  # of the sd of where that is; nearer or farther (0.5, 0.7) finds it as well
 _SETTLED: Final = (0.05, 0.5)  # sd of x* that ends exploration: decades, in the curve's sd
 _SEPARATION: Final = 0.1  # decades beyond x* at which a test should pass
 _SEPARATIONS: Final = (0.2, 0.28, 0.4, 0.57, 0.8, 1.13, 1.6)  # in the curve's sd; few, for caches
@@ -93,16 +94,21 @@ class Search:
             self.curve = self.curve.observe(place - self.offset, units, successes)
 
     def explore(self, most: int = _EXPLORATION) -> None:
-        """Batches where a unit says most about x*, until x* is known well enough to test."""
+        """Batches where a unit says most about x*, until x* is known well enough to test.
+
+        In pairs, one on either side of where it is believed to be: neither waits for the other.
+        """
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
         while used < most:
-            place = int(np.argmin(np.abs(self.curve.expect() - rate))) + self.offset
-            x = float(self.candidates[place])
-            successes = self.attack(x, SMALLEST_BATCH, "explore")
-            self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
-            self.observe(place, SMALLEST_BATCH, successes)
-            used += SMALLEST_BATCH
+            middle, sd = self.curve.crossing(rate)
+            for near in (middle - _APART * sd, middle + _APART * sd):
+                place = int(np.argmin(np.abs(self.curve.strengths - near))) + self.offset
+                x = float(self.candidates[place])
+                successes = self.attack(x, SMALLEST_BATCH, "explore")
+                self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
+                self.observe(place, SMALLEST_BATCH, successes)
+                used += SMALLEST_BATCH
             settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary.sd)
             if used >= _EXPLORATION_START and self.curve.crossing(self.p_max)[1] <= settled:
                 return
