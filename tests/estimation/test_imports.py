@@ -10,7 +10,6 @@ from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.observations import Adversary
 from tests.commands.own_scenario import small
 
-before = set(sys.modules)
 work = Bench(small, None, 1, 2, 0, "rest")()
 attacks = (
     "gaussian-posterior", "linkage", "map", "dlg", "inverting-gradients", "idlg", "analytic",
@@ -23,8 +22,8 @@ for spec in ("none", "randomization:variance=1e-3", "compression:keep=0.5", sums
 work(BeliefJob("b", sums, ("gaussian-posterior",), Adversary.SERVER, 20, 0, 1, 2))
 work(TrainJob(sums, 0, 2))
 work(CostJob(sums, 1))
-heavy = ("sympy", "mpmath", "sklearn", "matplotlib", "torch._dynamo", "torch._inductor")
-print([name for name in set(sys.modules) - before if name.startswith(heavy)])
+heavy = ("sympy", "mpmath", "scipy", "sklearn", "matplotlib", "torch._dynamo", "torch._inductor")
+print([name for name in sys.modules if name.startswith(heavy)])
 """
 """Games of one round and of a training under every kind of protection, and all other tasks."""
 

@@ -343,11 +343,13 @@ def test_the_answer_is_told_before_what_stands_beside_it(
     sink = io.StringIO()
     with Ticker("tune", stream=sink) as ticker:
         asked = Request(attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
-        tune(small, asked, ticker=ticker)
+        seen: list[str] = []
+        tune(small, asked, ticker=ticker, answered=lambda: seen.append(sink.getvalue()))
     lines = sink.getvalue().splitlines()
     told = [n for n, line in enumerate(lines) if line.startswith(f"tune: the answer: {found}")]
     assert len(told) == 1
     assert told[0] < len(lines) - 1
+    assert [each.splitlines() for each in seen] == [lines[: told[0] + 1]]
 
 
 def test_bad_requests_are_refused_before_the_work() -> None:

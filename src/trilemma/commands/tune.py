@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from trilemma.work.journal import Run
 
 __all__ = ["tune"]
+
+_PAGE: Final = "trilemma.reporting.page.page"
 
 
 @with_flags(Federated, Request)
@@ -73,4 +77,8 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
         with for_good():
             from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
-        return find(federated.source(), request, run=run, ticker=ticker, **running.crew)
+        def read_ahead() -> None:  # while this process waits for the last tasks
+            Thread(target=import_module, args=(_PAGE,), daemon=True).start()
+
+        asked = federated.source(), request
+        return find(*asked, run=run, ticker=ticker, answered=read_ahead, **running.crew)

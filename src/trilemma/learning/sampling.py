@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from scipy.special import bdtrc
 from torch.nn.functional import pad
 
 from trilemma.errors import InvalidInput
@@ -78,6 +77,8 @@ def stack_rows(
 @lru_cache(maxsize=1024)
 def _width(n: int, share: float) -> int:
     """The least B with P(Bin(n, share) > B) <= `_WIDER`, at least 1."""
+    from scipy.special import bdtrc  # heavy: workers must start without it
+
     width = max(1, int(n * share))
     while bdtrc(width, n, share) > _WIDER:
         width += 1

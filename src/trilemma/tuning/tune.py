@@ -14,6 +14,8 @@ from trilemma.tuning.telling import judged
 from trilemma.work.replay import Ahead, hand_out_early, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trilemma.estimation.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
@@ -30,14 +32,16 @@ def tune(
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
+    answered: Callable[[], object] | None = None,
     **settings: Any,
 ) -> Verdict:
     """The protection of least weighted loss whose leakage is shown to be within the budget.
 
     `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
     measured again; without it everything stays in memory. `workers` are processes, or actors of
-    the Ray cluster at the address `ray`. Where the scenario shows records, gallery.json in the
-    run's folder shows some beside what the attacks make of them.
+    the Ray cluster at the address `ray`. `answered` is called when the choice is made, while what
+    stands beside it is still measured. Where the scenario shows records, gallery.json in the run's
+    folder shows some beside what the attacks make of them.
     """
     plan = Plan.of(source, Request.of(request, settings), run=run)
     if run is not None:
@@ -51,7 +55,13 @@ def tune(
             found = forecast_of(plan, workers=workers, pictures=run is not None, known=known)
             ticker.expect(found)
         done = partial(settle, crew=crew, run=run, ticker=ticker, known=known, ahead=ahead)
-        tell = None if ticker is None else ticker.tell
+
+        def tell(answer: str) -> None:
+            if ticker is not None:
+                ticker.tell(answer)
+            if answered is not None:
+                answered()
+
         verdict = judged(
             plan,
             done,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
-from scipy.special import ndtri
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
@@ -164,6 +163,7 @@ def system_normals(count: int) -> Iterator[NDArray[np.float64]]:
     both tails reach 9.1 standard deviations with full precision.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from scipy.special import ndtri  # heavy: workers must start without it
 
     stream = Cipher(algorithms.AES256(System().bytes(32)), modes.CTR(bytes(16))).encryptor()
     zeros = memoryview(bytes(8 * _BLOCK))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Final, Generic, Self, TypeVar
@@ -75,8 +75,7 @@ class Crew(Generic[Kind]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe, process in self._processes.items():
-            _end(pipe, process)
+        _end(self._processes)
         if self._own is not None:
             self._own.close()
 
@@ -151,8 +150,8 @@ class Crew(Generic[Kind]):
 
     def drop(self) -> None:
         """End what is being done and forget it; the next task is for a fresh process."""
+        _end({pipe: self._processes.pop(pipe) for pipe in self._pending})
         for pipe in self._pending:
-            _end(pipe, self._processes.pop(pipe))
             del self._gpus[pipe]
         self._pending.clear()
         self._waiting.clear()
@@ -206,10 +205,13 @@ class Crew(Generic[Kind]):
         return self._own
 
 
-def _end(pipe: Connection, process: Process) -> None:
-    pipe.close()
-    process.terminate()
-    process.join()
+def _end(processes: Mapping[Connection, Process]) -> None:
+    """All at once, as each takes a while to give its memory back."""
+    for pipe, process in processes.items():
+        pipe.close()
+        process.terminate()
+    for process in processes.values():
+        process.join()
 
 
 def _gpus() -> list[str]:
