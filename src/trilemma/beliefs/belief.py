@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.beliefs.divergences import jensen_shannon
+from trilemma.beliefs.divergences import jensen_shannon, jensen_shannon_rows
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ def _hull_corners(kappa: float) -> tuple[float, float]:
     top = bernoulli_leakage(1.0, kappa)
     # Fine next to κ, where the first corner lies for small κ.
     points = kappa + (1 - kappa) * np.linspace(0, 1, 2001)[1:] ** 2
-    values = np.array([bernoulli_leakage(float(p), kappa) for p in points])
+    laws, blind = np.stack([points, 1 - points], axis=-1), np.array([kappa, 1 - kappa])
+    values = np.sqrt(np.minimum(jensen_shannon_rows(laws, blind) / LN2, 1.0))
     steepest, flattest = values / points, (top - values[:-1]) / (1 - points[:-1])
 
     def refine(target: Callable[[float], float], at: int) -> float:

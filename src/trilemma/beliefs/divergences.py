@@ -11,7 +11,7 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["jensen_shannon", "kullback_leibler", "total_variation"]
+__all__ = ["jensen_shannon", "jensen_shannon_rows", "kullback_leibler", "total_variation"]
 
 _SUM_TOLERANCE: Final = 1e-9
 _SERIES_BELOW: Final = 1e-3  # the next term, t⁸/28, is then below 1e-18 of the first
@@ -39,10 +39,17 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
     >>> round(jensen_shannon([1.0, 0.0], [0.0, 1.0]), 6)
     0.693147
     """
-    left, right = _pair(p, q)
+    return float(jensen_shannon_rows(*_pair(p, q)))
+
+
+def jensen_shannon_rows(
+    left: NDArray[np.float64], right: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """JS of rows [..., d], which must be probability vectors: nothing is checked."""
     total = left + right
     ratio = np.divide(left - right, total, out=np.zeros_like(total), where=total > 0)
-    return float((total / 4 * _phi(ratio)).sum())
+    found: NDArray[np.float64] = (total / 4 * _phi(ratio)).sum(-1)
+    return found
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from trilemma.work.journal import Run
 
 __all__ = ["tune"]
-
-_PAGE: Final = "trilemma.reporting.page.page"
 
 
 @with_flags(Federated, Request)
@@ -77,8 +74,14 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
         with for_good():
             from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
-        def read_ahead() -> None:  # while this process waits for the last tasks
-            Thread(target=import_module, args=(_PAGE,), daemon=True).start()
+        def answered() -> None:  # from here on this process waits for the last tasks
+            Thread(target=_prepare_page, daemon=True).start()
 
         asked = federated.source(), request
-        return find(*asked, run=run, ticker=ticker, answered=read_ahead, **running.crew)
+        return find(*asked, run=run, ticker=ticker, answered=answered, **running.crew)
+
+
+def _prepare_page() -> None:
+    from trilemma.reporting.page.page import read_templates
+
+    read_templates()

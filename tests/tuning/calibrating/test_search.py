@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tuning.calibrating.test_calibration import ALPHA, WORKS
 
-from trilemma.tuning.calibrating.calibration import calibrate
+from trilemma.tuning.calibrating.calibration import calibrate, crossing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 
 
@@ -54,3 +54,43 @@ def test_the_levels_of_all_chains_add_up_to_less_than_alpha() -> None:
     assert len(result.tested) > 2
     assert not any(point.passed for point in result.tested)
     assert sum(point.level for point in result.tested if point.level is not None) < ALPHA
+
+
+def explored(*answers: int) -> list[tuple[float, int, int]]:
+    """(x, count, first unit) of the first requests of a calibration that hears these answers."""
+    asked: list[tuple[float, int, int]] = []
+
+    class Enough(Exception):
+        pass
+
+    def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
+        asked.append((strength, count, first_unit))
+        if len(asked) > len(answers):
+            raise Enough
+        return answers[len(asked) - 1]
+
+    with pytest.raises(Enough):
+        calibrate(attack, 0.258, WORKS, alpha=ALPHA)
+    return asked
+
+
+def test_exploration_goes_in_pairs_of_which_neither_waits_for_the_other() -> None:
+    many, few = explored(6, 0, 6, 0), explored(0, 0, 6, 0)
+    assert many[:2] == few[:2], "the first answer does not decide where the second is"
+    assert many[0][0] < 0 < many[1][0], "on either side of the warm start"
+    assert many[2] != few[2]
+    assert explored(6, 0, 6, 0)[3] == explored(6, 0, 0, 0)[3]
+    assert [first for _, _, first in many] == [0, 6, 12, 18, 24], "no unit twice"
+
+
+@pytest.mark.parametrize("units", [30, 36, 50])
+def test_an_estimate_ends_at_the_strength_itself(units: int) -> None:
+    log: list[float] = []
+
+    def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
+        log.append(strength)
+        return round(count * min(1.0, max(0.0, 0.5 - strength / 4)))  # flat: it never settles
+
+    found = crossing(attack, 0.258, domain=(-2.0, 2.0), units=units)
+    assert 6 * len(log) < units + 12
+    assert abs(log[-1] - found) < 0.3

@@ -254,3 +254,19 @@ def test_an_estimate_lies_near_the_crossing() -> None:
     assert variance is not None
     assert 3e-4 < variance < 1e-2
     assert counts.units >= 6
+
+
+def test_an_estimates_counts_are_of_the_very_strength_that_it_names() -> None:
+    asked: list[AttackJob] = []
+
+    def noted(tasks: Sequence[AttackJob]) -> list[bytes]:
+        asked.extend(tasks)
+        return base.ask(tasks)
+
+    base = gauge(lambda a, v: falling(1e-3, 2.0)(v))
+    x, counts = replace(base, ask=noted).estimate(family(), 1)
+    there = family().attacked(x, Adversary.SERVER).describe()
+    played = [task for task in asked if task.protection == there]
+    assert counts.units == sum(task.count for task in played) > 0
+    won = [sum(json.loads(each)["correct"]["lead"]) for each in base.ask(played)]
+    assert counts.successes == sum(won)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
 
-__all__ = ["earlier_page", "front_page", "verdict_cell", "verdict_page", "write_report"]
+__all__ = [
+    "earlier_page", "front_page", "read_templates", "verdict_cell", "verdict_page", "write_report",
+]  # fmt: skip
 
 _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
@@ -58,6 +60,12 @@ def write_report(result: Result, folder: Path) -> Path:
     target = folder / "report.html"
     write_text(target, page)
     return target
+
+
+def read_templates() -> None:
+    """Have all templates read and compiled, which takes longer than filling them in."""
+    for name in _templates().list_templates(extensions=["html"]):
+        _templates().get_template(name)
 
 
 def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:

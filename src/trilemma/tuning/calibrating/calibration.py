@@ -20,6 +20,7 @@ Mean units and over-protection, by budget and slope, are in docs/benchmarks/tuni
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
@@ -27,6 +28,8 @@ from trilemma.tuning.calibrating.outcomes import AttackUnits, Calibration, Contr
 from trilemma.tuning.calibrating.search import Search
 
 __all__ = ["calibrate", "crossing"]
+
+_THERE: Final = 12  # units of an estimate that are played at the strength itself
 
 
 def calibrate(
@@ -73,7 +76,7 @@ def crossing(
     _check(p_max, 0.5, domain)
     search = Search(attack_units, p_max, 0.5, 0)
     search.believe(domain, Control(units, units), unprotected=False)
-    search.explore(units)
+    search.explore(units, there=_THERE)
     low, high = domain
     return min(high, max(low, search.curve.crossing(p_max)[0]))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Search"]
 
-_EXPLORATION: Final = 60  # units at most; 96 for 48: over-protection -0..5 %, units up to +19 %
+_EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
 _EXPLORATION_START: Final = 24  # units at least: two pairs
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
@@ -93,17 +93,20 @@ class Search:
         else:
             self.curve = self.curve.observe(place - self.offset, units, successes)
 
-    def explore(self, most: int = _EXPLORATION) -> None:
+    def explore(self, most: int = _EXPLORATION, *, there: int = 0) -> None:
         """Batches where a unit says most about x*, until x* is known well enough to test.
 
         In pairs, one on either side of where it is believed to be: neither waits for the other.
+        The last units, as many as are wanted `there`, where it is believed to be.
         """
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
         while used < most:
-            middle, sd = self.curve.crossing(rate)
-            for near in (middle - _APART * sd, middle + _APART * sd):
-                place = int(np.argmin(np.abs(self.curve.strengths - near))) + self.offset
+            sides = (-_APART, _APART) if used < most - there else (0.0,)
+            middle, sd = self.curve.crossing(rate if len(sides) > 1 else self.p_max)
+            for side in sides:
+                away = np.abs(self.curve.strengths - (middle + side * sd))
+                place = int(np.argmin(away)) + self.offset
                 x = float(self.candidates[place])
                 successes = self.attack(x, SMALLEST_BATCH, "explore")
                 self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))

@@ -1,8 +1,8 @@
 """The ladder: what each family would need on every rung, the chosen one tested, others estimated.
 
-An estimate is where the leading attack of a rung is expected to reach p_max, from a few games; it
-proves nothing, and shows what the next rung would cost. Rungs whose attacks reconstruct are
-estimated for one round.
+An estimate is the strength, of a few played, nearest to where the leading attack of a rung should
+reach p_max; it proves nothing, and shows what the next rung would cost. Rungs whose attacks
+reconstruct are estimated for one round.
 """
 
 from __future__ import annotations

@@ -136,13 +136,16 @@ class Gauge:
         return self._searched(family)
 
     def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
-        """Where the leading attack is expected to reach p_max, by few games; no test."""
+        """Of the strengths played, that nearest to where the leading attack should reach p_max.
+
+        By few games, and no test: the counts are of those at that very strength.
+        """
         stream = f"{stream_of(family)}, {self.suite.rung}"
         log: _Log = []
         attack = self._units(family, self.suite.lead, stream, rounds, log)
-        x = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
-        near = min(log, key=lambda each: abs(each[0] - x))[0]
-        return x, counted([seen for at, _, seen in log if at == near])
+        reached = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
+        at = min((x for x, _, _ in log), key=lambda x: abs(x - reached))
+        return at, counted([seen for x, _, seen in log if x == at])
 
     def _searched(self, family: Family) -> Measured:
         rounds = self.rounds
