@@ -58,6 +58,13 @@ def check(text: str) -> bool:
     return True
 
 
+def test_blanks_may_stand_where_a_verdict_is_shown_with_them() -> None:
+    plain = "randomization:variance=1e-3+secret-sharing:clip_range=8,precision_bits=16"
+    shown = " randomization:variance=1e-3 + secret-sharing:clip_range=8,\n    precision_bits=16 "
+    assert parse_protection(shown) == parse_protection(plain)
+    assert parse_protection(" none\n") == Protection()
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts_come_back(text: str) -> None:
     protection = parse_protection(text)

@@ -122,14 +122,15 @@ def parse_protection(text: str) -> Protection:
     """The protection that a text names; `Protection.describe` is the inverse.
 
     Parts are joined by "+", in the order in which a client applies them, the transport last. A
-    part of your own is module:class:settings; importing the module runs its code.
+    part of your own is module:class:settings; importing the module runs its code. Blanks may stand
+    around "+" and ",", as they do where a verdict is shown.
 
     >>> parse_protection("none") == Protection()
     True
     >>> parse_protection("compression:keep=0.1+randomization:variance=1e-3").describe()
     'compression:keep=0.1+randomization:variance=0.001'
     """
-    if text == "none":
+    if text.strip() == "none":
         return Protection()
     if len(text) > _MAX_CHARACTERS:
         raise InvalidInput(
@@ -138,7 +139,7 @@ def parse_protection(text: str) -> Protection:
         )
     transforms: list[Transform] = []
     transports: list[Transport] = []
-    for part in re.split(r"\+(?=[A-Za-z_])", text):  # 1e+3 is a number
+    for part in re.split(r"\s*\+\s*(?=[A-Za-z_])", text.strip()):  # 1e+3 is a number
         if part == "none":
             raise InvalidInput(f"{_quoted(text)} joins none with others; leave none out.")
         made = _parse(part)
@@ -183,7 +184,7 @@ def _parse(part: str) -> Transform | Transport:
         spec = _foreign(name)
     values: dict[str, Any] = {}
     for setting in settings.split(",") if settings else ():
-        key, _, value = setting.partition("=")
+        key, _, value = setting.strip().partition("=")
         if key not in spec.settings:
             raise UnknownName(f"setting of {name}", key, spec.settings)
         if key in values:
