@@ -8,6 +8,7 @@ import sys
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.observations import Adversary
+import trilemma.scenarios
 from tests.commands.own_scenario import small
 
 work = Bench(small, None, 1, 2, 0, "rest")()

@@ -352,6 +352,13 @@ def test_the_answer_is_told_before_what_stands_beside_it(
     assert [each.splitlines() for each in seen] == [lines[: told[0] + 1]]
 
 
+def test_who_has_no_ticker_hears_of_the_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    answered = lambda: heard.append("answer")  # noqa: E731
+    tuned(monkeypatch, {"summed": 0.02}, families=("secret-sharing",), answered=answered)
+    assert heard == ["answer"]
+
+
 def test_bad_requests_are_refused_before_the_work() -> None:
     with pytest.raises(UnknownName, match="did you mean 'compression'"):
         tune(small(), families=("compresion",))

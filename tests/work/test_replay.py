@@ -286,8 +286,10 @@ def test_a_run_taken_up_begins_where_its_procedures_are(tmp_path: Path) -> None:
         run.commit(*Square(1).key(), b"1")
         run.commit(*Square(2).key(), b"4")
         ahead = Ahead(9, lambda _: b"0")
-        hand_out_early([walk], Queue(), run=run, ahead=ahead)  # type: ignore[arg-type]
+        crew: Any = Queue()
+        hand_out_early([walk, walk], crew, run=run, ahead=ahead)
     assert ahead.away == {("square", 4)}
+    assert crew.order == [4], "once, though two ask for it"
 
 
 def test_a_procedure_that_breaks_is_told_by_who_waits_for_it() -> None:

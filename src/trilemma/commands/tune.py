@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -75,13 +76,15 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
             from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
         def answered() -> None:  # from here on this process waits for the last tasks
-            Thread(target=_prepare_page, daemon=True).start()
+            with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed
+                Thread(target=_prepare_page, daemon=True).start()
 
         asked = federated.source(), request
         return find(*asked, run=run, ticker=ticker, answered=answered, **running.crew)
 
 
 def _prepare_page() -> None:
-    from trilemma.reporting.page.page import read_templates
+    with suppress(Exception):  # it fails again, and is told, when the page is written
+        from trilemma.reporting.page.page import read_templates
 
-    read_templates()
+        read_templates()

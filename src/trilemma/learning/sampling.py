@@ -77,7 +77,7 @@ def stack_rows(
 @lru_cache(maxsize=1024)
 def _width(n: int, share: float) -> int:
     """The least B with P(Bin(n, share) > B) <= `_WIDER`, at least 1."""
-    from scipy.special import bdtrc  # heavy: workers must start without it
+    from scipy.special import bdtrc  # heavy: workers start without it, and few need it
 
     width = max(1, int(n * share))
     while bdtrc(width, n, share) > _WIDER:

@@ -124,19 +124,21 @@ class Ahead:
 def hand_out_early(
     procedures: Iterable[Procedure], crew: Executor[Any], *, run: Run | None, ahead: Ahead
 ) -> None:
-    """Have workers begin with what procedures ask for first, unless it was done before."""
+    """Have workers begin with what procedures ask for first, unless it was done before.
+
+    At once, procedure by procedure: to find what the next one asks for may take a while.
+    """
     journal = _Journal(run, {})
-    first: dict[tuple[str, int], Job] = {}
     for procedure in procedures:
         try:
             procedure(journal.ask)
         except _NotYet as pause:
-            first |= {task.key(): task for task in pause.tasks}
+            first = {task.key(): task for task in pause.tasks if task.key() not in ahead.away}
+            begun = dict(list(first.items())[: ahead.workers - len(ahead.away)])
+            ahead.away.update(begun)
+            crew.submit(*begun.values())
         except Exception:  # it will be raised where somebody waits for it
             continue
-    missing = [task for key, task in first.items() if key not in ahead.away][: ahead.workers]
-    ahead.away.update(task.key() for task in missing)
-    crew.submit(*missing)
 
 
 @dataclass(frozen=True)

@@ -243,6 +243,7 @@ def test_a_curve_that_rises_again_is_reported() -> None:
         (lambda: calibrate(cliff(0), 0.3, WORKS, alpha=1.0), "alpha"),
         (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(1.0, 1.0)), "domain"),
         (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(-math.inf, 1.0)), "domain"),
+        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(0.3, 0.3 + 1e-9)), "domain"),
         (lambda: calibrate(cliff(0, high=1.5), 0.3, WORKS), "attack_units"),
         (lambda: calibrate(lambda x, count, stage, first: [True], 0.3, WORKS), "attack_units"),
         (lambda: Control(3, 2), "3 of 2"),

@@ -83,14 +83,14 @@ def test_exploration_goes_in_pairs_of_which_neither_waits_for_the_other() -> Non
     assert [first for _, _, first in many] == [0, 6, 12, 18, 24], "no unit twice"
 
 
-@pytest.mark.parametrize("units", [30, 36, 50])
+@pytest.mark.parametrize("units", [18, 30, 36, 48])
 def test_an_estimate_ends_at_the_strength_itself(units: int) -> None:
     log: list[float] = []
 
     def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
         log.append(strength)
-        return round(count * min(1.0, max(0.0, 0.5 - strength / 4)))  # flat: it never settles
+        return round(count * min(1.0, max(0.0, 0.5 - strength / 4)))
 
     found = crossing(attack, 0.258, domain=(-2.0, 2.0), units=units)
-    assert 6 * len(log) < units + 12
+    assert 6 * len(log) <= units
     assert abs(log[-1] - found) < 0.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -126,6 +127,13 @@ def test_a_quick_look_leaves_out_what_wins_nothing_unprotected() -> None:
     assert {each.attack for each in found.tests} == {"lead", "other"}
     made.brief = False
     assert {each.attack for each in made.measure(family()).tests} == set(rates)
+
+
+def test_nothing_is_searched_in_what_rounding_leaves_of_a_domain() -> None:
+    narrow = replace(family(), domain=(0.3, math.nextafter(0.6, 1)))  # and 0.3 + 0.3 is 0.6
+    found = gauge(lambda a, _: float(a == "other")).measure(narrow)
+    assert found.calibration.strength is None
+    assert "other still picked the right record" in found.calibration.reason
 
 
 def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:

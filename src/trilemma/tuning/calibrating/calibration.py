@@ -29,6 +29,7 @@ from trilemma.tuning.calibrating.search import Search
 
 __all__ = ["calibrate", "crossing"]
 
+_NARROWEST: Final = 1e-3  # decades of a domain: the belief's lattice is as fine as the domain
 _THERE: Final = 12  # units of an estimate that are played at the strength itself
 
 
@@ -85,8 +86,8 @@ def _check(p_max: float, alpha: float, domain: tuple[float, float]) -> None:
     between("p_max", p_max)
     between("alpha", alpha)
     low, high = domain
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(low) and math.isfinite(high) and high - low >= _NARROWEST):
         raise InvalidInput(
-            f"domain (weakest and strongest log10 strength) must be finite and rising, "
-            f"got {low} to {high}."
+            f"domain (weakest and strongest log10 strength) must be finite and rise by "
+            f"{_NARROWEST} at least, got {low} to {high}."
         )

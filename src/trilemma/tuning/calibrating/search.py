@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 _EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
-_EXPLORATION_START: Final = 24  # units at least: two pairs
+# Units at least: two pairs. A steep curve needs 12 games more than one by one, others no more.
+_EXPLORATION_START: Final = 24
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
-_APART: Final = 0.6  # of the sd of where that is; nearer or farther (0.5, 0.7) finds it as well
+_APART: Final = 0.6  # of a pair from the middle, in sd of the crossing; 0.5 and 0.7 do as well
 _SETTLED: Final = (0.05, 0.5)  # sd of x* that ends exploration: decades, in the curve's sd
 _SEPARATION: Final = 0.1  # decades beyond x* at which a test should pass
 _SEPARATIONS: Final = (0.2, 0.28, 0.4, 0.57, 0.8, 1.13, 1.6)  # in the curve's sd; few, for caches
@@ -96,14 +97,16 @@ class Search:
     def explore(self, most: int = _EXPLORATION, *, there: int = 0) -> None:
         """Batches where a unit says most about x*, until x* is known well enough to test.
 
-        In pairs, one on either side of where it is believed to be: neither waits for the other.
-        The last units, as many as are wanted `there`, where it is believed to be.
+        In pairs, one on either side of where it is believed to be: where the second is does not
+        depend on the first's answer, so that both can be under way. The last units, as many as
+        are wanted `there`, where it is believed to be.
         """
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
         while used < most:
-            sides = (-_APART, _APART) if used < most - there else (0.0,)
-            middle, sd = self.curve.crossing(rate if len(sides) > 1 else self.p_max)
+            pair = used + 2 * SMALLEST_BATCH <= most - there
+            sides = (-_APART, _APART) if pair else (0.0,)
+            middle, sd = self.curve.crossing(rate if pair else self.p_max)
             for side in sides:
                 away = np.abs(self.curve.strengths - (middle + side * sd))
                 place = int(np.argmin(away)) + self.offset

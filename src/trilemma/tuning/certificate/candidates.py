@@ -35,11 +35,11 @@ def _procedure(plan: Plan, family: Family) -> Procedure:
     if family.carrier == "paillier" and helped:
         opened = Candidate(family.name, "certified", False, True, _HELPED)
         return lambda _: opened
-    proof = Proof.of(plan, family.carrier)
-    return lambda ask: _certified(ask, plan, family, proof)
+    return lambda ask: _certified(ask, plan, family)
 
 
-def _certified(ask: Ask, plan: Plan, family: Family, proof: Proof) -> Candidate:
+def _certified(ask: Ask, plan: Plan, family: Family) -> Candidate:
+    proof = Proof.of(plan, family.carrier)  # seconds the first time: not before workers have begun
     found = certify(ask, plan, proof)
     certificate, clip = found.certificate, found.chosen.clip
     protection = proof.protection(clip)

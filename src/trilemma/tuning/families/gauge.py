@@ -61,6 +61,7 @@ _SEPARATION: Final = 0.8  # of the rate that an attack's test should pass, in pr
 _CLOSER: Final = 0.5  # the same where there is no stronger strength to go on to
 _ATTEMPTS: Final = 3
 _ROOM: Final = 0.3  # decades from the strength at which an attack failed to the next floor
+_NARROW: Final = 0.025  # decades in which there is nothing to search: sums of floats are not exact
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
 _ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
@@ -186,7 +187,7 @@ class Gauge:
             if not failed:
                 return Measured(found, tuple(tests), counts)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
-            if floor >= family.domain[1]:
+            if floor > family.domain[1] - _NARROW:
                 break
         assert found is not None
         reason = (
