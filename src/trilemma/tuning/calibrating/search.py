@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 _EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
-# Units at least: two pairs. A steep curve needs 12 games more than one by one, others no more.
-_EXPLORATION_START: Final = 24
+_EXPLORATION_START: Final = 24  # units at least: two pairs
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
 _APART: Final = 0.6  # of a pair from the middle, in sd of the crossing; 0.5 and 0.7 do as well
