@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment
 from tests.reporting import examples, training
 
-from trilemma.reporting.page.page import front_page, verdict_page, write_report
+from trilemma.reporting.page.page import front_page, read_templates, verdict_page, write_report
 from trilemma.tuning.results.verdict import Verdict
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u2028"
@@ -266,3 +267,16 @@ def test_the_page_of_a_front() -> None:
     assert "estimates, no verdict" in page.text
     for sentence in front.limits:
         assert sentence in page.text
+
+
+def test_templates_that_were_read_early_are_not_compiled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_templates()
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(Environment, "compile", refused)
+    assert Page(verdict_page(examples.verdict())).scripts
+    assert Page(front_page(examples.front())).scripts
