@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trilemma.tuning.choosing.pictures import gallery_procedures, keep_gallery
-from trilemma.tuning.choosing.procedures import procedures
-from trilemma.tuning.forecasting.imagining import forecast_of, guess_of
+from trilemma.tuning.forecasting.imagining import beginnings, forecast_of, guess_of
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.telling import judged
@@ -50,7 +49,7 @@ def tune(
     with plan.crew(workers, ray) as crew:
         ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None
         if ahead is not None:
-            hand_out_early(procedures(plan).values(), crew, run=run, ahead=ahead)
+            hand_out_early(beginnings(plan), crew, run=run, ahead=ahead)
         if ticker is not None:  # which takes a while
             found = forecast_of(plan, workers=workers, pictures=run is not None, known=known)
             ticker.expect(found)

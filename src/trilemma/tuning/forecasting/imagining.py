@@ -25,6 +25,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.choosing.pictures import gallery_procedures
+from trilemma.tuning.choosing.procedures import procedures
 from trilemma.tuning.forecasting.forecast import Forecast
 from trilemma.tuning.forecasting.kinds import amount_of, kind_of
 from trilemma.tuning.telling import judged
@@ -34,11 +35,16 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.work.replay import Procedure, Then
 
-__all__ = ["expected_work", "forecast_of", "guess_of"]
+__all__ = ["beginnings", "expected_work", "forecast_of", "guess_of"]
 
 _DECADES: Final = {"nothing": -3.0, "public": -2.0, "candidates": 0.0, "rest": 1.0}
 _BEHIND: Final = 1.5  # decades by which attacks that do not lead are weaker
 _BARE_SUM: Final = 0.9  # right picks from a sum without noise
+
+
+def beginnings(plan: Plan) -> list[Procedure]:
+    """The procedures with which every tuning by this plan begins, all of them at once."""
+    return list(procedures(plan).values())
 
 
 def expected_work(
