@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.tuning.calibrating.test_calibration import ALPHA, WORKS
 
 from trilemma.tuning.calibrating.calibration import calibrate, crossing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.calibrating.success_curve import SuccessCurve
 
 
 def test_no_request_leaves_the_domain() -> None:
@@ -83,14 +85,19 @@ def test_exploration_goes_in_pairs_of_which_neither_waits_for_the_other() -> Non
     assert [first for _, _, first in many] == [0, 6, 12, 18, 24], "no unit twice"
 
 
-@pytest.mark.parametrize("units", [18, 30, 36, 48])
-def test_an_estimate_ends_at_the_strength_itself(units: int) -> None:
-    log: list[float] = []
+@pytest.mark.parametrize("units", [18, 30])  # more settle sooner
+def test_an_estimate_plays_its_last_games_where_the_strength_is_believed_to_be(units: int) -> None:
+    log: list[tuple[float, int]] = []
 
     def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
-        log.append(strength)
-        return round(count * min(1.0, max(0.0, 0.5 - strength / 4)))
+        log.append((strength, 2 if len(log) % 3 else 1))  # whatever the strength
+        return log[-1][1]
 
-    found = crossing(attack, 0.258, domain=(-2.0, 2.0), units=units)
-    assert 6 * len(log) <= units
-    assert abs(log[-1] - found) < 0.3
+    crossing(attack, 0.258, domain=(-2.0, 2.0), units=units)
+    assert 6 * len(log) == units
+    curve = SuccessCurve.prior(-2.0, 2.0)
+    for number, (strength, won) in enumerate(log):
+        if number >= len(log) - 2:
+            assert abs(strength - curve.crossing(0.258)[0]) < 0.02, "the lattice is finer"
+        place = int(np.argmin(np.abs(curve.strengths - strength)))
+        curve = curve.observe(place, 6, won)

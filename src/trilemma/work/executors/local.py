@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Final, Generic, Self, TypeVar
@@ -19,7 +19,7 @@ from typing import Final, Generic, Self, TypeVar
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, WorkerDied
 from trilemma.work.executors.hands import Failure, Hands, done, one_thread, payloads_of, pickled
-from trilemma.work.executors.nursery import Nursery, Process
+from trilemma.work.executors.nursery import Nursery, Process, end
 from trilemma.work.executors.waiting import Try, Waiting
 
 __all__ = ["Crew", "prepared"]
@@ -75,7 +75,7 @@ class Crew(Generic[Kind]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        _end(self._processes)
+        end(self._processes.items())
         if self._own is not None:
             self._own.close()
 
@@ -150,7 +150,7 @@ class Crew(Generic[Kind]):
 
     def drop(self) -> None:
         """End what is being done and forget it; the next task is for a fresh process."""
-        _end({pipe: self._processes.pop(pipe) for pipe in self._pending})
+        end([(pipe, self._processes.pop(pipe)) for pipe in self._pending])
         for pipe in self._pending:
             del self._gpus[pipe]
         self._pending.clear()
@@ -203,15 +203,6 @@ class Crew(Generic[Kind]):
                 return fitting[0]
             self._own = Nursery(_worker, modules=(type(self._make_work).__module__,), fork=fork)
         return self._own
-
-
-def _end(processes: Mapping[Connection, Process]) -> None:
-    """All at once, as each takes a while to give its memory back."""
-    for pipe, process in processes.items():
-        pipe.close()
-        process.terminate()
-    for process in processes.values():
-        process.join()
 
 
 def _gpus() -> list[str]:

@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 
 from trilemma.work.executors.memory import for_good
 
-__all__ = ["Life", "Nursery", "Process"]
+__all__ = ["Life", "Nursery", "Process", "end"]
 
 Life = Callable[[Connection], None]
 """What a worker does with its end of the pipe until it ends."""
@@ -69,10 +69,7 @@ class Nursery:
 
     def close(self) -> None:
         """End what was not handed out."""
-        for pipe, process in self._waiting:
-            pipe.close()
-            process.terminate()
-            process.join()
+        end(self._waiting)
         if self._nurse is not None:
             self._nurse.end()
 
@@ -85,6 +82,15 @@ class Nursery:
 
     def _fresh(self) -> tuple[Connection, Process]:
         return _started(_fresh_life, self._life, self._modules)
+
+
+def end(workers: Collection[tuple[Connection, Process]]) -> None:
+    """End workers, all at once, as each takes a while to give its memory back."""
+    for pipe, process in workers:
+        pipe.close()
+        process.terminate()
+    for _, process in workers:
+        process.join()
 
 
 class _Nurse:
