@@ -22,7 +22,7 @@ from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
 from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
-from trilemma.crypto.neighbourhoods import neighbourhood
+from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.estimation.recipes import Judge, Recipe
 from trilemma.federation.deployment import Deployment
@@ -31,7 +31,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import CORRUPT, SecretSharing
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.conditions import check_scenario
 
 if TYPE_CHECKING:

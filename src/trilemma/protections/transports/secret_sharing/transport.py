@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trilemma.crypto.masking import Ring, check_threshold
-from trilemma.crypto.neighbourhoods import neighbourhood
+from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.secret_sharing import SecretSharingLaw
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from trilemma.entropy import System
     from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["CORRUPT", "SecretSharing"]
-
-CORRUPT: Final = 0.1
+__all__ = ["SecretSharing"]
 
 
 @dataclass(frozen=True, kw_only=True)
