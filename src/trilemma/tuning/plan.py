@@ -16,7 +16,7 @@ from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.suite import Suite, leading, suite_of
+from trilemma.estimation.playing.suite import Suite, suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
     from trilemma.work.executors import Executor
     from trilemma.work.journal import Run
-    from trilemma.work.replay import Ask
 
 __all__ = ["Plan"]
 
@@ -121,19 +120,15 @@ class Plan:
         mechanisms = {each.name: each.mechanism for each in self.families}
         return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
-    def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
+    def gauge(self) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
         tested = [each for each in self.families if each.tested_over(self.claim.rounds)]
         level = (1 - self.request.confidence) / streams(tested)
-        suite = self.suite
-        if rung is not None:
-            suite = leading(self.scenario, rung, self.claim.rounds) or suite
         bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
         cores = torch.device(self.scenario.device).type == "cpu"
         return Gauge(
-            *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level),
-            self.setting.ceiling(self.claim),
-            next(bare, None),
+            *(self.suite, self.request.adversary, self.claim.rounds, self.p_max, level),
+            bare=next(bare, None),
             brief=self.request.preset == "quick",
             part=FEW if cores and self.claim.rounds > 1 else CHUNK,
         )

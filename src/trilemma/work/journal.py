@@ -43,10 +43,10 @@ class Run:
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> with Run.open(folder, {"seed": 1}) as run:
-    ...     run.commit("attack", 0, b"payload")
+    ...     run.commit("key of a job", b"payload")
     >>> with Run.open(folder, {"seed": 1}) as run:
-    ...     run.committed("attack")
-    {0: b'payload'}
+    ...     run.committed("key of a job")
+    b'payload'
     """
 
     def __init__(self, folder: Folder, store: Store, *, begun: bool) -> None:
@@ -120,11 +120,11 @@ class Run:
                     )
         self._settings |= wanted
 
-    def commit(self, stage: str, chunk: int, payload: bytes) -> None:
+    def commit(self, key: str, payload: bytes) -> None:
         """Write one finished chunk, durable when this returns; a chunk is never written twice."""
-        chunks = [(stage, chunk, payload)]
+        chunks = [(key, payload)]
         if not self._begun and self._first is not None:
-            chunks.insert(0, (self._first[0], 0, self._first[1]))
+            chunks.insert(0, self._first)
         with _told(self.folder):
             for each in chunks:
                 if self._begun:
@@ -133,20 +133,20 @@ class Run:
                     self._store.begin(self._settings, *each)
                     self._begun = True
 
-    def first(self, stage: str, payload: bytes) -> None:
-        """Have a stage's only chunk written before all others, once there is one to write.
+    def first(self, key: str, payload: bytes) -> None:
+        """Have a chunk written before all others, once there is another to write.
 
         What no work went into is no reason to claim a folder, nor to delete what it holds.
         """
         if self._begun:
-            if not self.committed(stage):
-                self.commit(stage, 0, payload)
+            if self.committed(key) is None:
+                self.commit(key, payload)
         else:
-            self._first = stage, payload
+            self._first = key, payload
 
-    def committed(self, stage: str) -> dict[int, bytes]:
-        """Payloads of the finished chunks of a stage, by chunk."""
-        return self._store.chunks(stage) if self._begun else {}
+    def committed(self, key: str) -> bytes | None:
+        """The payload of a finished chunk; None where it is not finished."""
+        return self._store.payload(key) if self._begun else None
 
     def key(self, name: str) -> bytes:
         """A secret of 32 bytes that stays in this folder; the same one whenever it is asked for.

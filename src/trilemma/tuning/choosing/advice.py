@@ -62,11 +62,6 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         sentences.append(
             "One round: an adversary that combines the updates of several rounds learns more."
         )
-    if chosen is not None and chosen.basis == "counted":
-        sentences.append(
-            "Most records are never used in this training; one that is used may well be read: "
-            "`--claim one-round` measures what keeps it from that."
-        )
     sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
     if chosen is None or chosen.basis in ("measured", "surrogate"):
         sentences.append(

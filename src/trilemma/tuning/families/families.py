@@ -86,6 +86,16 @@ class Family:
         return self.name == _BOTH or (self.mechanism is not None and self.mechanism.thins)
 
     @property
+    def own_places(self) -> bool:
+        """Whether each client leaves out coordinates of its own, of which only the sum is seen."""
+        return self.thins and self.seen == "sum" and self.carrier == "plain"
+
+    @property
+    def look(self) -> tuple[object, ...]:
+        """What an adversary can tell families by: equal for those that share their games."""
+        return self.mechanism, self.seen, self.thins, self.own_places
+
+    @property
     def whole_training(self) -> bool:
         """Whether it is measured over a whole training; what thins is measured for one round."""
         return not self.thins and self.deployable
