@@ -25,6 +25,7 @@ from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.bounds.certificate import success_bound
 from trilemma.bounds.training import Participation, Training
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.results import decode
 from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
@@ -35,7 +36,7 @@ from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.work.journal import Run
-from trilemma.work.replay import Ask, settle
+from trilemma.work.scheduler import Procedure, Scheduler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
@@ -80,18 +81,17 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     asked = Request(knows="anyone", families=(FAMILY,), seeds=SEEDS, **settings)
     plan = Plan.of(load_scenario("digits"), asked)
 
-    def right(ask: Ask, who: Participation) -> int:
+    def right(who: Participation) -> Procedure[int]:
         job = replace(games_beside(plan, candidate, who), count=games)
-        return int(played(ask, job, chunk=8).correct[plan.suite.lead].sum())
+        seen = yield from played(job, chunk=8)
+        return int(seen.correct[plan.suite.lead].sum())
 
     with plan.crew(1) as crew:
-        candidate = settle(certified_procedures(plan), crew, run=run)[FAMILY]
-        wanted = {
-            "secret": lambda ask: right(ask, "secret"),
-            "known": lambda ask: right(ask, "known"),
-        }
-        counted = settle(wanted, crew, run=run) if games else {}
-    return Found(plan, candidate, counted)  # type: ignore[arg-type]
+        scheduler = Scheduler(crew, decode, run=run)
+        candidate = scheduler.run_all(certified_procedures(plan))[FAMILY]
+        wanted = {"secret": right("secret"), "known": right("known")}
+        counted: Any = scheduler.run_all(wanted) if games else {}
+    return Found(plan, candidate, counted)
 
 
 def through_real_sessions(found: Found) -> float:

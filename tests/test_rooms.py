@@ -58,6 +58,7 @@ SUB_RANK = {
     },
     "estimation": {
         "leakage": 0,
+        "results": 0,
         "suitability": 0,
         "given": 1,
         "scenario": 2,
@@ -76,6 +77,7 @@ SUB_RANK = {
     "tuning": {
         "presets": 0,
         "problem": 0,
+        "remaining": 1,
         "calibrating": 1,
         "request": 1,
         "results": 2,
@@ -85,13 +87,11 @@ SUB_RANK = {
         "certificate": 5,
         "choosing": 6,
         "fronts": 7,
-        "estimates": 8,
-        "asides": 9,
-        "telling": 10,
-        "forecasting": 11,
-        "again": 12,
-        "tune": 12,
-        "__init__": 13,
+        "further": 8,
+        "possible": 8,
+        "again": 9,
+        "tune": 9,
+        "__init__": 10,
     },
 }
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -9,7 +9,7 @@ from tests.reporting import examples
 
 from trilemma.work.files import write_json
 
-FIGURES = ("ladder", "leakage", "costs", "front", "ranking")
+FIGURES = ("leakage", "costs", "front", "ranking")
 
 
 def cli(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,9 @@ from tests.commands.own_scenario import small
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import CostJob, TrainJob, read_costs, read_training
+from trilemma.estimation.jobs import CostJob, TrainJob
 from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.results import Failed, decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
@@ -69,14 +69,14 @@ def test_no_two_recipes_share_a_text() -> None:
         replace(OWN, local_training=LocalTraining(batch=1, record_clip=1.0)),
     ]
     assert len({each.describe() for each in recipes}) == len(recipes)
-    keys = {TrainJob("none", 0, 8, each).key() for each in [None, *recipes]}
+    keys = {TrainJob("none", 0, 8, each).key for each in [None, *recipes]}
     assert len(keys) == len(recipes) + 1
-    assert len({CostJob("none", 8, each).key() for each in [None, *recipes]}) == len(keys)
+    assert len({CostJob("none", 8, each).key for each in [None, *recipes]}) == len(keys)
 
 
 def metrics(recipe: Recipe | None, rounds: int = 8) -> tuple[float, float]:
     work = Bench(small, None, 1, 2, 0)()
-    history = read_training(work(TrainJob("none", 0, rounds, recipe)))
+    history = decode(work(TrainJob("none", 0, rounds, recipe)))
     return history.loss, history.metric
 
 
@@ -94,8 +94,8 @@ def test_a_step_that_falls_is_the_constant_one_in_a_single_round() -> None:
 
 def test_a_step_too_large_is_a_fact_about_the_recipe() -> None:
     work = Bench(small, None, 1, 2, 0)()
-    found = json.loads(work(TrainJob("none", 0, 8, replace(OWN, server_lr=1e38))))
-    assert "diverged" in found
+    found = decode(work(TrainJob("none", 0, 8, replace(OWN, server_lr=1e38))))
+    assert isinstance(found, Failed)
 
 
 def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() -> None:
@@ -103,7 +103,7 @@ def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() 
     clipped = LocalTraining(batch=1, record_clip=0.5, sampling="poisson")
     recipe = Recipe(clipped, 1.0, True, True, threshold=2)
     spec = "randomization:variance=0.01+secret-sharing:max_weight=2"
-    found = read_costs(work(CostJob(spec, 2, recipe)))
+    found = decode(work(CostJob(spec, 2, recipe)))
     assert found.protected.bits > found.unprotected.bits > 0
     assert found.protected.train != found.unprotected.train, "each has its own local work"
 
@@ -111,5 +111,5 @@ def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() 
 def test_a_scenario_says_that_its_step_falls() -> None:
     made: Scenario = replace(small(), server_decay=True)
     work = Bench(made, None, 1, 2, 0)()
-    falling = read_training(work(TrainJob("none", 0, 8)))
+    falling = decode(work(TrainJob("none", 0, 8)))
     assert (falling.loss, falling.metric) == metrics(replace(OWN, server_decay=True))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from trilemma.estimation import sharing
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import TrainJob
 from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Cohorts
 from trilemma.learning import LocalTraining
@@ -103,7 +103,7 @@ def test_short_memory_is_no_fact_about_a_protection(
     quiet = work(task)
     monkeypatch.setattr(Cohorts, "_together", short)
     assert work(task) == quiet
-    assert json.loads(quiet)["one_by_one"] is None
+    assert decode(quiet).one_by_one is None
 
 
 def test_a_workers_scenario_waits_for_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_a_key_stays_in_its_folder_and_is_for_its_owner_only(
     try:
         with Run.open(tmp_path / "a", {}) as run:
             key = run.key("data")
-            run.commit("a", 0, b"x")
+            run.commit("a", b"x")
     finally:
         os.umask(old)
     assert made == [0o600], "made so, not changed afterwards"
@@ -99,7 +99,7 @@ def test_a_key_stays_in_its_folder_and_is_for_its_owner_only(
 def test_a_lost_key_is_one_sentence_and_fresh_draws_another(tmp_path: Path, spoil: object) -> None:
     with Run.open(tmp_path, {}) as run:
         run.key("data")
-        run.commit("a", 0, b"x")
+        run.commit("a", b"x")
     assert callable(spoil)
     spoil(tmp_path / "run.key")
     with (

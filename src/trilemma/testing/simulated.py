@@ -75,13 +75,17 @@ class SimulatedAttacker:
             return math.inf
         return self.middle - self.sd * float(ndtri((self.p_max - floor) / (1 - floor)))
 
+    def won(self, x: float, units: int, generator: np.random.Generator) -> int:
+        """Of independent units at strength x those that fall, each with probability p(x)."""
+        return int(generator.binomial(units, self.success(x)))
+
     def play(self, trials: Trials[Found], generator: np.random.Generator) -> Found:
-        """What comes of trials whose games are won independently, with probability p(x)."""
+        """What comes of trials that this attacker plays."""
         try:
             wanted = next(trials)
             while True:
-                rates = [(each.units, self.success(each.strength)) for each in wanted]
-                wanted = trials.send([int(generator.binomial(*each)) for each in rates])
+                won = [self.won(each.strength, each.units, generator) for each in wanted]
+                wanted = trials.send(won)
         except StopIteration as end:
             found: Found = end.value
             return found

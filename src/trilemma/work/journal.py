@@ -57,6 +57,7 @@ class Run:
         self._begun = begun
         self._settings: dict[tuple[str, str], str] = {}
         self._first: tuple[str, bytes] | None = None
+        self._payloads: dict[str, bytes] | None = None  # read when somebody asks
 
     @classmethod
     def open(
@@ -132,6 +133,8 @@ class Run:
                 else:
                     self._store.begin(self._settings, *each)
                     self._begun = True
+        if self._payloads is not None:
+            self._payloads.update(chunks)
 
     def first(self, key: str, payload: bytes) -> None:
         """Have a chunk written before all others, once there is another to write.
@@ -146,7 +149,11 @@ class Run:
 
     def committed(self, key: str) -> bytes | None:
         """The payload of a finished chunk; None where it is not finished."""
-        return self._store.payload(key) if self._begun else None
+        if not self._begun:
+            return None
+        if self._payloads is None:
+            self._payloads = self._store.payloads()
+        return self._payloads.get(key)
 
     def key(self, name: str) -> bytes:
         """A secret of 32 bytes that stays in this folder; the same one whenever it is asked for.

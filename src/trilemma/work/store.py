@@ -112,18 +112,15 @@ class Store:
                 raise self._damaged(damage)
         return {(whose, name): value for whose, name, value, _ in rows}
 
-    def payload(self, key: str) -> bytes | None:
-        """The payload of a chunk; None where there is none."""
-        with self._told(f"chunk {key!r:.80} is damaged"):
-            rows = self._connection.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchall()
-        return next(self._whole(rows), None)
+    def payloads(self) -> dict[str, bytes]:
+        """All payloads, by the key of their chunk."""
+        with self._told("its chunks are damaged"):
+            return dict(self._whole(self._connection.execute(_ROWS)))
 
     def check(self) -> None:
         """Read every row."""
         self.settings()
-        with self._told("its chunks are damaged"):
-            for _ in self._whole(self._connection.execute(_ROWS)):
-                pass
+        self.payloads()
 
     def write(self, key: str, payload: bytes) -> None:
         """Add a chunk; a chunk is never written twice."""
@@ -155,7 +152,7 @@ class Store:
                 f"version {_VERSION}; choose another folder, or start over with --fresh."
             )
 
-    def _whole(self, rows: Iterable[tuple[object, object, object]]) -> Iterator[bytes]:
+    def _whole(self, rows: Iterable[tuple[object, object, object]]) -> Iterator[tuple[str, bytes]]:
         for key, payload, digest in rows:
             if not (
                 isinstance(key, str)
@@ -163,7 +160,7 @@ class Store:
                 and digest == _digest("chunk", key, payload)
             ):
                 raise self._damaged(f"chunk {key!r:.80} is damaged")
-            yield payload
+            yield key, payload
 
     @contextmanager
     def _told(self, what: str, *, disk: bool = False) -> Iterator[None]:

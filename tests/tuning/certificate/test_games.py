@@ -16,7 +16,8 @@ from torch.utils.data import TensorDataset
 
 from trilemma.bounds.training import Participation
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
@@ -66,7 +67,7 @@ def right_picks(made: Proof, participation: Participation, share: float = 1.0) -
             recipe=made.recipe(CLIP, 1.0, "test"),
             participation=participation,
         )
-        found += sum(read_attack(work(task))["correct"]["exact-posterior"])
+        found += decode(work(task)).won("exact-posterior")
     return found
 
 
