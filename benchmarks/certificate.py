@@ -36,7 +36,7 @@ from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.work.journal import Run
-from trilemma.work.scheduler import Procedure, Scheduler
+from trilemma.work.scheduler import Procedure, Scheduler, together
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
@@ -69,6 +69,9 @@ R, q, z with participation secret. riskcal takes the worse of both orders of pre
 which differ for small line-ups; both err upwards, by the steps of their grids."""
 
 
+WHO: Final[tuple[Participation, ...]] = ("secret", "known")
+
+
 @dataclass(frozen=True)
 class Found:
     plan: Plan
@@ -89,9 +92,9 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     with plan.crew(1) as crew:
         scheduler = Scheduler(crew, decode, run=run)
         candidate = scheduler.run_all(certified_procedures(plan))[FAMILY]
-        wanted = {"secret": right("secret"), "known": right("known")}
-        counted: Any = scheduler.run_all(wanted) if games else {}
-    return Found(plan, candidate, counted)
+        played_by = [right(who) for who in WHO] if games else []
+        counted = scheduler.run_all({"right": together(played_by)})["right"]
+    return Found(plan, candidate, dict(zip(WHO, counted, strict=False)))
 
 
 def through_real_sessions(found: Found) -> float:

@@ -138,13 +138,13 @@ class Remaining:
             for kind, (few, usual) in work.items():
                 done, unit = self._done[name][kind], self.seconds(kind)
                 many = usual
-                while 0 < many <= done:
+                while few < many < done:
                     many += usual
                 if unit is None:
                     unknown.update([kind.what] * (many > 0))
                 else:
                     least += unit * max(0, few - done)
-                    most += unit * (many - done)
+                    most += unit * max(0, many - done)
         return Left(least / self._workers, most / self._workers, tuple(sorted(unknown)))
 
     def said(self) -> str:

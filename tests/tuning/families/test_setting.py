@@ -54,7 +54,7 @@ def test_the_share_of_rounds_that_hold_a_record() -> None:
     made = replace(small(5), cohort=2)
     arena = Arena.of(made, rounds=60)
     draw, games = np.random.default_rng(0), 4000
-    held = sum(sum(arena.attendance(arena.draw(n, 0), draw)) for n in range(games))
+    held = sum(arena.attendance(arena.draw(n, 0), draw).count(True) for n in range(games))
     share = Setting.of(made, seed=0, steps=2).share
     assert binomtest(int(held), games * 60, share).pvalue > 1e-3
     assert replace(SETTING, unit_size=10_000).share == 1.0, "full batches"
