@@ -29,7 +29,8 @@ def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
         tell: Callable[[str], None],
     ) -> Timed:
         tell("timing")
-        return Timed(dict.fromkeys((*every, *others), 0.5), frozenset())
+        kinds = (*every, *others)
+        return Timed({each: 0.5 * (1 + (each.rounds > 1)) for each in kinds}, frozenset())
 
     monkeypatch.setattr(checking, "timed", timed)
     monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process

@@ -21,7 +21,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment
 from trilemma.observations import Adversary
-from trilemma.tuning.families.families import Family, families
+from trilemma.tuning.families.families import Family, families, families_asked
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
@@ -87,7 +87,7 @@ class Plan:
         torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
-            request.families_for(setting.clients),
+            families_asked(request, setting.clients),
             proved=request.knows == "anyone",
         )
         made = cls(

@@ -285,19 +285,6 @@ class Request(Settings):
         leakage = mean_leakage_bound(self.at_most, kappa)
         return self.model_copy(update={"budget": leakage}), self.at_most
 
-    def families_for(self, clients: int) -> tuple[str, ...] | None:
-        """The families asked for; of a preset's own, those that so many clients can run.
-
-        For a proof they are those with noise: nothing can be proved of others.
-        """
-        own = PRESETS[self.preset].get("families")
-        if own is None or self.families != own:
-            return self.families
-        able = [name for name in own if clients > 1 or "secret-sharing" not in name]
-        if self.knows == "anyone":
-            able = [name for name in able if "randomization" in name]
-        return tuple(able)
-
     def decides(self, beside: Collection[str] = BESIDE) -> dict[str, Any]:
         """The settings that decide a number, as plain values: all but those `beside`."""
         return self.model_dump(mode="json", exclude=set(beside))

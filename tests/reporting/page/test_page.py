@@ -76,7 +76,6 @@ def test_the_text_shows_the_verdicts_numbers(verdict: Verdict) -> None:
         "the same bits, 1.1 times the CPU seconds",
         "16 of 90 games",
         "map picked right in 24 of 60 games at noise variance 0.000635",
-        "variance 0.0127, accuracy 92.4 %",
         *verdict.limits,
         verdict.reproduce,
         verdict.federation.data_hash,

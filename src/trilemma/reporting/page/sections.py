@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.tunable import Tunable
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
@@ -63,13 +65,19 @@ def front_explorer(front: Front) -> Explorer:
 
     It is measured for one round, where the claim is on a training.
     """
-    thinned = {each.family for each in front.points if "compression" in each.family}
+    thinned = {each.family for each in front.points if _thins(each.protection)}
     return Explorer(
         front.points,
         front.claim,
         start=Preference.of(Problem()),
         once=frozenset(thinned if front.claim.rounds > 1 else ()),
     )
+
+
+def _thins(protection: str | None) -> bool:
+    """Whether coordinates are left out."""
+    parts = parse_protection(protection or "none").transforms
+    return any(isinstance(each, Tunable) and each.thins for each in parts)
 
 
 def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
     claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
-        return proved_limits(chosen.certificate, chosen.name.rpartition("+")[2])
+        return proved_limits(
+            chosen.certificate, parse_protection(chosen.protection or "none").transport.name
+        )
     sentences = []
     if claim.rounds == 1:
         sentences.append(

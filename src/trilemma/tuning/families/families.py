@@ -28,8 +28,10 @@ from trilemma.protections.transports.secret_sharing.transport import SecretShari
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.provable import certified_families
 from trilemma.tuning.families.setting import Setting
+from trilemma.tuning.presets import PRESETS
+from trilemma.tuning.request import Request
 
-__all__ = ["FAMILIES", "KEY_STATEMENT", "Family", "Seen", "families"]
+__all__ = ["FAMILIES", "KEY_STATEMENT", "Family", "Seen", "families", "families_asked"]
 
 Seen = Literal["message", "sum", "nothing"]
 Carrier = Literal["plain", "secret-sharing", "paillier"]
@@ -214,6 +216,23 @@ def families(
             )
         made.append(_family(name, mechanism, carrier, setting, claim, p_max, adversary))
     return tuple(made)
+
+
+def families_asked(request: Request, clients: int) -> tuple[str, ...] | None:
+    """The families asked for; of a preset's own, those that so many clients can run.
+
+    For a proof they are those with noise: nothing can be proved of others.
+    """
+    own = PRESETS[request.preset].get("families")
+    if own is None or request.families != own:
+        return request.families
+    able = {name: _parts(name) for name in own}
+    return tuple(
+        name
+        for name, (mechanism, carrier) in able.items()
+        if (clients > 1 or carrier == "plain")
+        and (request.knows != "anyone" or mechanism is Randomization)
+    )
 
 
 def _parts(name: str) -> tuple[type[Tunable] | None, Carrier]:
