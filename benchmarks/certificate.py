@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from dp_accounting.pld import privacy_loss_distribution

@@ -45,7 +45,6 @@ def test_a_setting_is_measured_on_the_scenario() -> None:
     assert made.parameters == 6 * 8 + 8 + 8 * 3 + 3
     assert made.spread > 0
     assert made.largest > 0
-    assert made.equal_weights
     assert made == Setting.of(small(), seed=0, steps=2)
 
 

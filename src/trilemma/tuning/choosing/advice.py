@@ -56,9 +56,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
     claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
-        return proved_limits(
-            chosen.certificate, parse_protection(chosen.protection or "none").transport.name
-        )
+        transport = parse_protection(chosen.protection or "none").transport
+        return proved_limits(chosen.certificate, transport.name)
     sentences = []
     if claim.rounds == 1:
         sentences.append(

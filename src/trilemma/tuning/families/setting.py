@@ -111,11 +111,6 @@ class Setting:
         used = [min(1.0, self.unit_size / size) for size in self.records]
         return float(np.mean(used)) * self.clients / len(self.records)
 
-    @property
-    def equal_weights(self) -> bool:
-        """Whether all clients hold as many records."""
-        return len(set(self.records)) == 1
-
     def noise_for(self, p_max: float, claim: Claim) -> float:
         """The variance on one update at which an attacker who knows all else succeeds with p_max.
 
