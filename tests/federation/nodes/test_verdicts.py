@@ -41,12 +41,24 @@ def write(path: Path, **changes: Any) -> Path:
 
 
 def test_the_terms_are_what_was_measured(path: Path) -> None:
-    terms = from_verdict(path, MEASURED, metrics=("train_loss",))
+    terms = from_verdict(path, MEASURED)
     assert terms.protection == Protection((), SecretSharing(max_weight=500))
-    assert terms.metrics == ("train_loss",)
     assert terms.deployment == MEASURED
     assert (terms.threshold, terms.min_cohort, terms.weighting) == (3, 4, "records")
     assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
+
+
+@pytest.mark.parametrize("basis", ["measured", "certified"])
+@pytest.mark.parametrize(
+    "beside",
+    [{"metrics": ("train_loss",)}, {"evaluate_metrics": ("loss",)}, {"queries": ("labels",)}],
+)
+def test_nothing_leaves_beside_what_a_verdict_is_about(
+    path: Path, basis: str, beside: dict[str, tuple[str, ...]]
+) -> None:
+    write(path, basis=basis)
+    with pytest.raises(InvalidInput, match="evaluate the model on the server"):
+        from_verdict(path, MEASURED, **beside)
 
 
 def test_a_federation_that_differs_is_refused_field_by_field(path: Path) -> None:

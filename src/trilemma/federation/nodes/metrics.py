@@ -29,7 +29,7 @@ def encode_metrics(
     made: list[float] = []
     for name in names:
         value = record.get(name)
-        if not isinstance(value, int | float) or math.isnan(value):
+        if not isinstance(value, int | float) or value != value:
             _LOG.warning("metric %r must be a number, and counts as 0: got %r", name, value)
             value = 0.0
         elif abs(value) > reach:

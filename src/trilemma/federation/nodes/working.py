@@ -128,7 +128,8 @@ def _weight(node: Node, stage: Stage, metrics: Mapping[str, object]) -> int:
     value, fixed = metrics.get(name), terms.protection.transport.fixed
     most = _LARGEST if fixed is None else fixed.max_weight
     reported = None
-    if isinstance(value, int | float) and value >= 1 and float(value).is_integer():
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, int | float) and whole and value >= 1:
         reported = min(int(value), most)
         if value > most:
             _LOG.error("%s = %d is more than max_weight = %d; raise it.", name, value, most)
