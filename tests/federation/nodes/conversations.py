@@ -7,9 +7,10 @@ error, in which words, or which lanes, of which lengths.
 
 from __future__ import annotations
 
+import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.records.records import Records
 from trilemma.updates import Layout
+from trilemma.work.kept import KeptFile
 
 NODES = (3, 40, 55)
 TARGET = 40
@@ -73,6 +75,7 @@ def deployed(**training: Any) -> Deployment:
     )
 
 
+@cache
 def terms_by_name() -> dict[str, Terms]:
     clipped = deployed(batch=COUNT, record_clip=0.3)
     poisson = deployed(batch=4, record_clip=0.3, sampling="poisson")
@@ -149,7 +152,6 @@ class World:
 
     terms: Terms
     data: Records
-    folder: Path
     habit: str = "usual"
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = cross_entropy
     heard: list[Stage] = field(default_factory=list)
@@ -157,11 +159,10 @@ class World:
 
     def __post_init__(self) -> None:
         self.stores = {node: DictStore() for node in NODES}
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def node(self, number: int) -> Node:
         config = {
-            "trilemma-ledger": str(self.folder / "ledger"),
+            "trilemma-ledger": "ledger",
             "trilemma-data": f"ward {number}",
             "trilemma-key": str(key()[1]),
         }
@@ -222,20 +223,34 @@ def _lengths(stage: Stage) -> list[tuple[str, int]]:
     return [(lane, len(data)) for lane, data in sorted(stage.blobs.items())]
 
 
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """A ledger without its file, which is tested elsewhere and takes most of the time."""
+    documents: dict[Path, str] = {}
+
+    def read(file: KeptFile, make: Callable[[Any], Any], empty: Any) -> Any:
+        return make(json.loads(documents[file.path])) if file.path in documents else empty
+
+    def write(file: KeptFile, data: Any) -> None:
+        documents[file.path] = json.dumps(data)
+
+    with patch.multiple(KeptFile, held=lambda file: nullcontext(), read=read, write=write):
+        yield
+
+
 def converse(world: World, number: int) -> None:
     """One conversation, the same for every world but for what the nodes answer."""
     draw = np.random.default_rng(number)
     names = np.random.default_rng((number, 2))  # of sessions, on which public places depend
     named = SimpleNamespace(token_hex=lambda size: names.bytes(size).hex())
-    no_disk = patch.object(os, "fsync")  # files are tested elsewhere, and this takes long
-    with no_disk, patch.object(rounds, "secrets", named):
+    with in_memory(), patch.object(rounds, "secrets", named):
         _converse(world, draw)
 
 
 def _converse(world: World, draw: np.random.Generator) -> None:
     numbers: dict[Kind, int] = {"train": 0, "evaluate": 0}
     sums: list[Stage] = []
-    for _ in range(int(draw.integers(1, 4))):
+    for _ in range(int(draw.integers(1, 3))):
         kind: Kind = "train" if draw.random() < 0.7 else "evaluate"
         numbers[kind] += int(draw.choice([0, 1, 1, 1, 2]))
         weights = torch.zeros(LAYOUT.size) if world.terms.blind else crafted(draw)
@@ -344,16 +359,16 @@ def _field(place: int) -> dict[str, Any]:
     return changes[place % len(changes)]
 
 
-def transcripts(number: int, folder: Path) -> Iterator[tuple[str, list[Any]]]:
+def transcripts(number: int) -> Iterator[tuple[str, list[Any]]]:
     """The same conversation with a node that holds an ordinary record, and a special one there."""
     draw = np.random.default_rng((number, 1))
     names = list(terms_by_name())
-    name = names[int(draw.integers(len(names)))]
+    name = names[number // 20 % len(names)]
     habit = ("usual", "stops", "skips", "hides")[int(draw.integers(4))]
     loss_name = list(losses())[int(draw.integers(4))]
     special = float(draw.choice([1.0, -1.0, 1e-30, 1e19, -3e38]))
     label = int(draw.choice([0, 1, 1, 2]))
-    for which, data in (("one", records(None, 0)), ("other", records(special, label))):
-        world = World(terms_by_name()[name], data, folder / which, habit, losses()[loss_name])
+    for data in (records(None, 0), records(special, label)):
+        world = World(terms_by_name()[name], data, habit, losses()[loss_name])
         converse(world, number)
         yield f"{name}, {habit}, {loss_name}, {special}, {label}", world.transcript

@@ -73,7 +73,7 @@ def work_of(node: Node, stage: Stage, call: Call) -> Work:
         metrics.update(reply.metrics)
         if stage.kind == "train":
             update = _update(terms, call, reply.arrays, made, steps)
-    except Exception as error:  # of any kind: it may depend on a record
+    except (Exception, SystemExit) as error:  # of any kind: it may depend on a record
         _LOG.error(
             "node %d sends zeros in round %d (%s), as what its app made is of no use: %s",
             node.number,
