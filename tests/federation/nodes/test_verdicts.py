@@ -48,19 +48,6 @@ def test_the_terms_are_what_was_measured(path: Path) -> None:
     assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
 
 
-@pytest.mark.parametrize("basis", ["measured", "certified"])
-@pytest.mark.parametrize(
-    "beside",
-    [{"metrics": ("train_loss",)}, {"evaluate_metrics": ("loss",)}, {"queries": ("labels",)}],
-)
-def test_nothing_leaves_beside_what_a_verdict_is_about(
-    path: Path, basis: str, beside: dict[str, tuple[str, ...]]
-) -> None:
-    write(path, basis=basis)
-    with pytest.raises(InvalidInput, match="evaluate the model on the server"):
-        from_verdict(path, MEASURED, **beside)
-
-
 def test_a_federation_that_differs_is_refused_field_by_field(path: Path) -> None:
     other = replace(
         MEASURED,
@@ -125,3 +112,16 @@ def test_a_text_is_no_number_of_a_deployment(tmp_path: Path, change: dict[str, A
     path = write(tmp_path / "verdict.json", deployment=asdict(MEASURED) | change)
     with pytest.raises(InvalidInput, match="is not a verdict"):
         from_verdict(path, MEASURED)
+
+
+@pytest.mark.parametrize("basis", ["measured", "certified"])
+@pytest.mark.parametrize(
+    "beside",
+    [{"metrics": ("train_loss",)}, {"evaluate_metrics": ("loss",)}, {"queries": ("labels",)}],
+)
+def test_nothing_leaves_beside_what_a_verdict_is_about(
+    path: Path, basis: str, beside: dict[str, tuple[str, ...]]
+) -> None:
+    write(path, basis=basis)
+    with pytest.raises(InvalidInput, match="evaluate the model on the server"):
+        from_verdict(path, MEASURED, **beside)
