@@ -136,6 +136,23 @@ def test_no_record_moves_the_update_by_more_than_its_clip(value: float) -> None:
     assert moved.norm().item() <= 1.4 / 4 * (1 + 1e-5)
 
 
+def test_weights_that_round_do_not_make_more_of_a_record_than_its_clip() -> None:
+    """A server that knows the rest puts the weights where one record decides how they round."""
+    model = torch.nn.Linear(4, 1, bias=False)
+    task = Task(model, lambda outputs, _: outputs.mean(), None)  # a record is its own gradient
+    weights = torch.full((4,), 1.5 * 2.0**13)  # 2⁻¹⁰ apart
+    others, own = 2.0**-11 * (1 - 1e-4) * 6 / 5, 2.0**-11 * 2e-4 * 6
+    inputs = torch.tensor([own, *[others] * 5])[:, None].expand(6, 4)
+    clip = 2 * others
+    setting = LocalTraining("fedavg", lr=1.0, batch=6, record_clip=clip, sampling="poisson")
+    here = torch.ones(6)
+    with_own = client_update(task, weights, inputs, torch.zeros(6), setting, here)
+    here[0] = 0.0
+    moved = with_own - client_update(task, weights, inputs, torch.zeros(6), setting, here)
+    assert moved.norm().item() == pytest.approx(2 * own / 6, rel=1e-3)
+    assert moved.norm().item() <= clip / 6
+
+
 NUMBERS = st.floats(width=32) | st.sampled_from(
     [3.4e38, -3e38, 1e30, 1.9e19, 1e-19, 1e-23, 1e-38, 1e-45, math.nan, math.inf, 0.0]
 )

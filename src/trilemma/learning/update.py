@@ -33,7 +33,7 @@ def client_update(
     if local_training.algorithm == "fedsgd":
         return _gradient(task, weights, inputs, targets, local_training, present)
     size = inputs.shape[0]
-    current = weights
+    current, update = weights, torch.zeros_like(weights)
     for step in range(local_training.steps):
         here = present[step] if present is not None and present.ndim == 2 else present
         x, y = inputs, targets
@@ -45,8 +45,11 @@ def client_update(
         gradient = _gradient(task, still, x, y, local_training, here)
         if task.statistics is not None:
             gradient = gradient + task.statistics.to(current) * (current - still)
-        current = current - local_training.lr * gradient
-    return weights - current
+        # The sum of the steps, not a difference of weights: crafted ones would round that by more
+        # than a record's share.
+        update = update + local_training.lr * gradient
+        current = weights - update
+    return update
 
 
 def _still(task: Task, weights: torch.Tensor) -> torch.Tensor:
