@@ -41,9 +41,8 @@ def write(path: Path, **changes: Any) -> Path:
 
 
 def test_the_terms_are_what_was_measured(path: Path) -> None:
-    terms = from_verdict(path, MEASURED, metrics=("train_loss",))
+    terms = from_verdict(path, MEASURED)
     assert terms.protection == Protection((), SecretSharing(max_weight=500))
-    assert terms.metrics == ("train_loss",)
     assert terms.deployment == MEASURED
     assert (terms.threshold, terms.min_cohort, terms.weighting) == (3, 4, "records")
     assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
@@ -113,3 +112,16 @@ def test_a_text_is_no_number_of_a_deployment(tmp_path: Path, change: dict[str, A
     path = write(tmp_path / "verdict.json", deployment=asdict(MEASURED) | change)
     with pytest.raises(InvalidInput, match="is not a verdict"):
         from_verdict(path, MEASURED)
+
+
+@pytest.mark.parametrize("basis", ["measured", "certified"])
+@pytest.mark.parametrize(
+    "beside",
+    [{"metrics": ("train_loss",)}, {"evaluate_metrics": ("loss",)}, {"queries": ("labels",)}],
+)
+def test_nothing_leaves_beside_what_a_verdict_is_about(
+    path: Path, basis: str, beside: dict[str, tuple[str, ...]]
+) -> None:
+    write(path, basis=basis)
+    with pytest.raises(InvalidInput, match="evaluate the model on the server"):
+        from_verdict(path, MEASURED, **beside)

@@ -44,12 +44,6 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
         raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
     if not isinstance(text, str):
         raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
-    names = (*settings.get("metrics", ()), *settings.get("evaluate_metrics", ()))
-    if verdict.get("basis") == "certified" and names:
-        raise InvalidInput(
-            f"{path} proves that nothing but the protected update leaves a node, and {names} "
-            "would; evaluate the model on the server."
-        )
     if differences := measured.mismatches(deployment):
         raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
     return Terms.deployed(text, measured, **settings)

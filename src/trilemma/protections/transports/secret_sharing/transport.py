@@ -131,6 +131,18 @@ class SecretSharing(FixedPointTransport):
         """ln of half the ring."""
         return math.log(self.step_size()) + (self.ring_bits - 1) * math.log(2)
 
+    def honest(self, clients: int, threshold: int, helpers: int) -> int:
+        """T - c, of all pairs; in a graph as many less as a server may keep out of a sum.
+
+        There c is the share `corrupt` of all clients, for which the graph was drawn.
+
+        >>> SecretSharing().honest(10, 7, 1), SecretSharing().honest(400, 267, 1)
+        (6, 223)
+        """
+        if (graph := neighbourhood(clients, threshold, self.corrupt)) is None:
+            return threshold - helpers
+        return threshold - max(helpers, math.floor(self.corrupt * clients)) - graph.missing
+
     def check_threshold(self, threshold: int, clients: int) -> None:
         check_threshold(threshold, clients)
 
