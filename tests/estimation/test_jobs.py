@@ -21,7 +21,7 @@ from trilemma.estimation.jobs import (
     read_costs,
     read_training,
 )
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 

@@ -12,7 +12,8 @@ from tests.commands.own_scenario import small
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import CostJob, TrainJob, read_costs, read_training
-from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.recipes import applied, judged_records
+from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records

@@ -13,7 +13,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation import sharing
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import TrainJob
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Cohorts
 from trilemma.learning import LocalTraining

@@ -15,7 +15,7 @@ import torch
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.claims import Participation
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.scoring import read_scores
 from trilemma.federation.timing import RoundCosts
 from trilemma.federation.training import History, Round

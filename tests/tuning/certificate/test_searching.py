@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof

@@ -11,7 +11,7 @@ from trilemma.tuning.certificate.searching import best_clip, best_unprotected
 from trilemma.tuning.results.certificate import Certificate
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recipes import Recipe
+    from trilemma.federation.recipe import Recipe
     from trilemma.tuning.certificate.proof import Proof
     from trilemma.tuning.certificate.searching import Chosen
     from trilemma.tuning.plan import Plan

@@ -20,7 +20,7 @@ from torch.func import vmap
 
 from trilemma.estimation.jobs import Diverged, TrainJob, read_training
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
