@@ -13,8 +13,8 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import CostJob, TrainJob, read_costs, read_training
 from trilemma.estimation.recipes import applied, judged_records
-from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 
@@ -52,7 +52,7 @@ def test_a_single_public_record_cannot_be_halved() -> None:
 def test_a_recipe_changes_training_and_judge_and_leaves_the_public_records() -> None:
     scenario = small()
     local = LocalTraining(batch=2, record_clip=0.5, sampling="poisson")
-    made = Recipe(local, 3.0, True, True, "choosing").applied(scenario)
+    made = applied(Recipe(local, 3.0, True, True, "choosing"), scenario)
     assert made.local_training == local
     assert (made.server_lr, made.server_decay) == (3.0, True)
     assert rows(made.test_records) == rows(judged_records(scenario, "choosing"))

@@ -13,9 +13,9 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation import sharing
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import TrainJob
-from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Cohorts
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.scenarios.digits import digits
 

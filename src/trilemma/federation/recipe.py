@@ -67,7 +67,7 @@ class Recipe:
         if self.server_lr is not None:
             object.__setattr__(self, "server_lr", positive("server_lr", self.server_lr))
         if self.rounds is not None:
-            counted("rounds", self.rounds)
+            object.__setattr__(self, "rounds", counted("rounds", self.rounds))
         for name in ("momentum", "averaging", "public_weight"):
             _check_share(name, getattr(self, name))
         if self.public_weight and self.local_training.algorithm != "fedsgd":

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
+from trilemma.estimation.playing.sending import Sending
 
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sending import Sending
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining

@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.recipe import Recipe
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import (
