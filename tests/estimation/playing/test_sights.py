@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
-from trilemma.estimation.playing.sending import Sending
 
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
@@ -20,6 +19,7 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from trilemma.estimation.playing.sending import Sending
 
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.playing import sending
-from trilemma.estimation.playing.games import Arena, Batches
+from trilemma.estimation.playing.games import Arena, Batches, stacked
+from trilemma.federation import sending
+from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining, client_update
 from trilemma.scenarios import load_scenario
 
