@@ -112,7 +112,9 @@ def test_steps_follow_momentum_decay_and_the_public_gradient_and_end_in_an_avera
         own.load_state_dict(layout.unflatten(weights))
         total = torch.zeros_like(weights)
         for x, y in zip(records.inputs, records.labels, strict=True):
-            grads = torch.autograd.grad(cross_entropy(own(x[None]), y[None]), own.parameters())  # type: ignore[arg-type]
+            grads = torch.autograd.grad(
+                cross_entropy(own(x[None]), y[None]), list(own.parameters())
+            )
             row = torch.cat([each.flatten() for each in grads])
             total += row * min(1.0, 0.3 / float(row.norm())) / 7
         velocity = 0.8 * velocity + 0.75 * mean + 0.25 * total

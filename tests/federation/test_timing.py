@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.federation.small import costs_of, federation
+from tests.federation.small import cohorts_of, costs_of, federation
 
 from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
 from trilemma.federation import timing
-from trilemma.federation.cohorts import Cohorts, pooled
-from trilemma.federation.sending import Sending
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.federation.training import start_weights
 from trilemma.learning import LocalTraining
@@ -153,8 +151,7 @@ def test_a_client_by_itself_computes_what_it_computes_beside_others(
     setting: LocalTraining,
 ) -> None:
     scenario = federation(setting)
-    computing = Sending(scenario.task, setting, *pooled(scenario))
-    made = Cohorts(scenario, computing, 3, seed=2)
+    made = cohorts_of(scenario, 3, seed=2)
     (weights,) = start_weights(scenario, None)
     for client, update in enumerate(made.updates(weights, 5, (0, 1, 2))):
         assert torch.allclose(made.update(weights, 5, client), update, atol=1e-6)

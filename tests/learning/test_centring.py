@@ -78,7 +78,9 @@ def test_its_gradient_is_that_of_the_explicit_parametrisation(name: str) -> None
         hidden = torch.tanh(linear(inputs.flatten(1) - mean, *explicit[:2]))
     else:
         read = pad(inputs, (2, 2, 1, 1)) - mean
-        hidden = torch.tanh(conv2d(read, *explicit[:2], stride=2, dilation=(1, 2))).flatten(1)
+        hidden = torch.tanh(
+            conv2d(read, explicit[0], explicit[1], stride=2, dilation=(1, 2))
+        ).flatten(1)
     expected = torch.autograd.grad(cross_entropy(linear(hidden, *explicit[2:]), labels), explicit)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-6)

@@ -102,7 +102,7 @@ def test_sums_are_those_of_one_backward_pass_a_record(name: str, sums: Sums, cli
     labels, (task, weights) = torch.randint(0, 3, (RECORDS,)), made(model)
     shares = torch.rand(3, 4)
     shares[1, 2:] = 0.0
-    given = inputs.unflatten(0, (3, 4)), labels.view(3, 4), shares
+    given = inputs.view(3, 4, *inputs.shape[1:]), labels.view(3, 4), shares
     found = sums(task, weights, *given, clip)
     rows = torch.stack(by_hand(model, inputs, labels, clip)).view(3, 4, -1)
     expected = (shares[..., None] * rows).sum(1)
