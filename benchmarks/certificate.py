@@ -26,6 +26,7 @@ from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.bounds.certificate import success_bound
 from trilemma.bounds.training import Participation, Training
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.recipes import applied
 from trilemma.estimation.results import decode
 from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
@@ -103,24 +104,17 @@ def through_real_sessions(found: Found) -> float:
     recipe, proof = recipe_of(found.candidate), found.candidate.certificate
     if recipe is None or proof is None:
         raise SystemExit(f"{found.candidate.name} has no certificate.")
-    scenario = replace(recipe, judge="reporting").applied(found.plan.scenario)
-    protection = parse_protection(found.candidate.protection or "none")
-    metrics = []
-    for seed in found.plan.pricing.seeds:
-        history = train(
-            scenario,
-            protection,
-            rounds=proof.rounds,
-            seed=seed,
-            weights=fresh_weights(scenario, [seed])[0],
-            threshold=recipe.threshold,
-            weighted=False,
-            server_lr=scenario.server_lr,
-            server_decay=scenario.server_decay,
-            evaluate_every=proof.rounds,
-        )
-        metrics.append(history.metric)
-    return math.fsum(metrics) / len(metrics)
+    recipe = replace(recipe, judge="reporting", rounds=proof.rounds)
+    scenario, seeds = applied(recipe, found.plan.scenario), found.plan.pricing.seeds
+    histories = train(
+        scenario,
+        parse_protection(found.candidate.protection or "none"),
+        recipe,
+        seeds=seeds,
+        weights=fresh_weights(scenario, seeds),
+        public=scenario.public_records,
+    )
+    return math.fsum(each.metric for each in histories) / len(histories)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from tests.federation.small import federation
+from tests.federation.small import costs_of, federation, trained
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import compare, fewest_rounds, median_estimate, paired_estimate
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.timing import RoundCosts, Spent, round_costs
-from trilemma.federation.training import History, Round, train
+from trilemma.federation.timing import RoundCosts, Spent
+from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -136,16 +136,18 @@ def test_no_protection_costs_nothing_and_noise_costs_utility() -> None:
     noise = Protection((Randomization(4.0),))
     plain, noisy = (
         [
-            train(scenario, each, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0])
+            trained(
+                scenario, each, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0]
+            )
             for seed in range(8)
         ]
         for each in (Protection(), noise)
     )
-    nothing = compare("none", plain, plain, round_costs(scenario, Protection()))
+    nothing = compare("none", plain, plain, costs_of(scenario, Protection(), rounds=6))
     assert nothing.utility_loss.low == nothing.utility_loss.high == 0
     assert nothing.efficiency_reduction.low == nothing.efficiency_reduction.high == 0
     assert nothing.unprotected_metric > 0.7
-    lossy = compare(noise.describe(), plain, noisy, round_costs(scenario, noise))
+    lossy = compare(noise.describe(), plain, noisy, costs_of(scenario, noise, rounds=6))
     assert lossy.utility_loss.low > 0
     assert len(lossy.client_utility_loss) == 3
     assert all(each.value > 0 for each in lossy.client_utility_loss)

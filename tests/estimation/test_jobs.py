@@ -16,8 +16,8 @@ from trilemma.estimation.jobs import (
     Job,
     TrainJob,
 )
-from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.results import decode
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
 from tests.commands.own_scenario import small
+from torch import nn
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import CostJob, TrainJob
-from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.recipes import applied, judged_records
 from trilemma.estimation.results import Failed, decode
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe, WarmStart
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 
@@ -51,7 +55,7 @@ def test_a_single_public_record_cannot_be_halved() -> None:
 def test_a_recipe_changes_training_and_judge_and_leaves_the_public_records() -> None:
     scenario = small()
     local = LocalTraining(batch=2, record_clip=0.5, sampling="poisson")
-    made = Recipe(local, 3.0, True, True, "choosing").applied(scenario)
+    made = applied(Recipe(local, 3.0, True, True, "choosing"), scenario)
     assert made.local_training == local
     assert (made.server_lr, made.server_decay) == (3.0, True)
     assert rows(made.test_records) == rows(judged_records(scenario, "choosing"))
@@ -113,3 +117,60 @@ def test_a_scenario_says_that_its_step_falls() -> None:
     work = Bench(made, None, 1, 2, 0)()
     falling = decode(work(TrainJob("none", 0, 8)))
     assert (falling.loss, falling.metric) == metrics(replace(OWN, server_decay=True))
+
+
+def centred_by(centring: Literal["public"] | float, scenario: Scenario) -> Scenario:
+    return applied(replace(OWN, centring=centring), scenario)
+
+
+def with_public() -> Scenario:
+    public = Records(torch.rand(12, 6) + 1, torch.randint(0, 3, (12,)))
+    return replace(small(), public=public)
+
+
+@pytest.mark.parametrize("centring", ["public", 0.4])
+def test_a_centred_scenario_starts_from_the_same_functions(
+    centring: Literal["public"] | float,
+) -> None:
+    scenario = with_public()
+    made, some = centred_by(centring, scenario), scenario.test_records.inputs
+    plain, other = (fresh_weights(each, [0, 1]) for each in (scenario, made))
+    mean = scenario.public_records.inputs.mean(0) if centring == "public" else centring
+    for one, two in zip(plain, other, strict=True):
+        layout = scenario.task.layout
+        before, after = layout.unflatten(one), layout.unflatten(two)
+        shift = before["0.weight"] @ (torch.zeros(6) + mean)
+        assert torch.allclose(after["0.bias"], before["0.bias"] + shift, atol=1e-6)
+        assert torch.equal(after["2.bias"], before["2.bias"]), "it reads no records"
+        outputs = scenario.task.outputs(one, some), made.task.outputs(two, some)
+        assert torch.allclose(*outputs, atol=1e-5)
+
+
+def test_centring_is_refused_where_nothing_reads_records_or_no_record_is_public() -> None:
+    with pytest.raises(InvalidInput, match="there are none; give the scenario public="):
+        centred_by("public", small())
+    bare = replace(
+        with_public(), model=nn.Sequential(nn.Linear(6, 8, bias=False), nn.Linear(8, 3))
+    )
+    with pytest.raises(InvalidInput, match="this model has none; leave it out"):
+        centred_by("public", bare)
+
+
+def test_records_that_judge_are_none_on_which_the_server_trains() -> None:
+    scenario = with_public()
+    made = applied(replace(OWN, judge="choosing", warm_start=WarmStart(1, 0.1)), scenario)
+    assert not rows(made.public_records) & rows(made.test_records)
+    assert rows(made.public_records) | rows(made.test_records) == rows(scenario.public_records)
+
+
+def test_a_warm_start_trains_and_learns_from_public_records() -> None:
+    draw = torch.Generator().manual_seed(3)
+    labels = torch.randint(0, 3, (60,), generator=draw)
+    inputs = torch.rand(60, 6, generator=draw)
+    inputs[torch.arange(60), labels] += 1.0
+    scenario = replace(small(), public=Records(inputs, labels), test=Records(inputs, labels))
+    cold, warm = (
+        decode(Bench(lambda: scenario, None, 1, 2, 0)()(TrainJob("none", 0, 1, recipe)))
+        for recipe in (OWN, replace(OWN, warm_start=WarmStart(60, 0.5, 0.9)))
+    )
+    assert warm.metric > 0.95 > cold.metric + 0.2

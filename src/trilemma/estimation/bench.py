@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -22,10 +22,11 @@ from trilemma.estimation.playing.paper_leakage import paper_leakage
 from trilemma.estimation.playing.payloads import attack_result
 from trilemma.estimation.playing.picks import play
 from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.recipes import applied, own_recipe
 from trilemma.estimation.results import AttackResult, BeliefResult, Failed, Result, encode
 from trilemma.estimation.scenario import Scenario, Source
 from trilemma.estimation.sharing import own_scenario, patient
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.timing import RoundCosts, round_costs
 from trilemma.federation.training import History, train
 from trilemma.learning.precision import whole_floats
@@ -85,7 +86,7 @@ class Bench:
 
         @lru_cache(maxsize=8)
         def scenario(recipe: Recipe | None) -> Scenario:
-            return own if recipe is None else recipe.applied(own)
+            return own if recipe is None else applied(recipe, own)
 
         @lru_cache(maxsize=8)
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
@@ -156,6 +157,7 @@ class Bench:
             equal_weights=task.equal_weights or equal,
             blind=task.blind,
             participation=task.participation,
+            recipe=task.recipe,
         )
         numbers = [number for each in tasks for number in each.games]
         games = [arena.draw(number, observer.seed) for number in numbers]
@@ -204,46 +206,45 @@ def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> RoundCosts | Fai
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
         found = round_costs(
-            *(scenario, protection),
+            scenario,
+            protection,
+            recipe or own_recipe(scenario),
             rounds=task.rounds,
             clients_per_round=scenario.cohort,
-            **_rounds_of(recipe),
         )
     except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection():
             raise
         return Failed(str(error))
     if recipe is not None:  # clipping single records takes longer than their mean
-        plain = round_costs(own, Protection(), rounds=task.rounds, clients_per_round=own.cohort)
+        plain = round_costs(
+            own,
+            Protection(),
+            own_recipe(own),
+            rounds=task.rounds,
+            clients_per_round=own.cohort,
+        )
         found = RoundCosts(plain.without, found.within)
     return found
 
 
-def _rounds_of(recipe: Recipe | None) -> dict[str, Any]:
-    if recipe is None:
-        return {}
-    return {"threshold": recipe.threshold, "weighted": not recipe.equal_weights}
-
-
 def _trained(scenario: Scenario, task: TrainJob) -> History | Failed:
-    protection, recipe = parse_protection(task.protection), task.recipe
+    protection, recipe = parse_protection(task.protection), task.recipe or own_recipe(scenario)
     try:
-        return train(
+        (history,) = train(
             scenario,
             protection,
-            rounds=task.rounds,
-            seed=task.seed,
-            weights=fresh_weights(scenario, [task.seed])[0],
+            replace(recipe, rounds=task.rounds),
+            seeds=(task.seed,),
+            weights=fresh_weights(scenario, [task.seed]),
+            public=scenario.public_records,
             clients_per_round=scenario.cohort,
-            server_lr=scenario.server_lr,
-            server_decay=scenario.server_decay,
-            evaluate_every=task.rounds,
             real_rounds=0,
-            **_rounds_of(recipe),
         )
     except (InvalidInput, ProtocolViolation) as error:
-        if protection == Protection() and recipe is None:
+        if protection == Protection() and task.recipe is None:
             raise
         # a fact about the protection, not about the input or a client
         lost = "a training under it diverged: what a client would send is not finite."
         return Failed(lost if isinstance(error, ProtocolViolation) else str(error))
+    return history

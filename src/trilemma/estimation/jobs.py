@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from trilemma.estimation.playing.claims import Participation
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.specs import in_words
 

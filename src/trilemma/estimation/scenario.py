@@ -131,8 +131,9 @@ class Scenario:
                 f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
                 f"clients, got {self.cohort}."
             )
+        full = self.local_training.sampling == "full"
         for k, client in enumerate(records):
-            if len(client) < self.local_training.unit_size:
+            if len(client) < self.local_training.unit_size and not full:
                 raise InvalidInput(
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
@@ -166,7 +167,7 @@ class Scenario:
         check_labels(public, classes, "the public records")
         seen = records[0].labels[: len(outputs)].to(self.device)
         check_mean(self.loss, outputs[: len(seen)], seen)
-        unit = records[0][torch.arange(self.local_training.unit_size)]
+        unit = records[0][torch.arange(self.local_training.unit_size) % len(records[0])]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         if not task.runs_on(records[0].inputs[: self.local_training.batch]):
             raise InvalidInput(

@@ -17,9 +17,10 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sending import Sending
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
@@ -270,3 +271,31 @@ def test_who_is_not_told_the_rounds_still_sees_the_cohorts() -> None:
     assert 0 < sum(drawn) < 30
     (views,) = seen.views([game])
     assert [view.round for view in views] == [n for n, there in enumerate(drawn) if there]
+
+
+def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
+    """All free records and the tagged one; momentum and the falling step are the server's."""
+    made = scenario((40, 40, 40), sampling="full", record_clip=0.2)
+    recipe = Recipe(made.local_training, 2.0, server_decay=True, momentum=0.7)
+    seen = observer(made, SUM, rounds=5, equal_weights=True, recipe=recipe)
+    games = [seen.arena.draw(number, 3) for number in range(2)]
+    pool, layout = made.pooled(), made.task.layout
+    for game, views in zip(games, seen.views(games), strict=True):
+        assert len(views) == 5
+        used = np.append(np.flatnonzero(game.free.ravel()), game.sought)
+        velocity = torch.zeros(layout.size)
+        for number, view in enumerate(views):
+            model = nn.Linear(6, 3)
+            model.load_state_dict(layout.unflatten(view.weights))
+            total = torch.zeros(layout.size)
+            for x, y in zip(pool.inputs[used], pool.labels[used], strict=True):
+                grads = torch.autograd.grad(
+                    cross_entropy(model(x[None]), y[None]), list(model.parameters())
+                )
+                row = torch.cat([each.flatten() for each in grads])
+                total += row * min(1.0, 0.2 / float(row.norm())) / 4 / 3
+            assert torch.allclose(view.observation.update, total, atol=1e-6)
+            velocity = 0.7 * velocity + total
+            after = view.weights - 2.0 * (5 - number) / 5 * velocity
+            if number < 4:
+                assert torch.allclose(views[number + 1].weights, after, atol=1e-5)

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.results import Failed
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof
@@ -99,7 +99,7 @@ def test_clip_and_step_are_found_where_trainings_are_best() -> None:
     def metric(recipe: Recipe, _: str) -> float:
         clip = recipe.local_training.record_clip
         assert clip is not None
-        move = recipe.server_lr * clip
+        move = recipe.step * clip
         return 1 - abs(math.log(clip / (0.3 * norm))) - abs(math.log(move / norm))
 
     found = answered(best_clip(proof(), scenario, 8), trained(metric, done))
@@ -124,9 +124,9 @@ def test_clip_and_step_are_found_where_trainings_are_best() -> None:
 def test_the_unprotected_training_is_tuned_too() -> None:
     def metric(recipe: Recipe, protection: str) -> float | None:
         assert protection == "none"
-        if recipe.server_lr > 3:
+        if recipe.step > 3:
             return None
-        return -abs(math.log(recipe.server_lr / 1.6)) + 0.1 * recipe.server_decay
+        return -abs(math.log(recipe.step / 1.6)) + 0.1 * recipe.server_decay
 
     done: list[TrainJob] = []
     found = answered(best_unprotected(small(), 8), trained(metric, done))

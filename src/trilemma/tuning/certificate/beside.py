@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.claims import checkpoints
-from trilemma.estimation.recipes import Recipe
+from trilemma.federation.recipe import Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization

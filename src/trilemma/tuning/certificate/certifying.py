@@ -12,7 +12,7 @@ from trilemma.tuning.results.certificate import Certificate
 from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recipes import Recipe
+    from trilemma.federation.recipe import Recipe
     from trilemma.tuning.certificate.proof import Proof
     from trilemma.tuning.certificate.searching import Chosen
     from trilemma.tuning.plan import Plan

@@ -24,8 +24,8 @@ from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
 from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recipes import Judge, Recipe
 from trilemma.federation.deployment import Deployment
+from trilemma.federation.recipe import Judge, Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization

@@ -20,8 +20,8 @@ from torch.func import vmap
 
 from trilemma.estimation.jobs import TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
 from trilemma.estimation.results import Diverged, Failed, converged
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from trilemma.estimation.paper_bounds import paper_bounds
 from trilemma.estimation.results import Diverged, converged
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recipes import Recipe
+    from trilemma.federation.recipe import Recipe
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.candidates import Candidate
