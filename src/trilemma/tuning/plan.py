@@ -19,7 +19,7 @@ from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, leading, suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
@@ -109,7 +109,7 @@ class Plan:
                 request.confidence,
             ),
             federation=Federation.of(scenario, data_hash(scenario, key)),
-            deployment=_deployment(scenario, request, trained),
+            deployment=_deployment(scenario, request, rounds),
         )
         if run is not None:
             require_own(run, made.own)
@@ -192,4 +192,6 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
         participation="known",
         helpers=request.helpers,
+        server=scenario.server,
+        records=room_for(sum(map(len, scenario.records))),
     )

@@ -50,6 +50,11 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
             f"{path} proves that nothing but the protected update leaves a node, and {names} "
             "would; evaluate the model on the server."
         )
+    if measured.server is None:
+        raise InvalidInput(
+            f"{path} does not say how the server trained when it was measured; run trilemma tune "
+            "again."
+        )
     if differences := measured.mismatches(deployment):
         raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
     return Terms.deployed(text, measured, **settings)
