@@ -27,7 +27,7 @@ from tests.federation.flower.machines import ROOT, free_ports, quiet, read
 from trilemma.crypto.keyfiles import save_private, save_public
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.learning import LocalTraining
 
@@ -228,13 +228,14 @@ def test_the_quickstart_deploys_a_verdict(
         sampling_rate=64 / fewest,
         participation="secret",
         helpers=1,
+        server=ServerTraining(2.0, decay=True),
     )
     chosen = f"randomization:variance=1e-8+{PROTECTIONS['secret sharing']}"
     measured = {"schema_version": 3, "protection": chosen, "deployment": asdict(own)}
     (package / "verdict.json").write_text(json.dumps(measured))
     imports = (
         "from pathlib import Path\n\n"
-        "from trilemma.federation.flower import Deployment, from_verdict\n"
+        "from trilemma.federation.flower import Deployment, ServerTraining, from_verdict\n"
         "from trilemma.learning import LocalTraining\n\n"
     )
     told = documented(imports) + f"own = {own!r}\n" + documented(VERDICT)
