@@ -30,7 +30,7 @@ _WAY_OUT: Final = {
     "sampling_rate": "draw the share of records that was measured, or measure again",
     "participation": "claim what was measured, or measure again",
     "helpers": "assume what was measured, or measure again",
-    "server": "state the server's step that was measured, which ProtectedGrid then takes",
+    "server": "leave it out, as the step that was measured is taken, or measure again",
     "records": "state all records of a round's clients, within that bound, or measure again",
 }
 
@@ -75,7 +75,7 @@ class Deployment:
     S / n of its n records that a client draws (for each step under Poisson sampling, else for an
     update); `participation` says whether an attacker knows which rounds drew the record, and
     `helpers` how many clients at most share what they know with it. `server` is how the server
-    trains (None: as its strategy does, which no verdict says), `records` how many all clients of a
+    trains (None: as its strategy does), `records` how many all clients of a
     round hold together at most, where they weigh by that (None: not bounded).
 
     >>> measured = Deployment(LocalTraining(batch=4), 4810, clients=10, cohort=10, threshold=7)
@@ -148,6 +148,8 @@ class Deployment:
     def mismatches(self, other: Deployment) -> list[str]:
         """One sentence for each field in which this, as measured, differs from another, as run.
 
+        Another without a `server` states none of its own, and `records` may be fewer.
+
         >>> measured = Deployment(LocalTraining(), 10, 3, 3, 2, rounds=150)
         >>> measured.mismatches(Deployment(LocalTraining(), 10, 3, 3, 2, rounds=200))[0][:51]
         'rounds was 150 when measured and is 200 here; run t'
@@ -171,6 +173,8 @@ class Deployment:
 def _fits(name: str, measured: Any, own: Any) -> bool:
     if name == "records":  # a cap on what is there, not what is there
         return measured is None or (own is not None and own <= measured)
+    if name == "server" and own is None:  # whoever deploys takes the one that was measured
+        return True
     if isinstance(measured, float) and isinstance(own, float):
         return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out
     return bool(measured == own)

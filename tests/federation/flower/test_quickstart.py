@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -22,11 +21,8 @@ import torch
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from tests.federation.flower.machines import ROOT, free_ports, quiet, read
+from tests.federation.flower.machines import ROOT, free_ports, machine, quiet, read, run
 
-from trilemma.crypto.keyfiles import save_private, save_public
-from trilemma.crypto.paillier import PrivateKey
-from trilemma.entropy import System
 from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.learning import LocalTraining
@@ -151,39 +147,6 @@ def unused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
     """A machine whose ledger has counted nothing yet."""
     with machine(tmp_path_factory.mktemp("unused")) as made:
         yield made
-
-
-@contextmanager
-def machine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with keys, and the environment of a machine that never saw Flower."""
-    key = PrivateKey.generate(System(), bits=2048)
-    save_private(key, folder / "federation.key")
-    save_public(key.public, folder / "federation.pub")
-    first = free_ports(2)
-    environment = quiet(folder) | {
-        "TRILEMMA_KEY": str(folder / "federation.key"),
-        "TRILEMMA_LEDGER": str(folder / "ledger"),
-        "TRILEMMA_DATA": "digits",
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(first),
-        "FLWR_LOCAL_CONTROL_API_PORT": str(first + 1),
-    }
-    yield folder, environment
-    started = subprocess.run(
-        ["pgrep", "-f", f"flower-superlink .*--port {first} "], capture_output=True, check=False
-    )
-    for process in started.stdout.split():
-        os.kill(int(process), signal.SIGTERM)
-
-
-def run(app: Path, environment: dict[str, str], **settings: Any) -> str:
-    """What `flwr run` says, to its end."""
-    config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-    command = ["flwr", "run", str(app), "--stream", "--run-config", config]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from trilemma.federation.flower.client import protect_mod
 from trilemma.federation.flower.grid import ProtectedGrid
 from trilemma.federation.nodes.local import local_update
 from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import from_verdict
+from trilemma.federation.nodes.verdicts import from_verdict, measured_deployment
 
 __all__ = [
     "Deployment",
@@ -21,5 +21,6 @@ __all__ = [
     "Terms",
     "from_verdict",
     "local_update",
+    "measured_deployment",
     "protect_mod",
 ]
