@@ -91,12 +91,14 @@ def test_somebodys_verdict_runs_no_code_unless_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(run)
-    Path("planted.py").write_text("open('ran', 'w').close()\n")
+    Path(f"planted_{command}.py").write_text("open('ran', 'w').close()\n")
     verdict = json.loads(Path("verdict.json").read_text())
-    Path("verdict.json").write_text(json.dumps(verdict | {"protection": "planted:Noise"}))
+    Path("verdict.json").write_text(
+        json.dumps(verdict | {"protection": f"planted_{command}:Noise"})
+    )
     assert cli(command, "verdict.json", monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
-    assert "'planted:Noise' is named by the file" in said
+    assert f"'planted_{command}:Noise' is named by the file" in said
     assert "--trust" in said
     assert not Path("ran").exists()
     assert cli(command, "verdict.json", "--trust", monkeypatch=monkeypatch) == 2, "it is no class"

@@ -75,7 +75,9 @@ def machine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         os.kill(int(process), signal.SIGTERM)
 
 
-def run(app: Path, environment: dict[str, str], *, supernodes: int = 2, **settings: Any) -> str:
+def run(
+    app: Path, environment: dict[str, str], settings: dict[str, Any], supernodes: int = 2
+) -> str:
     """What `flwr run` says, to its end."""
     config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
     command = ["flwr", "run", str(app), "--stream", "--run-config", config]

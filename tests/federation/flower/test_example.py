@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,15 +101,13 @@ CERTIFIED = {
 
 
 @pytest.fixture
-def verdict(tmp_path: Path) -> dict[str, str | int]:
+def verdict(tmp_path: Path) -> dict[str, Any]:
     """The settings that deploy it."""
     (tmp_path / "verdict.json").write_text(json.dumps(CERTIFIED))
     return {"verdict": str(tmp_path / "verdict.json"), "rounds": 12}
 
 
-def test_the_app_deploys_a_verdict_for_its_rounds(
-    keys: Path, verdict: dict[str, str | int]
-) -> None:
+def test_the_app_deploys_a_verdict_for_its_rounds(keys: Path, verdict: dict[str, Any]) -> None:
     (keys / "ledger").unlink(missing_ok=True)
     result = federate(keys, **verdict)
     metrics = result.evaluate_metrics_serverapp
@@ -128,7 +127,7 @@ def test_the_app_deploys_a_verdict_for_its_rounds(
 
 
 def test_the_app_refuses_a_verdict_about_another_federation(
-    keys: Path, verdict: dict[str, str | int]
+    keys: Path, verdict: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput, match="rounds was 12 when measured and is 150 here"):
         federate(keys, **verdict | {"rounds": 150})
@@ -154,7 +153,7 @@ def test_the_app_deploys_a_verdict_on_a_machine_where_nothing_is_installed_for_i
     with machine(tmp_path) as (_, environment):
         del environment["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]
         settings = {"verdict": "verdict.json", "rounds": 12, "nodes": 3, "least-nodes": 3}
-        said = run(app, environment, supernodes=3, **settings)
+        said = run(app, environment, settings, supernodes=3)
     last = re.findall(r"round 12: on test digits .*'eval_acc': ([0-9.]+)", said)
     assert float(last[0]) > 0.45, said[-4000:]
 

@@ -159,7 +159,7 @@ def test_the_quickstart_runs_under_each_protection_by_the_lines_of_the_docs(
     public = folder / "federation.pub" if name == "Paillier" else None
     app = protected(tmp_path, PROTECTIONS[name], public)
     saved = tmp_path / "final.pt"
-    said = run(app, environment, **{"final-model": str(saved)})
+    said = run(app, environment, {"final-model": str(saved)})
     assert said.count("'survivors': 2.0") == 2 * ROUNDS, said[-4000:]
     assert "'eval_loss'" in said
     assert "'train_loss'" in said
@@ -212,7 +212,7 @@ def test_the_quickstart_deploys_a_verdict(
         ("from flwr.app", f"{documented(LOSS)}from flwr.app"),
     )
     saved = tmp_path / "final.pt"
-    said = run(app, environment, **{"final-model": str(saved)})
+    said = run(app, environment, {"final-model": str(saved)})
     assert said.count("'survivors': 2.0") == 2 * ROUNDS, said[-4000:]
     for part in range(2):
         (event,) = Ledger(folder / "ledger").events(f"digits {part}")
