@@ -151,10 +151,10 @@ class Plan:
     def bench(self) -> Bench:
         """What can do every task of this plan."""
         asked = self.request
-        line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
         return Bench(
-            *(self.source, line_up, asked.restarts, asked.steps, asked.seed, self.suite.rung),
+            *(self.source, self.claim, asked.restarts, asked.steps, asked.seed, self.suite.rung),
             together=views_together(self.scenario),
+            threshold=self.deployment.threshold,
         )
 
     def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
