@@ -49,7 +49,25 @@ terms = Terms.of(
     evaluate_metrics=("eval_loss", "eval_acc"),
 )
 """
-VERDICT = 'terms = from_verdict(Path(__file__).with_name("verdict.json"), own)\n'
+VERDICT = """from dataclasses import replace
+from pathlib import Path
+
+from pytorchexample.task import Net
+from trilemma.federation.flower import from_verdict, measured_deployment
+
+verdict = Path(__file__).with_name("verdict.json")
+own = replace(
+    measured_deployment(verdict),  # what is not stated below: how nodes and server train
+    parameters=sum(each.numel() for each in Net().parameters()),
+    clients=10,
+    cohort=10,
+    threshold=7,
+    rounds=150,
+    sampling_rate=4 / 150,
+    records=1500,
+)
+terms = from_verdict(verdict, own)
+"""
 CLIENT = "app = ClientApp(mods=[protect_mod(terms)])\n"
 SERVER = "    grid=ProtectedGrid(grid, terms),\n"
 SERVER_WITH_KEY = (
@@ -196,13 +214,10 @@ def test_the_quickstart_deploys_a_verdict(
     chosen = f"randomization:variance=1e-8+{PROTECTIONS['secret sharing']}"
     measured = {"schema_version": 3, "protection": chosen, "deployment": asdict(own)}
     (package / "verdict.json").write_text(json.dumps(measured))
-    imports = (
-        "from pathlib import Path\n\n"
-        "from trilemma.federation.flower import Deployment, ServerTraining, from_verdict\n"
-        "from trilemma.learning import LocalTraining\n\n"
-    )
-    told = documented(imports) + f"own = {own!r}\n" + documented(VERDICT)
-    (package / "terms.py").write_text(told)
+    (package / "terms.py").write_text(documented(VERDICT))
+    numbers = {"clients=10": "clients=2", "cohort=10": "cohort=2", "threshold=7": "threshold=2"}
+    numbers |= {"rounds=150": f"rounds={ROUNDS}", "4 / 150": f"64 / {fewest}"}
+    changed(package / "terms.py", *numbers.items())
     line = documented(LOCAL_UPDATE).replace("dataset", "trainloader.dataset")
     changed(
         package / "client_app.py",
