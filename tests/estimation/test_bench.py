@@ -13,7 +13,6 @@ from scipy.stats import binomtest
 from tests.commands.own_scenario import shown, small
 
 from trilemma.attacks import View, get
-from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import (
     AttackJob,
@@ -21,6 +20,7 @@ from trilemma.estimation.jobs import (
     CostJob,
     TrainJob,
 )
+from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Game
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.results import Diverged, converged, decode
@@ -95,13 +95,13 @@ def test_streams_share_no_game() -> None:
 
 def test_texts_are_shown_word_by_word() -> None:
     task = AttackJob("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
-    found = decode(Bench(text(clients=2), 20, 1, 2, 0)()(task)).pictures
+    found = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(task)).pictures
     made = found.attacks["tokens"]
     assert made.correct == [True, True]
     assert made.made == made.picked == found.tagged
     assert all(right for record in made.made for _, right in record)
     unseen = AttackJob("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
-    blank = decode(Bench(text(clients=2), 20, 1, 2, 0)()(unseen))
+    blank = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(unseen))
     assert blank.rounds == [0], "no round of this game holds the record"
     assert blank.pictures.attacks["tokens"].made[0] == [["–", False]] * 12
 
@@ -133,9 +133,14 @@ def test_a_protection_that_cannot_be_trained_is_told() -> None:
         converged([lost])
 
 
-def test_a_line_up_that_no_data_can_fill_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="ask for fewer"):
-        Bench(small, 500, 1, 2, 0)()(GAMES)
+def test_one_round_and_a_training_are_games_of_one_number_of_candidates() -> None:
+    """Blind guesses: the rate is that of the claim's N, however many one round would allow."""
+    claim = Claim.of([80, 80], 1, rounds=60)
+    assert (claim.candidates, Claim.of([80, 80], 1, rounds=1).candidates) == (21, 80)
+    work = Bench(small, claim, 1, 2, 0)()
+    task = AttackJob("s", "secret-sharing", ("analytic",), SERVER, 1, 0, 400, blind=True)
+    won = sum(decode(work(task)).correct["analytic"])
+    assert binomtest(won, 400, 1 / 21).pvalue > 1e-3 > binomtest(won, 400, 1 / 80).pvalue
 
 
 def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:

@@ -44,6 +44,32 @@ def test_the_efficiency_reduction_is_the_ratio_of_durations() -> None:
     assert json.loads(json.dumps(costs.as_json()))["protected"]["finish"] == 2.0
 
 
+def answered(right: int, of: int = 200) -> History:
+    scores = (torch.arange(of) < right).float()
+    metric = float(scores.mean())
+    rounds = (Round(0, (0, 1), None, None), Round(1, (0, 1), 0.5, metric))
+    return History(rounds, torch.zeros(1), (metric,), None, scores, (scores,))
+
+
+@pytest.mark.parametrize(
+    ("protection", "shown"), [("randomization:variance=1e-3", 0.8625), ("secret-sharing", 0.86)]
+)
+def test_accuracies_that_no_noise_hides_are_in_whole_points(protection: str, shown: float) -> None:
+    plain, other = [answered(187), answered(188)], [answered(172), answered(173)]
+    costs = compare(protection, plain, other, ROUNDS)
+    assert costs.unprotected_metric == 0.94
+    assert costs.protected_metric == pytest.approx(shown)
+    exact = paired_estimate(
+        [0.075] * 2, by_record=np.tile(np.repeat([0.0, 1.0, 0.0], [172, 15, 13]), (2, 1))
+    )
+    for loss in (costs.utility_loss, *costs.client_utility_loss):
+        assert loss.value in (0.07, 0.08)
+        assert 0 <= exact.low - loss.low < 0.02
+        assert 0 <= loss.high - exact.high < 0.02
+        for end in (loss.low, loss.high):
+            assert end * 100 == pytest.approx(round(end * 100))
+
+
 def test_the_interval_over_seeds_is_students() -> None:
     differences = np.random.default_rng(3).normal(0.1, 0.05, 7)
     estimate = paired_estimate(differences.tolist(), 0.9)

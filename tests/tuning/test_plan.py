@@ -12,6 +12,7 @@ from tests.tuning.own_parts import Laplace, Twice
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import ServerTraining
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -54,6 +55,9 @@ def test_the_deployment_is_what_is_attacked() -> None:
     found = plan(4).deployment
     assert (found.clients, found.cohort, found.threshold) == (4, 4, 3)
     assert (found.weighting, found.rounds, found.sampling_rate) == ("records", 60, 1 / 80)
+    assert found.server == ServerTraining(plan(4).scenario.server_lr or 0.1)
+    assert found.records == 400, "all 320, and room for a quarter more"
+    assert plan(4, claim="one-round").deployment.rounds == 1, "what was measured is deployed"
     assert plan(4, threshold=2).deployment.threshold == 2
     with pytest.raises(InvalidInput, match="threshold"):
         plan(4, threshold=5)

@@ -238,7 +238,7 @@ def test_a_claim_about_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (NOISE, "compression")
     found = tuned(monkeypatch, {}, claim="one-round", line_up=10, families=names)
     assert (found.claim.rounds, found.claim.candidates) == (1, 10)
-    assert found.deployment.rounds == 60, "what is deployed trains on"
+    assert found.deployment.rounds == 1, "no more is deployed than was claimed"
     assert "watches one round that is known to hold the record" in found.headline
     assert found.limits[0].startswith("One round: an adversary that combines")
     assert found.choice is not None

@@ -76,7 +76,7 @@ class Examined:
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
     """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
-    bench = Bench(source, request.line_up, 1, request.steps, request.seed)
+    bench = Bench(source, None, 1, request.steps, request.seed)
     begun = time.monotonic()
     with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
         crew.submit(FIRST)  # reads the data meanwhile

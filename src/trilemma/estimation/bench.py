@@ -16,7 +16,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.playing.claims import checkpoints
+from trilemma.estimation.playing.claims import Claim, checkpoints
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
 from trilemma.estimation.playing.payloads import attack_result
@@ -52,19 +52,22 @@ class _Shown:
 class Bench:
     """Makes a worker's function: task -> payload.
 
-    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100). Attacks
-    of `rung` or above keep the best of `restarts`; those from below it, which know less than the
-    attacker in question, make one start. Tasks of attacks that search may share a call of at most
-    `together` views.
+    Games are of a `claim`'s line-up, whatever their number of rounds (None: as many candidates as
+    the scenario allows, up to 100), and sums of `threshold` clients (None: of all).
+
+    Attacks of `rung` or above keep the best of `restarts`; those from below it, which know less
+    than the attacker in question, make one start. Tasks of attacks that search may share a call of
+    at most `together` views.
     """
 
     source: Source
-    line_up: int | None
+    claim: Claim | None
     restarts: int
     steps: int
     seed: int
     rung: Rung = "nothing"
     together: int = 0
+    threshold: int | None = None
 
     def joins(self, tasks: Sequence[Job], other: Job) -> bool:
         """Whether a task's games can be attacked in one call with those of others."""
@@ -90,7 +93,9 @@ class Bench:
 
         @lru_cache(maxsize=8)
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
-            return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
+            if self.claim is None:
+                return Arena.of(scenario(recipe), rounds=rounds)
+            return Arena(scenario(recipe), replace(self.claim, rounds=rounds))
 
         last: dict[tuple[tuple[AttackJob, ...], Rung], _Shown] = {}
 
@@ -136,6 +141,7 @@ class Bench:
             rung,
             Seeded(self.seed).integer("stream", task.stream),
             steps=self.steps,
+            threshold=self.threshold,
         )
 
     def _believed(self, arena: Arena, task: BeliefJob) -> BeliefResult:

@@ -31,6 +31,7 @@ from trilemma.estimation.suitability import (
     is_checked,
 )
 from trilemma.federation.cohorts import pooled
+from trilemma.federation.deployment import ServerTraining
 from trilemma.learning import LocalTraining, Task
 from trilemma.learning.modules import fitted
 from trilemma.quantities import counted, whole
@@ -201,6 +202,13 @@ class Scenario:
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""
         return replace(self, local_training=replace(self.local_training, **changes))
+
+    @property
+    def server(self) -> ServerTraining:
+        """How the server applies the mean update."""
+        own = self.local_training
+        usual = own.lr if own.algorithm == "fedsgd" else 1.0
+        return ServerTraining(self.server_lr or usual, self.server_decay)
 
     @cached_property
     def couples_records(self) -> bool:

@@ -96,10 +96,10 @@ def attack_again(
         require_scenario(run, scenario)
         require_own(run, parts_of(verdict.protection))
     asked, spec = verdict.request, verdict.protection.describe()
-    line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
     bench = Bench(
-        *(source, line_up, restarts or asked.restarts, asked.steps, seed),
+        *(source, verdict.claim, restarts or asked.restarts, asked.steps, seed),
         together=views_together(scenario),
+        threshold=verdict.deployment.threshold,
     )
     recipe = None if verdict.choice is None else recipe_of(verdict.choice)
     if verdict.claim.participation == "secret":

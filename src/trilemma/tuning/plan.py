@@ -19,7 +19,7 @@ from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
 from trilemma.tuning.families.families import Family, families, families_asked
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
@@ -108,7 +108,7 @@ class Plan:
                 request.confidence,
             ),
             federation=Federation.of(scenario, data_hash(scenario, key)),
-            deployment=_deployment(scenario, request, trained),
+            deployment=_deployment(scenario, request, rounds),
         )
         if run is not None:
             require_own(run, made.own)
@@ -146,10 +146,10 @@ class Plan:
     def bench(self) -> Bench:
         """What can do every task of this plan."""
         asked = self.request
-        line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
         return Bench(
-            *(self.source, line_up, asked.restarts, asked.steps, asked.seed, self.suite.rung),
+            *(self.source, self.claim, asked.restarts, asked.steps, asked.seed, self.suite.rung),
             together=views_together(self.scenario),
+            threshold=self.deployment.threshold,
         )
 
     def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
@@ -187,4 +187,6 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
         participation="known",
         helpers=request.helpers,
+        server=scenario.server,
+        records=room_for(sum(map(len, scenario.records))),
     )

@@ -27,6 +27,7 @@ __all__ = ["JOURNAL", "DiskRefused", "Run", "SettingsChanged"]
 JOURNAL: Final = "journal.sqlite"
 _REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _SHOWN: Final = 80
+_KEY_CHECK: Final = ("run.key", "check")  # tells the key that the run began with from another
 
 
 class DiskRefused(TrilemmaError):
@@ -162,6 +163,10 @@ class Run:
         """
         with _told(self.folder):
             secret = self._folder.secret(needed=self._begun)
+        check = _text("check", hmac.new(secret, b"check", hashlib.sha256).hexdigest())
+        if self._begun and self._store.settings().get(_KEY_CHECK, check) != check:
+            raise self._folder.replaced()
+        self._settings[_KEY_CHECK] = check
         return hmac.new(secret, name.encode(), hashlib.sha256).digest()
 
 

@@ -6,6 +6,7 @@ Every row carries a digest of its content, so that a damaged one is told, not co
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -47,6 +48,9 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Self:
         """The store in a file, made where there is none."""
+        with suppress(OSError):  # which SQLite then words, or another owner's file
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            path.chmod(0o600)  # its payloads are of records; SQLite gives its log the same mode
         store = cls(path, sqlite3.connect(path))
         try:
             with store._told("it is not a journal of trilemma", disk=True):

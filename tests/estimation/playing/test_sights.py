@@ -24,6 +24,7 @@ from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.records.records import Records
 
 SUM = "secret-sharing"
 
@@ -103,6 +104,46 @@ def test_a_sum_weighs_clients_as_it_is_deployed(equal: bool) -> None:
     assert isinstance(view.observation.weights, tuple)
     own = [game.client, *(k for k in range(3) if k != game.client)]
     assert view.observation.weights == pytest.approx(shares[own])
+
+
+@pytest.mark.parametrize("rounds", [1, 30])
+def test_a_sum_is_of_the_fewest_clients_that_a_round_may_end_with(rounds: int) -> None:
+    """Of ten, where seven may be deployed, a record would be seen behind too many others."""
+    sizes = (80, 120, 100, 90, 84)
+    made = scenario(sizes=sizes)
+    seen = observer(made, SUM, rounds=rounds, threshold=3)
+    games = [seen.arena.draw(number, 3) for number in range(8)]
+    summed: list[int] = []
+    for game, views in zip(games, seen.views(games), strict=True):
+        for view in views:
+            rest = view.knowledge.rest
+            assert view.observation.clients == 3
+            assert rest is not None
+            assert rest.inputs.shape[0] == 3 * 4
+            rows = [seen.arena.scenario.kinds[place] for place in _places(made, rest.inputs)]
+            clients = np.searchsorted(np.cumsum(sizes), rows[1::4], side="right")
+            assert clients[0] == game.client
+            assert len(set(clients)) == 3
+            shares = np.array(sizes)[clients] / np.array(sizes)[clients].sum()
+            assert view.observation.weights == pytest.approx(shares)
+            summed += list(clients[1:])
+    assert set(summed) == set(range(5)), "whoever drops out"
+
+
+def _places(made: Scenario, inputs: torch.Tensor) -> list[int]:
+    return [int((made.pooled().inputs == each).all(1).nonzero()[0]) for each in inputs]
+
+
+def test_the_law_of_the_others_is_fitted_on_all_public_records() -> None:
+    made = scenario()
+    many = Records(torch.rand(900, 6), torch.randint(0, 3, (900,)))
+    game = observer(made).arena.draw(0, 3)
+    for public in (made.test_records, many):
+        seen = observer(replace(made, public=public), SUM, "candidates")
+        (view,) = seen.views([game])[0]
+        assert view.knowledge.population is not None
+        own = {tuple(row) for row in view.knowledge.population.inputs.tolist()}
+        assert own >= {tuple(row) for row in public.inputs.tolist()}
 
 
 def test_a_whole_training_walks_as_a_plain_loop_does() -> None:

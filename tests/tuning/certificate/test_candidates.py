@@ -157,7 +157,7 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
         assert task.recipe == recipe_of(candidate)
         (noise,) = parse_protection(task.protection).transforms
         assert isinstance(noise, Randomization)
-        assert noise.variance == pytest.approx(proof.variance * 2 / 4)
+        assert noise.variance == pytest.approx(proof.variance * 2 / 3)
     assert sum(task.count for task in done if isinstance(task, AttackJob)) == 64
 
 

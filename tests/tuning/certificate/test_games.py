@@ -17,6 +17,7 @@ from torch.utils.data import TensorDataset
 from trilemma.bounds.training import Participation
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -52,7 +53,7 @@ def proof(participation: Participation) -> Proof:
 
 def right_picks(made: Proof, participation: Participation, share: float = 1.0) -> int:
     """Right picks of the exact posterior, with this share of the noise that is proved."""
-    work = Bench(scenario(), SIZE, 1, 2, 0)()
+    work = Bench(scenario(), Claim(20, SIZE), 1, 2, 0)()
     variance = made.variance(CLIP) * share
     found = 0
     for first in range(0, GAMES, 50):

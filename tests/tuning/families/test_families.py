@@ -70,7 +70,7 @@ def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
             if family.symbol == "noise variance":
                 reach += 6 * (family.strength(1.0) or 0.0) ** 0.5
             assert transport.clip_range >= reach
-            assert transport.max_weight == SETTING.total_weight
+            assert transport.max_weight == SETTING.weight_cap
 
 
 def test_what_the_server_reads() -> None:

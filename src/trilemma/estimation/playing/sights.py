@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer"]
 
-_POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
+# Records on which the law of the others is fitted, where there are fewer public ones.
+_POPULATION: Final = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +50,11 @@ class Observer:
 
     `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
     the server weighs clients in its mean. `blind` puts a record from outside the line-up where
-    the tagged one should be: a control in which nothing can be found. Participation is granted,
-    or secret: then all rounds of a training are attacked. `recipe` is the server's part of a
-    training (None: the scenario's own); the clients' part is in the scenario.
+    the tagged one should be: a control in which nothing can be found. Sums are of `threshold`
+    clients, the fewest that a round may end with (None: of the whole cohort), the tagged record's
+    among them. Participation is granted, or secret: then all rounds of a training are attacked.
+    `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
+    the scenario.
     """
 
     arena: Arena
@@ -63,6 +66,7 @@ class Observer:
     equal_weights: bool = False
     blind: bool = False
     population: int = _POPULATION
+    threshold: int | None = None
     participation: Participation = "known"
     recipe: Recipe | None = None
 
@@ -204,7 +208,7 @@ class Observer:
         self, updates: torch.Tensor, game: Game, batches: Batches, round: int
     ) -> torch.Tensor:
         """The server's mean of what the cohort sends, by the draws of `_view` for that round."""
-        order, counts = _order(batches), self._counts[batches.clients]
+        order, counts = self._summed(batches, game, round), self._counts[batches.clients]
         draws, info = self._round_info(game, len(order), round)
         shares = dict(enumerate((counts[order] / counts.sum()).tolist()))
         own = [updates[client] for client in order.tolist()]
@@ -223,6 +227,15 @@ class Observer:
         if whole and self.arena.scenario.local_training.sampling == "poisson":
             present = torch.ones(rows.shape)
         return rows.to(device), None if present is None else present.to(device)
+
+    def _summed(self, batches: Batches, game: Game, round: int) -> NDArray[np.int64]:
+        """Places in the cohort of those whose sum a round ends with, the game's own first."""
+        order = _order(batches)
+        if self.threshold is None or self.threshold >= len(order):
+            return order
+        draw = Seeded(self.seed).generator("survivors", game.number, round)
+        first = 0 if batches.own is None else 1
+        return np.concatenate([order[:first], draw.permutation(order[first:])])[: self.threshold]
 
     def _shares(self, made: Sequence[Batches]) -> torch.Tensor:
         """The clients' parts [U, K] in the server's mean of each game's round."""
@@ -275,7 +288,7 @@ class Observer:
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
-        scenario, order = self.arena.scenario, _order(batches)
+        scenario, order = self.arena.scenario, self._summed(batches, game, round)
         if self._reads_messages:
             order = order[:1]
         draws, info = self._round_info(game, len(order), round)
@@ -313,7 +326,8 @@ class Observer:
         outsiders = None
         if not secret:  # who knows the rest needs no law of it, and one a round is a lot
             used = batches.rows[order][batches.present[order]]
-            outsiders = self.arena.outsiders(game, used, self.population, self.seed).to(device)
+            most = max(self.population, len(public))
+            outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot

@@ -131,4 +131,4 @@ def _apply_sum(node: Node, stage: Stage) -> None:
         return
     if not isinstance(opened, Released):
         raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
-    node.advance(stage.version, opened.mean * node.terms.learning_rate)
+    node.advance(stage.version, opened.mean * node.terms.server_step(stage.number - 1))

@@ -176,6 +176,13 @@ class Terms:
         """Whether the server reads nothing, so that the model lives with the clients."""
         return self.protection.transport.server_reads == "nothing"
 
+    def server_step(self, round: int) -> float:
+        """What the model moves by in a round of training (0, 1, ...), over the mean update."""
+        deployment = self.deployment
+        if deployment is None or deployment.server is None:
+            return self.learning_rate
+        return deployment.server.step_in(round, deployment.rounds)
+
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The metrics that this kind of message carries."""
         return self.metrics if kind == "train" else self.evaluate_metrics

@@ -78,13 +78,16 @@ def _playable(chosen: Candidate) -> tuple[Participation, ...]:
 def games_beside(plan: Plan, chosen: Candidate, participation: Participation) -> AttackJob:
     """Games of the exact posterior with only the noise of the honest survivors that count.
 
-    It is as much in the sum of all clients as those few leave there.
+    It is as much in the attacked sum, of the fewest clients that a round ends with, as those few
+    leave there.
     """
     proof, deployment = chosen.certificate, chosen.deployment
     if proof is None or deployment is None:
         raise InvalidInput(f"{chosen.name} has no certificate to be measured beside.")
     single = proof.survivors == 1
-    noise = Randomization(proof.variance * (1 if single else proof.survivors / deployment.cohort))
+    noise = Randomization(
+        proof.variance * (1 if single else proof.survivors / deployment.threshold)
+    )
     shown = Protection((noise,)) if single else Protection((noise,), SecretSharing())
     return AttackJob(
         stream="certified",

@@ -50,7 +50,7 @@ def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
         strength=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,
-        deployment=proof.deployment(clip, plan.pricing.rounds),
+        deployment=proof.deployment(clip, found.chosen.server_lr),
     )
     own = replace(found.unprotected, judge="reporting")
     within = proof.recipe(clip, found.chosen.server_lr, "reporting")

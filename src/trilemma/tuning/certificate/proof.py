@@ -24,7 +24,7 @@ from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
 from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.recipe import Judge, Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -215,9 +215,9 @@ class Proof:
             threshold=self.threshold,
         )
 
-    def deployment(self, clip: float, rounds: int) -> Deployment:
+    def deployment(self, clip: float, server_lr: float) -> Deployment:
         """What a federation has to keep to, so that the proof is about it."""
-        recipe = self.recipe(clip, 1.0, "test")
+        recipe = self.recipe(clip, server_lr, "test")
         return Deployment(
             recipe.local_training,
             self.parameters,
@@ -225,12 +225,13 @@ class Proof:
             cohort=self.clients,
             threshold=self.threshold,
             weighting="equal",
-            rounds=rounds,
+            rounds=self.training.rounds,
             sampling_rate=self.local_training.unit_size / min(self.records),
             participation=(
                 self.participation if self.local_training.sampling == "poisson" else "known"
             ),
             helpers=self.helpers,
+            server=ServerTraining(recipe.step, recipe.server_decay),
         )
 
 

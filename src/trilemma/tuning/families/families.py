@@ -166,7 +166,7 @@ class Family:
         reach, noise = self._reach(transforms)
         if not 0 < noise < _USUAL.least_noise():
             return _USUAL
-        return SecretSharing.fitted(reach, self.setting.total_weight, noise)
+        return SecretSharing.fitted(reach, self.setting.weight_cap, noise)
 
     def _reach(self, transforms: Sequence[Transform]) -> tuple[float, float]:
         """How far a sent coordinate may reach, and the standard deviation of its noise."""
@@ -182,8 +182,8 @@ class Family:
             return PLAIN
         reach, noise = self._reach(transforms)
         if self.carrier == "secret-sharing":
-            return SecretSharing.fitted(reach, self.setting.total_weight, noise)
-        made = Paillier.fitted(reach, self.setting.total_weight, noise)
+            return SecretSharing.fitted(reach, self.setting.weight_cap, noise)
+        made = Paillier.fitted(reach, self.setting.weight_cap, noise)
         return replace(made, mode="blind") if self.mechanism is None else made
 
 

@@ -17,6 +17,7 @@ from torch.func import vmap
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights, prepare_models
+from trilemma.federation.deployment import room_for
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ class Setting:
         run.first(_KEY, json.dumps(asdict(self)).encode())
 
     @property
-    def total_weight(self) -> int:
-        """All records: the sum of the clients' weights."""
-        return sum(self.records)
+    def weight_cap(self) -> int:
+        """What a deployment's clients may weigh together: all records, with room for more."""
+        return room_for(sum(self.records))
 
     @property
     def share(self) -> float:
