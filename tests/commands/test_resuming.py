@@ -260,7 +260,7 @@ def test_a_run_may_be_called_anything(
     """pareto, as it opens two databases there; it is stopped when it has opened both."""
     monkeypatch.chdir(tmp_path)
 
-    def stop(self: Run, stage: str, chunk: int, payload: bytes) -> None:
+    def stop(self: Run, key: str, payload: bytes) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Run, "commit", stop)

@@ -46,8 +46,8 @@ def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     return work | possible_further(plan, pictures=pictures)
 
 
-def possible_further(plan: Plan, *, pictures: bool, certain: bool = False) -> dict[str, Work]:
-    """The same of further results; once something was chosen they are `certain` to be measured."""
+def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
+    """The same of further results, none of which is certain before something is chosen."""
     lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
     proved = asked.knows == "anyone"
     games = 2 * GAMES if proved else BESIDE_GAMES
@@ -66,7 +66,7 @@ def possible_further(plan: Plan, *, pictures: bool, certain: bool = False) -> di
     if pictures and plan.scenario.show_records:
         work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
     return {
-        name: {kind: Range(most if certain else 0, most) for kind, most in kinds.items()}
+        name: {kind: Range(0, most) for kind, most in kinds.items()}
         for name, kinds in work.items()
     }
 

@@ -62,7 +62,7 @@ def tune(
         choice = choose(scheduler.run_all(procedures(plan)))
         if ticker is not None:
             ticker.tell(choice.answer)
-            remaining.expect(possible_further(plan, pictures=pictures, certain=True))
+            remaining.expect(possible_further(plan, pictures=pictures))
         if answered is not None:
             answered()
         further = scheduler.run_all(further_procedures(plan, choice, pictures=pictures))
