@@ -165,6 +165,13 @@ def test_a_larger_share_than_measured_is_refused() -> None:
     local_update(network(), cross_entropy, records(COUNT + 1), terms_of())
 
 
+def test_a_precision_that_rounds_beyond_the_clip_is_refused() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"'weight' is torch\.bfloat16, .* \(model\.float\(\)\)"
+    ):
+        local_update(network().bfloat16(), cross_entropy, records(), terms_of())
+
+
 def test_a_model_with_a_memory_of_batches_is_refused() -> None:
     model = nn.Sequential(nn.Linear(12, 3), nn.BatchNorm1d(3))
     with pytest.raises(InvalidInput, match="layer '1' keeps statistics of past batches"):

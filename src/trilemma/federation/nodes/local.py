@@ -182,6 +182,13 @@ def _check(model: torch.nn.Module, count: int, deployment: Deployment) -> None:
             f"a share of {share:.4g}, but {deployment.sampling_rate:.4g} at most was measured; "
             "add records, or measure again with so few."
         )
+    if deployment.local_training.record_clip is not None:
+        for name, values in model.named_parameters():
+            if values.dtype not in (torch.float32, torch.float64):
+                raise InvalidInput(
+                    f"parameter {name!r} is {values.dtype}, which rounds a gradient beyond its "
+                    "clip; train in single or double precision (model.float())."
+                )
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
             way_out = (

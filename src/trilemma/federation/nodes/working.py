@@ -112,9 +112,10 @@ def _update(
             require_training(steps, terms.deployment.local_training)
         change = call.start - call.layout.flatten(after).to(call.start.dtype)
         update = change / terms.learning_rate / units(call.layout, terms)
+    update = update.to(call.start.dtype)
     if not torch.isfinite(update).all():
         raise InvalidInput("the update holds NaN or infinity; lower the learning rate.")
-    return update.to(call.start.dtype)
+    return update
 
 
 def _weight(node: Node, stage: Stage, metrics: Mapping[str, object]) -> int:
@@ -123,7 +124,9 @@ def _weight(node: Node, stage: Stage, metrics: Mapping[str, object]) -> int:
     Where it reports none, as an app that raises, the number that it reported last stands.
     """
     terms, name = node.terms, node.terms.weighted_by
-    if terms.limited if stage.kind == "evaluate" else terms.weighting == "equal":
+    if (stage.kind == "train" and terms.weighting == "equal") or (
+        stage.kind == "evaluate" and terms.limited
+    ):
         return 1
     value, fixed = metrics.get(name), terms.protection.transport.fixed
     most = _LARGEST if fixed is None else fixed.max_weight
