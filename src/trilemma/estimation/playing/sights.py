@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer"]
 
-# Records on which the law of the others is fitted, where there are fewer public ones.
+# Records on which the law of the others is fitted: all public ones, or so many where those are
+# fewer. Of more than _MOST a game takes seconds, and tenfold of twice as many.
 _POPULATION: Final = 400
+_MOST: Final = 2_500
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +328,7 @@ class Observer:
         outsiders = None
         if not secret:  # who knows the rest needs no law of it, and one a round is a lot
             used = batches.rows[order][batches.present[order]]
-            most = max(self.population, len(public))
+            most = min(max(self.population, len(public)), _MOST)
             outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
