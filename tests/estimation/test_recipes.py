@@ -141,16 +141,19 @@ def test_a_centred_scenario_starts_from_the_same_functions(
         before, after = layout.unflatten(one), layout.unflatten(two)
         shift = before["0.weight"] @ (torch.zeros(6) + mean)
         assert torch.allclose(after["0.bias"], before["0.bias"] + shift, atol=1e-6)
-        assert torch.equal(after["2.bias"], before["2.bias"]), "it reads no records"
+        hidden = (after["2.bias"] - before["2.bias"]) / before["2.weight"].sum(1)
+        assert torch.allclose(hidden, hidden[:1].expand(3), atol=1e-4), "one number"
+        assert 0.3 < float(hidden[0]) < 0.7, "a sigmoid's mean"
         outputs = scenario.task.outputs(one, some), made.task.outputs(two, some)
         assert torch.allclose(*outputs, atol=1e-5)
 
 
-def test_centring_is_refused_where_nothing_reads_records_or_no_record_is_public() -> None:
+def test_centring_is_refused_where_no_layer_has_a_bias_or_no_record_is_public() -> None:
     with pytest.raises(InvalidInput, match="there are none; give the scenario public="):
         centred_by("public", small())
     bare = replace(
-        with_public(), model=nn.Sequential(nn.Linear(6, 8, bias=False), nn.Linear(8, 3))
+        with_public(),
+        model=nn.Sequential(nn.Linear(6, 8, bias=False), nn.Linear(8, 3, bias=False)),
     )
     with pytest.raises(InvalidInput, match="this model has none; leave it out"):
         centred_by("public", bare)

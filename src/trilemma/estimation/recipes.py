@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import nn
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from trilemma.records.records import Records
 
 __all__ = ["applied", "judged_records", "own_recipe"]
+
+_MODELS: Final = range(4)  # fresh ones, at which it is seen what layers read
 
 
 def own_recipe(scenario: Scenario) -> Recipe:
@@ -81,26 +83,32 @@ def judged_records(scenario: Scenario, judge: Judge) -> Records:
 
 
 def _centring(recipe: Recipe, scenario: Scenario, public: Records) -> dict[str, torch.Tensor]:
-    """By the name of each affine layer that reads records, what it subtracts from them.
+    """By the name of each affine layer, what it subtracts from what it reads.
 
-    It reads records if it reads the same whatever the weights are.
+    Where that is the records themselves, which is the same whatever the weights are, their mean
+    entry by entry; else one number, the mean at fresh weights.
     """
     if recipe.centring is None:
         return {}
     some = public.inputs.to(scenario.device)
-    one, other = (
-        read_by_layers(scenario.task.model, scenario.task.layout, weights, some)
-        for weights in fresh_weights(scenario, (0, 1))
-    )
-    means = {name: mean for name, mean in one.items() if torch.equal(mean, other[name])}
-    if not means:
+    if recipe.centring != "public":
+        some = torch.full_like(some[:1], recipe.centring)
+    task = scenario.task
+    read = [
+        read_by_layers(task.model, task.layout, weights, some)
+        for weights in fresh_weights(scenario, _MODELS)
+    ]
+    if not read[0] or scenario.input_spec.discrete:
         raise InvalidInput(
-            "centring is for linear layers and convolutions with a bias that read the records "
-            "themselves, and this model has none; leave it out."
+            "centring is for linear layers and convolutions with a bias, of records that are "
+            "numbers, and this model has none; leave it out."
         )
-    if recipe.centring == "public":
-        return means
-    return {name: torch.full_like(mean, recipe.centring) for name, mean in means.items()}
+    means = {}
+    for name, first in read[0].items():
+        several = torch.stack([each[name] for each in read])
+        same = bool((several == first).all())
+        means[name] = first if same else several.mean().expand_as(first)
+    return means
 
 
 @dataclass(frozen=True, eq=False)

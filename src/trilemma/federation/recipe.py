@@ -41,8 +41,9 @@ class Recipe:
     clients' updates, or (1 - a) · mean + a · ∇ with `public_weight` a and ∇ the mean gradient of
     the public records, clipped one by one as the clients' are. step_t is `server_lr` (None: the
     local rate for FedSGD, 1 for FedAvg), or falls linearly from it to zero with `server_decay`.
-    With `averaging` d the trained model is w̄ ← d · w̄ + (1 - d) · w. `centring` says what affine
-    layers that read records subtract from them: their public mean, or one number (None: nothing).
+    With `averaging` d the trained model is w̄ ← d · w̄ + (1 - d) · w. `centring` says where affine
+    layers have their origin: in the mean of what they read of the public records, or of a record
+    whose entries all are one number (None: in zero; `estimation.recipes`).
 
     `rounds` None is as many as the federation has. Clients count alike with `equal_weights`, else
     by their records. `threshold` is that of the rounds (None: two thirds of the clients, plus
