@@ -1,0 +1,136 @@
+"""How a federation trains under noise: by a rule that was made on other data sets.
+
+With a small clip C the mean of clipped gradients is one of directions, and a training whose step
+falls linearly to zero has one number, s = step · C. Two limits say what it is, both by how far
+noise of unit deviation in the weights spreads a fresh model's outputs over records, V:
+
+- over R rounds, noise of deviation σ · C in the mean leaves s σ √(R/3) in each weight, and the
+  outputs take about 0.9 of it: s ≤ 1.5 / (V σ √R), a warm start's outputs 0.6 of that;
+- beyond s ≈ 8 / V the steps themselves are too long. Where that is the lower limit, momentum
+  makes up for it.
+
+`benchmarks/recipe_rule.py` made the numbers. Nothing is searched: on public records the search
+chooses worse than the rule (docs/benchmarks/prices.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.models import fresh_weights
+from trilemma.federation.recipe import Recipe, WarmStart
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.federation.recipe import Judge
+    from trilemma.learning import LocalTraining
+    from trilemma.records.range import InputSpec
+
+__all__ = ["CLIP", "how_chosen", "recipe_under_noise", "sensitivity", "step_under_noise"]
+
+CLIP: Final = 0.1  # of a record's gradient: nearly all are longer
+_NOISE, _NOISE_WARM, _LENGTH = 1.5, 0.9, 8.0
+_MOMENTUM: Final = 0.7  # at most
+_GREY: Final = 0.3  # of the range, which centres images
+_WARM_STEPS, _WARM_RATE, _WARM_MOMENTUM = 300, 0.1, 0.9
+_PUBLIC_WEIGHT: Final = 0.1
+_MODELS, _DIRECTIONS, _RECORDS = 4, 8, 256
+_SHORT: Final = 1e-3  # a difference in weights, for a derivative
+
+
+def recipe_under_noise(
+    scenario: Scenario,
+    training: LocalTraining,
+    noise: float,
+    *,
+    rounds: int,
+    threshold: int | None = None,
+    judge: Judge = "test",
+) -> Recipe:
+    """The recipe for clients that train so, with record clip `CLIP`, under this noise.
+
+    `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
+    multiplier z, K clients with denominator S and h noises that count. Public records of the
+    scenario start the model, centre it and make a tenth of each step. Without any, inputs in a
+    range from zero on are centred by 0.3 of it.
+    """
+    public = scenario.public is not None
+    width = sensitivity(scenario)
+    step, momentum = step_under_noise(width, noise, rounds, warm=public)
+    spec = scenario.input_spec
+    grey = spec.low + _GREY * (spec.high - spec.low)
+    images = not (spec.discrete or spec.columns or spec.low < 0)
+    return Recipe(
+        training,
+        server_lr=step * (1 - momentum) / (training.record_clip or CLIP),
+        server_decay=True,
+        equal_weights=True,
+        judge=judge,
+        threshold=threshold,
+        rounds=rounds,
+        momentum=momentum,
+        warm_start=WarmStart(_WARM_STEPS, _WARM_RATE / width, _WARM_MOMENTUM) if public else None,
+        public_weight=_PUBLIC_WEIGHT if public else 0.0,
+        centring="public" if public else grey if images else None,
+    )
+
+
+def step_under_noise(
+    sensitivity: float, noise: float, rounds: int, *, warm: bool = False
+) -> tuple[float, float]:
+    """The first step times the clip, and the momentum, of which v ← βv + (1 - β)u moves by it.
+
+    >>> step_under_noise(1.0, 0.01, 150)
+    (12.24..., 0.34...)
+    """
+    least = (_NOISE_WARM if warm else _NOISE) / (sensitivity * noise * rounds**0.5)
+    longest = _LENGTH / sensitivity
+    momentum = min(_MOMENTUM, max(0.0, 1 - longest / least))
+    return min(least, longest / (1 - momentum)), momentum
+
+
+def sensitivity(scenario: Scenario) -> float:
+    """V, the deviation over records of what unit noise in all weights adds to an output.
+
+    The mean square of outputs of fresh models at records that are drawn from the range alone: no
+    client's record is read.
+    """
+    task, seeded = scenario.task, Seeded(0)
+    inputs = _records_at_random(scenario.input_spec, seeded).to(scenario.device)
+    squares = []
+    for number, weights in enumerate(fresh_weights(scenario, range(_MODELS))):
+        draw = seeded.torch_generator("directions", number)
+        with torch.no_grad():
+            outputs = task.outputs(weights, inputs)
+            for _ in range(_DIRECTIONS):
+                unit = torch.randn(weights.shape, generator=draw).to(weights)
+                moved = task.outputs(weights + _SHORT * unit, inputs) - outputs
+                squares.append((moved / _SHORT).flatten(1).var(0).mean())
+    return float(torch.stack(squares).mean().sqrt())
+
+
+def how_chosen(recipe: Recipe) -> str:
+    """One sentence: by what the recipe was chosen, and what it takes from public records."""
+    public = (
+        " The public records start the model, centre it and make a tenth of each step."
+        if recipe.needs_public
+        else ""
+    )
+    return (
+        "Clip, step and momentum are those of a rule that was made on other data sets: the noise "
+        "of all rounds may move an output by about 0.9, and no record chose anything." + public
+    )
+
+
+def _records_at_random(spec: InputSpec, seeded: Seeded) -> torch.Tensor:
+    """Inputs [256, *shape] of the range: uniform tokens, uniform from zero on, else normal."""
+    draw, shape = seeded.torch_generator("records"), (_RECORDS, *spec.shape)
+    if spec.vocabulary is not None:
+        return torch.randint(spec.vocabulary, shape, generator=draw)
+    if spec.columns or spec.low < 0:
+        normal = torch.randn(shape, generator=draw) * min(1.0, (spec.high - spec.low) / 4)
+        return spec.settled(normal) if spec.columns else normal
+    return spec.low + (spec.high - spec.low) * torch.rand(shape, generator=draw)
