@@ -63,10 +63,7 @@ _DIGITS: Final = (
     *(_full(step, centring=0.3) for step in (12.0, 24.0)),
     *(_full(step, centring=0.3, momentum=0.9) for step in (1.2, 2.4)),
     _full(1.2, momentum=0.9),
-    *(
-        Recipe(LocalTraining(batch=4), step, centring=0.3, averaging=0.95)
-        for step in (8.0, 16.0)
-    ),
+    *(Recipe(LocalTraining(batch=4), step, centring=0.3, averaging=0.95) for step in (8.0, 16.0)),
 )
 _TABLE: Final = (
     *(_full(step) for step in (0.25, 0.5, 1.0)),
@@ -100,7 +97,9 @@ def split(base: Scenario, case: Case, seed: int) -> Scenario:
     )
 
 
-def accuracy(scenario: Scenario, recipe: Recipe, seed: int, protection: Protection = _NONE) -> float:
+def accuracy(
+    scenario: Scenario, recipe: Recipe, seed: int, protection: Protection = _NONE
+) -> float:
     """On the test records, after a training by this recipe from this seed."""
     if recipe.local_training.sampling == "full":  # the denominator is each client's count
         training = replace(recipe.local_training, batch=len(scenario.records[0]))
@@ -148,7 +147,12 @@ def fashion_mnist(folder: str | None, device: str) -> Scenario:
     base = load_scenario("fashion-mnist", folder=folder)
     inputs = torch.cat([client.inputs for client in base.records])
     labels = torch.cat([client.labels for client in base.records])
-    parts = [*(Records(*own) for own in zip(inputs.split(5500), labels.split(5500), strict=True))]
+    parts = [
+        *(
+            Records(*own)
+            for own in zip(torch.split(inputs, 5500), torch.split(labels, 5500), strict=True)
+        )
+    ]
     model = nn.Sequential(
         *(nn.Conv2d(1, 16, 8, stride=2, padding=2), nn.Tanh(), nn.MaxPool2d(2, 1)),
         *(nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1)),
@@ -220,9 +224,7 @@ def rows(case: Case, seeds: int, say: Callable[[str], None]) -> list[str]:
     ]
     for what, honest in (("sums", case.honest), ("single messages", 1)):
         for public, scenarios, rival in ((False, bare, best), (True, splits, started)):
-            done = [
-                protected(one, case, seed, honest) for seed, one in enumerate(scenarios)
-            ]
+            done = [protected(one, case, seed, honest) for seed, one in enumerate(scenarios)]
             values = torch.tensor([value for value, _ in done])
             say(f"{case.scenario}, {what}, public {public}: {done[0][1]}")
             name = f"proved, {what}" + (f", {case.public} public records" if public else "")

@@ -6,7 +6,7 @@ noise of unit deviation in the weights spreads a fresh model's outputs over reco
 
 - over R rounds, noise of deviation σ · C in the mean leaves s σ √(R/3) in each weight, and the
   outputs take about 0.9 of it: s ≤ 1.5 / (V σ √R), a warm start's outputs 0.6 of that;
-- beyond s ≈ 8 / V the steps themselves are too long. Where that is the lower limit, momentum
+- beyond s ≈ 5 / V the steps themselves are too long. Where that is the lower limit, momentum
   makes up for it.
 
 `benchmarks/recipe_rule.py` made the numbers. Nothing is searched: on public records the search
@@ -15,13 +15,14 @@ chooses worse than the rule (docs/benchmarks/prices.md).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import torch
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.learning.modules import read_by_layers
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
@@ -29,11 +30,22 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
     from trilemma.records.range import InputSpec
 
-__all__ = ["CLIP", "how_chosen", "recipe_under_noise", "sensitivity", "step_under_noise"]
+__all__ = [
+    "CLIP",
+    "LENGTH",
+    "SPREAD",
+    "SPREAD_WARM",
+    "how_chosen",
+    "recipe_under_noise",
+    "sensitivity",
+    "step_under_noise",
+]
 
 CLIP: Final = 0.1  # of a record's gradient: nearly all are longer
-_NOISE, _NOISE_WARM, _LENGTH = 1.5, 0.9, 8.0
-_MOMENTUM: Final = 0.7  # at most
+SPREAD: Final = 1.5
+SPREAD_WARM: Final = 0.9
+LENGTH: Final = 5.0
+_MOMENTUM: Final = 0.8  # at most
 _GREY: Final = 0.3  # of the range, which centres images
 _WARM_STEPS, _WARM_RATE, _WARM_MOMENTUM = 300, 0.1, 0.9
 _PUBLIC_WEIGHT: Final = 0.1
@@ -54,15 +66,14 @@ def recipe_under_noise(
 
     `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
     multiplier z, K clients with denominator S and h noises that count. Public records of the
-    scenario start the model, centre it and make a tenth of each step. Without any, inputs in a
-    range from zero on are centred by 0.3 of it.
+    scenario start the model, centre it and make a tenth of each step. Without any, it is centred
+    by zero, or by 0.3 of a range that begins there or above.
     """
     public = scenario.public is not None
     width = sensitivity(scenario)
-    step, momentum = step_under_noise(width, noise, rounds, warm=public)
-    spec = scenario.input_spec
-    grey = spec.low + _GREY * (spec.high - spec.low)
-    images = not (spec.discrete or spec.columns or spec.low < 0)
+    step, momentum = step_under_noise(
+        width, noise, rounds, spread=SPREAD_WARM if public else SPREAD
+    )
     return Recipe(
         training,
         server_lr=step * (1 - momentum) / (training.record_clip or CLIP),
@@ -74,22 +85,29 @@ def recipe_under_noise(
         momentum=momentum,
         warm_start=WarmStart(_WARM_STEPS, _WARM_RATE / width, _WARM_MOMENTUM) if public else None,
         public_weight=_PUBLIC_WEIGHT if public else 0.0,
-        centring="public" if public else grey if images else None,
+        centring=_centring(scenario),
     )
 
 
 def step_under_noise(
-    sensitivity: float, noise: float, rounds: int, *, warm: bool = False
+    sensitivity: float,
+    noise: float,
+    rounds: int,
+    *,
+    spread: float = SPREAD,
+    length: float = LENGTH,
 ) -> tuple[float, float]:
-    """The first step times the clip, and the momentum, of which v ← βv + (1 - β)u moves by it.
+    """The first step times the clip, and the momentum β, of which v ← βv + (1 - β)u moves by it.
+
+    `spread` and `length` are the two limits where V is 1.
 
     >>> step_under_noise(1.0, 0.01, 150)
-    (12.24..., 0.34...)
+    (12.24..., 0.59...)
     """
-    least = (_NOISE_WARM if warm else _NOISE) / (sensitivity * noise * rounds**0.5)
-    longest = _LENGTH / sensitivity
-    momentum = min(_MOMENTUM, max(0.0, 1 - longest / least))
-    return min(least, longest / (1 - momentum)), momentum
+    noisiest = spread / (sensitivity * noise * rounds**0.5)
+    longest = length / sensitivity
+    momentum = min(_MOMENTUM, max(0.0, 1 - longest / noisiest))
+    return min(noisiest, longest / (1 - momentum)), momentum
 
 
 def sensitivity(scenario: Scenario) -> float:
@@ -112,6 +130,20 @@ def sensitivity(scenario: Scenario) -> float:
     return float(torch.stack(squares).mean().sqrt())
 
 
+def _centring(scenario: Scenario) -> Literal["public"] | float | None:
+    """What affine layers subtract, if the model has any and records are numbers."""
+    spec, task = scenario.input_spec, scenario.task
+    if spec.discrete:
+        return None
+    (weights,) = fresh_weights(scenario, [0])
+    some = scenario.test_records.inputs[:1].to(scenario.device)
+    if not read_by_layers(task.model, task.layout, weights, some):
+        return None
+    if scenario.public is not None:
+        return "public"
+    return 0.0 if _is_standardised(spec) else spec.low + _GREY * (spec.high - spec.low)
+
+
 def how_chosen(recipe: Recipe) -> str:
     """One sentence: by what the recipe was chosen, and what it takes from public records."""
     public = (
@@ -130,7 +162,12 @@ def _records_at_random(spec: InputSpec, seeded: Seeded) -> torch.Tensor:
     draw, shape = seeded.torch_generator("records"), (_RECORDS, *spec.shape)
     if spec.vocabulary is not None:
         return torch.randint(spec.vocabulary, shape, generator=draw)
-    if spec.columns or spec.low < 0:
+    if _is_standardised(spec):
         normal = torch.randn(shape, generator=draw) * min(1.0, (spec.high - spec.low) / 4)
         return spec.settled(normal) if spec.columns else normal
     return spec.low + (spec.high - spec.low) * torch.rand(shape, generator=draw)
+
+
+def _is_standardised(spec: InputSpec) -> bool:
+    """Whether entries lie about zero, as those of tables do."""
+    return bool(spec.columns) or spec.low < 0
