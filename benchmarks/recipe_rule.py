@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Final
 
 import torch
-from sklearn.datasets import load_wine, make_classification
+from sklearn.datasets import load_wine, make_classification  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn.functional import avg_pool2d, cross_entropy
 

@@ -9,8 +9,8 @@ noise of unit deviation in the weights spreads a fresh model's outputs over reco
 - beyond s ≈ 5 / V the steps themselves are too long. Where that is the lower limit, momentum
   makes up for it.
 
-`benchmarks/recipe_rule.py` made the numbers. Nothing is searched: on public records the search
-chooses worse than the rule (docs/benchmarks/prices.md).
+`benchmarks/recipe_rule.py` made the numbers, `benchmarks/prices.py` says what trainings by them
+reach. Nothing is searched, and no record chooses anything.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def recipe_under_noise(
         rounds=rounds,
         momentum=momentum,
         warm_start=WarmStart(_WARM_STEPS, _WARM_RATE / width, _WARM_MOMENTUM) if public else None,
-        public_weight=_PUBLIC_WEIGHT if public else 0.0,
+        public_weight=_PUBLIC_WEIGHT if public and training.algorithm == "fedsgd" else 0.0,
         centring=_centring(scenario),
     )
 
@@ -145,16 +145,18 @@ def _centring(scenario: Scenario) -> Literal["public"] | float | None:
 
 
 def how_chosen(recipe: Recipe) -> str:
-    """One sentence: by what the recipe was chosen, and what it takes from public records."""
-    public = (
-        " The public records start the model, centre it and make a tenth of each step."
-        if recipe.needs_public
-        else ""
-    )
-    return (
+    """By what the recipe was chosen, and what it takes from public records, in words."""
+    rule = (
         "Clip, step and momentum are those of a rule that was made on other data sets: the noise "
-        "of all rounds may move an output by about 0.9, and no record chose anything." + public
+        "of all rounds may move an output by about 0.9, and no record chose anything."
     )
+    parts = {
+        "start the model": recipe.warm_start is not None,
+        "centre its layers": recipe.centring == "public",
+        f"make {recipe.public_weight:g} of each step": recipe.public_weight > 0,
+    }
+    used = [part for part, holds in parts.items() if holds]
+    return f"{rule} Public records {', '.join(used)}." if used else rule
 
 
 def _records_at_random(spec: InputSpec, seeded: Seeded) -> torch.Tensor:
