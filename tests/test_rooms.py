@@ -83,6 +83,7 @@ SUB_RANK = {
         "results": 2,
         "families": 3,
         "plan": 4,
+        "recipes": 4,
         "surrogate": 4,
         "certificate": 5,
         "choosing": 6,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["clipped_sums", "looped_sums"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
+_WIDEST_ON_GPU: Final = 1 << 28
 
 _Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -40,7 +41,8 @@ def clipped_sums(
     (else: `looped_sums`).
     """
     clients, count = inputs.shape[:2]
-    size = max(1, _WIDEST // (clients * weights.numel()))
+    widest = _WIDEST_ON_GPU if weights.is_cuda else _WIDEST
+    size = max(1, widest // (clients * weights.numel()))
     total: list[torch.Tensor] = []
     for start in range(0, count, size):
         x, y, share = (each[:, start : start + size] for each in (inputs, labels, shares))
