@@ -421,13 +421,15 @@ def attack_verdict(
 
         found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
         options = dict(found.source)
-        given = scenario or str(options.pop("scenario", "")) or None
-        options.pop("scenario", None)
+        name = options.pop("scenario", None)
+        given: Given | None = scenario or (None if name is None else str(name))
         if given is None:
             raise InvalidInput(
                 "the verdict was made in Python and does not say how to make its scenario; name "
-                "it with --scenario module:function."
+                "it with --scenario module:function, or give it as scenario."
             )
+        if not (isinstance(given, str) or callable(given)):
+            options = {}  # it is made already
         source = source_of(given, options)
         described = {
             "command": "attack",
