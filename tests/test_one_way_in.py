@@ -132,13 +132,8 @@ def test_a_verdict_is_attacked_as_a_value_and_as_a_file(tmp_path: Path) -> None:
     ]
     assert found[0] == found[1] == found[2]
     assert {each.units for each in found[0].attacks} == {8}
-    made = trilemma.attack_verdict(
-        replace(verdict, source={"scenario": NAME, "clients": 2}),
-        small(),
-        units=8,
-        seed=3,
-        quiet=True,
-    )
+    several = replace(verdict, source={"scenario": NAME, "clients": 2})
+    made = trilemma.attack_verdict(several, small(), units=8, seed=3, quiet=True)
     assert made.attacks == found[0].attacks, "a scenario that is made takes no options"
     nameless = trilemma.tune(small(), quiet=True, **SETTINGS)
     with pytest.raises(InvalidInput, match="does not say how to make its scenario"):
