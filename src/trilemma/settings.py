@@ -166,8 +166,8 @@ def command_line(command: str, *values: BaseModel) -> str:
 def python_line(command: str, *values: BaseModel) -> str:
     """The same for a scenario that only Python can make.
 
-    >>> python_line("tune", Request(budget=0.2, adversary="client"))
-    "trilemma.tune(scenario, budget=0.2, adversary='client')"
+    >>> python_line("attack", Effort(restarts=1))
+    'trilemma.attack(scenario, restarts=1)'
     """
     words = [
         f"{name}={getattr(value, 'value', value)!r}"
