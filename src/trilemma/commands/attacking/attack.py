@@ -21,4 +21,194 @@ from trilemma.commands.measuring import (
     resumable,
     show_or_dump,
 )
-        _attack_verdict(verdict, public, 48 if units is None else units, flags)
+from trilemma.commands.settings import Running, TrustOption, from_flags, read_settings, with_flags
+from trilemma.errors import InvalidInput, printable
+from trilemma.naming import only_named
+from trilemma.settings import Effort, Federated, run_folder
+from trilemma.tuning.request import Settings, rung_of
+
+__all__ = ["attack"]
+
+_FEW: Final = 8  # games in which other attacks are tried where the one asked for fails
+
+
+def _attacking(value: Any) -> Any:
+    """A proof holds against anyone; of those whose attacks can be made, who knows most is next."""
+    return "rest" if value == "anyone" else rung_of(value)
+
+
+class Attacker(Settings):
+    """Who attacks, where no attack is named."""
+
+    knows: Annotated[
+        Literal["nothing", "public", "candidates", "rest"], BeforeValidator(_attacking)
+    ] = Field("candidates", description="Whose attacks, where none is named.")
+
+
+@with_flags(Federated, Attacker, Effort)
+def attack(
+    verdict: Annotated[
+        Path | None,
+        typer.Argument(help="A verdict.json or its run folder: what it chose is attacked again."),
+    ] = None,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="One attack, to see what it recovers [all of the rung, by their picks]."
+        ),
+    ] = None,
+    protection: Annotated[
+        str, typer.Option(help='"none", or e.g. "randomization:variance=1e-3".')
+    ] = "none",
+    public: Annotated[
+        str | None,
+        typer.Option(help="With a verdict: other public records, as module:object."),
+    ] = None,
+    units: Annotated[
+        int | None,
+        typer.Option(help="Updates to attack [20], or games of each attack [32; a verdict: 48]."),
+    ] = None,
+    success: SuccessOption = None,
+    trust: TrustOption = False,
+    **flags: Any,
+) -> None:
+    """Attack updates as a curious server would, or what a verdict chose, with fresh games.
+
+    A verdict brings its own federation and effort, and other games unless --seed is given; all
+    else comes from flags or from trilemma.toml, if it exists.
+
+    Examples: trilemma attack runs/demo --units 100; trilemma attack --protection
+    randomization:variance=1e-3; trilemma attack --attack dlg --batch 1 --out runs/dlg
+    """
+    if verdict is not None:
+        with only_named(flags["scenario"], public, trust=trust):
+            _attack_verdict(verdict, public, 48 if units is None else units, flags)
+        return
+    federated, attacker, effort, running = read_settings(None, flags, Federated, Attacker, Effort)
+    if attack is None:
+        if success is not None:
+            raise InvalidInput(
+                f"success {success!r} judges what one attack recovers; name it with --attack, or "
+                f"leave it out to compare all by their picks."
+            )
+        asked = {
+            "knows": attacker.knows,
+            "protection": protection,
+            "units": 32 if units is None else units,
+            **effort.model_dump(),
+        }
+        folder = running.out or run_folder("attack", federated, asked)
+        with interruptible(folder):
+            ratings = api.attack(
+                federated.scenario, **asked, out=folder, **running.work, **federated.given()
+            )
+        from trilemma.commands.attacking.suite import show_ratings
+
+        printed = partial(show_ratings, ratings, folder / "recoveries.png")
+        show_or_dump(ratings.as_json(), running, printed, f"run folder {folder}")
+        return
+    from trilemma.estimation.recovering.constants import constants_of
+    from trilemma.protections.specs import parse_protection
+    from trilemma.reporting.figures.recoveries import draw_recoveries
+    from trilemma.reporting.words.recoveries import show_recoveries
+    from trilemma.work.files import write_json
+
+    prepared = prepare(
+        "attack",
+        federated,
+        attack=attack,
+        success=success,
+        units=20 if units is None else units,
+        out=running.out,
+        protection=parse_protection(protection),
+        **effort.model_dump(),
+    )
+    with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
+        protected, control = prepared.measured(run, running)
+        rows = [("none (control)", control)]
+        if protected is not None:
+            rows.append((protection, protected))
+        document: dict[str, Any] = {"scenario": prepared.scenario.name, "protection": protection}
+        for key, outcomes in zip(("control", "protected"), (control, protected), strict=True):
+            if outcomes is not None:
+                found = constants_of(outcomes, prepared.guess).as_json()
+                document[key] = {
+                    "success": found["success"],
+                    "success_any": found["success_any"],
+                    "success_all": found["success_all"],
+                    "leakage": found["c1"],
+                    "leakage_max": found["c1_max"],
+                    "failed": int(outcomes.failed[:, 0].sum()),
+                }
+        works = not constants_of(control, prepared.guess).attack_failed
+        better = [] if works else _better(federated, prepared, attack, running)
+        document |= {"attack_failed": not works, "units": len(control.client)}
+        write_json(prepared.folder / "attack.json", document)
+        picture = prepared.folder / "recoveries.png"
+        if prepared.scenario.show_records:
+            unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
+            records, spec = prepared.originals(len(control.pictures)), prepared.scenario.input_spec
+            draw_recoveries(picture, records, rows, spec, unit)
+
+    def show() -> None:
+        show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
+        _show_verdict(works, better, picture if prepared.scenario.show_records else None)
+
+    show_or_dump(document, running, show, f"run folder {prepared.folder}")
+
+
+def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[str, Any]) -> None:
+    from trilemma.work.files import is_folder
+
+    (running,) = from_flags(flags, Running)
+    seed = secrets.randbelow(1 << 31) if flags["seed"] is None else flags["seed"]
+    file = path / "verdict.json" if is_folder(path) else path
+    folder = running.out or file.parent / f"attack-{seed}"
+    with interruptible(folder):
+        found = api.attack_verdict(
+            file,
+            flags["scenario"],
+            public=public,
+            units=units,
+            restarts=flags["restarts"],
+            seed=seed,
+            out=folder,
+            **running.work,
+        )
+    from trilemma.reporting.words.again import show_again
+
+    show = partial(show_again, found.verdict, found.attacks)
+    show_or_dump(found.as_json(), running, show, f"seed {seed}, run folder {folder}")
+
+
+def _better(federated: Federated, prepared: Prepared, attack: str, running: Running) -> list[str]:
+    """Other attacks that pick right more often than a blind guess from unprotected updates."""
+    print(f"attack: {attack} fails here; trying the others", file=sys.stderr, flush=True)
+    found = api.attack(
+        federated.scenario,
+        units=_FEW,
+        restarts=1,
+        seed=prepared.measurement.seed,
+        workers=running.workers,
+        ray=running.ray,
+        **federated.given(),
+    )
+    able = [each for each in found.rated if each.works(found.claim.kappa)]
+    return [
+        f"{each.attack} ({each.won} of {each.units} right picks)"
+        for each in able
+        if each.attack != attack
+    ]
+
+
+def _show_verdict(works: bool, better: list[str], picture: Path | None) -> None:
+    if not works:
+        others = f"better here: {', '.join(better)}" if better else "no other attack does better"
+        print(
+            f"The attack failed here: it does not recover unprotected records either, so nothing "
+            f"above speaks for the protection; {others}."
+        )
+    if picture is None:
+        print("No picture: the scenario does not set show_records.")
+    else:
+        print(f"Originals beside recoveries: {printable(picture)}")
