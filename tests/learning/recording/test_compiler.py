@@ -56,13 +56,16 @@ def test_a_compiled_model_is_not_compiled_anew_within_a_mode() -> None:
     lines = (
         "import torch.nn as nn",
         "from trilemma import Scenario",
+        "from trilemma.federation.recipe import Recipe",
         "from trilemma.federation.training import train",
+        "from trilemma.protections.protection import Protection",
         "model = torch.compile(nn.Linear(4, 3), backend='eager', fullgraph=True)",
         "torch._dynamo.config.error_on_recompile = True",
         "x, y = torch.rand(80, 4), torch.arange(80) % 3",
         "clients = [(x[i::8], y[i::8]) for i in range(8)]",
         "made = Scenario(model, nn.functional.cross_entropy, clients=clients, test=(x, y))",
-        "print(len(train(made, rounds=2).rounds))",
+        "recipe = Recipe(made.local_training, rounds=2)",
+        "print(len(train(made, Protection(), recipe)[0].rounds))",
     )
     assert told(*lines) == ["2"]
 
