@@ -13,11 +13,11 @@ from typing import Final, Protocol
 
 import torch
 from torch.func import vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows, traced
-from trilemma.learning.recording.watching import Flops
 
 __all__ = ["Cohorts", "Federated", "Labelled", "drawn_cohort", "pooled"]
 
@@ -191,9 +191,9 @@ class Cohorts:
         if self.per_round < _FEW:
             return f"fewer than {_FEW} clients are quicker so on a CPU"
         weights = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
-        with Flops() as counter, torch.no_grad():  # type: ignore[no-untyped-call]  # of torch
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.task.outputs(weights, self.inputs[: self.local_training.batch])
-        flops = counter.total
+        flops = counter.get_total_flops()
         if flops <= _BUSY_FLOPS:
             return None
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"

@@ -12,13 +12,10 @@ from trilemma.learning.products import (
     record_gradients,
     written_out,
 )
-from trilemma.learning.recording.compiler import leave_unread
 from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
 from trilemma.learning.update import client_update, clip_records
-
-leave_unread()
 
 __all__ = [
     "Company",

@@ -117,6 +117,6 @@ def test_second_slopes_of_many_models_are_recorded_as_products(
     monkeypatch.setattr(tracing, "by_patches", rule)
     recorded = tracing._recorded(slope, (x, weight, seen))
     torch.testing.assert_close(recorded(x, weight, seen), expected)
-    operations = str([each.target for each in recorded.function.steps])  # type: ignore[attr-defined]
+    operations = str([each.target for each in recorded.steps])  # type: ignore[attr-defined]
     assert "bmm" in operations
     assert "convolution" not in operations

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
 from trilemma.learning.recording.listing import Listing, Step, memory
 from trilemma.learning.recording.patches import by_patches
-from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import shorten
-from trilemma.learning.recording.watching import Watching
 
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
@@ -71,12 +70,11 @@ def _recorded(
     listing = recorder.listing
     listing.result = tree_map_only(torch.Tensor, recorder.step, result)
     shorten(listing, recorder.written)
-    if not any(each.is_cuda for each in example):
-        return scripted(listing, example)
-    return Captured(listing) if capturable(listing) else listing
+    on_gpu = any(each.is_cuda for each in example)
+    return Captured(listing) if on_gpu and capturable(listing) else listing
 
 
-class _Recorder(Watching):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
     """Writes down every operation; a tensor that none of them made is a constant."""
 
     def __init__(self, example: tuple[torch.Tensor, ...]) -> None:
