@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 import torch
-from torch.func import vmap
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows, traced
+from trilemma.learning.modules import scores
 
 __all__ = ["Cohorts", "Federated", "Labelled", "drawn_cohort", "pooled"]
 
@@ -145,7 +145,7 @@ class Cohorts:
         chunk = max(1, _WIDEST // (made * weights.numel())) if self.one_by_one is None else 1
         masks = () if present is None else (present,)
         places = (None, *[0] * (2 + len(masks)))
-        every: Callable[..., torch.Tensor] = vmap(one, places, chunk_size=chunk)
+        every = self.task.way.vmap(one, places, chunk_size=chunk)
         example = (weights, inputs, labels, *masks)
         with torch.no_grad():
             # Poisson batches differ in size: recorded once each, they would be recorded for ever
@@ -176,7 +176,7 @@ class Cohorts:
                 rows: slice | torch.Tensor = slice(start, start + setting.batch)
             else:
                 rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
-            loss = self.task.loss_of(self._model(inputs[rows]), labels[rows])
+            loss = self.task.loss_of(scores(self._model(inputs[rows])), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
                 return torch.cat([each.reshape(-1) for each in grads])
@@ -186,6 +186,8 @@ class Cohorts:
             return weights - torch.cat([each.reshape(-1) for each in own])
 
     def _why_not_together(self) -> str | None:
+        if self.task.way.kind == "looped":
+            return self.task.way.reason
         if self.inputs.device.type != "cpu":
             return None
         if self.per_round < _FEW:
