@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -120,10 +120,11 @@ def _reset(model: nn.Module) -> None:
             reset = getattr(module, name, None)
             if callable(reset):
                 reset()
-    for module in model.modules():  # after their layers: PEFT's adapters begin as no change
-        if callable(begin := getattr(module, "reset_lora_parameters", None)):
-            for adapter in module.r:
-                begin(adapter, True)
+    adapters: Iterator[Any] = model.modules()  # of PEFT; after their layers, to change nothing yet
+    for module in adapters:
+        if hasattr(module, "reset_lora_parameters"):
+            for name in module.r:
+                module.reset_lora_parameters(name, True)
 
 
 def _require_variances(named: Mapping[str, torch.Tensor]) -> None:

@@ -66,9 +66,10 @@ class Scenario:
     """A federation as an attacker meets it; checks itself once, when it is made.
 
     `loss(outputs, labels)` is the mean over a batch; labels are a class a record, or whatever the
-    loss takes: numbers, or several whole ones, a class a token or pixel. `clients` may be one client's own records or
-    public proxy data. Input shape and range are read from the clients' data. `initialise(model)`
-    redraws the weights in place from torch's global generator (None: `reset_parameters`).
+    loss takes: numbers, or several whole ones, a class a token or pixel. `clients` may be one
+    client's own records or public proxy data. Input shape and range are read from the clients'
+    data. `initialise(model)` redraws the weights in place from torch's global generator (None:
+    `reset_parameters`).
     `public` holds records of the same kind that belong to no client, which an attacker may own
     (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
     many of its clients take part in a round, drawn anew for each (None: all).

@@ -145,7 +145,7 @@ class Cohorts:
         chunk = max(1, _WIDEST // (made * weights.numel())) if self.one_by_one is None else 1
         masks = () if present is None else (present,)
         places = (None, *[0] * (2 + len(masks)))
-        every = self.task.way.vmap(one, places, chunk_size=chunk)
+        every: Callable[..., torch.Tensor] = self.task.way.vmap(one, places, chunk_size=chunk)
         example = (weights, inputs, labels, *masks)
         with torch.no_grad():
             # Poisson batches differ in size: recorded once each, they would be recorded for ever

@@ -17,6 +17,7 @@ __all__ = ["Loss", "class_loss", "differ", "in_precision", "label_batches"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+_PLAIN: Final = Way()
 _WEIGHTED: Final = (CrossEntropyLoss, NLLLoss)  # themselves: what derives from them may differ
 _ATTACKED: Final = (torch.float32, torch.float64)
 _AGREE: Final = 1e-3  # relative, for two ways to compute one loss in single precision
@@ -38,7 +39,7 @@ def in_precision(loss: Loss, trained: torch.dtype, outputs: torch.dtype) -> Loss
 
 
 def class_loss(
-    loss: Loss, outputs: torch.Tensor, targets: torch.Tensor, way: Way = Way()
+    loss: Loss, outputs: torch.Tensor, targets: torch.Tensor, way: Way = _PLAIN
 ) -> torch.Tensor:
     """`loss` of outputs [S, C] for class indices [S] or soft labels [S, C].
 
@@ -57,7 +58,7 @@ def class_loss(
         return loss(output[None], label[None])
 
     labels = torch.arange(outputs.shape[1], device=outputs.device)
-    table = way.vmap(way.vmap(one, (None, 0)), (0, None))(outputs, labels)
+    table: torch.Tensor = way.vmap(way.vmap(one, (None, 0)), (0, None))(outputs, labels)
     return (targets * table).sum() / outputs.shape[0]
 
 
@@ -123,7 +124,7 @@ def differ(
     one: Callable[[torch.Tensor], torch.Tensor],
     other: Callable[[torch.Tensor], torch.Tensor],
     at: torch.Tensor,
-    way: Way = Way(),
+    way: Way = _PLAIN,
 ) -> bool:
     """Whether two functions of a tensor differ there, in their value or in their gradient."""
     (slope, value), (other_slope, other_value) = (

@@ -6,6 +6,7 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -26,9 +27,10 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
     Hugging Face's attention is computed in plain operations, which have second derivatives.
     """
     made, remarks = copy.deepcopy(model), []
-    for each in made.modules():
-        if callable(choose := getattr(each, "set_attn_implementation", None)):
-            choose("eager")
+    huggingface: Iterator[Any] = made.modules()
+    for each in huggingface:
+        if hasattr(each, "set_attn_implementation"):
+            each.set_attn_implementation("eager")
             each.config.use_cache = False
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]

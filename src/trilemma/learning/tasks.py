@@ -27,8 +27,8 @@ class Task:
     `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
     (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
     in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
-    those of the batch. `statistics` are the `rates` of running ones that are sent. `way` is how all
-    that is mapped over records and differentiated is run (`trying.way_of`).
+    those of the batch. `statistics` are the `rates` of running ones that are sent. `way` is how
+    all that is mapped over records and differentiated is run (`way_of`).
     """
 
     model: torch.nn.Module

@@ -34,7 +34,8 @@ def way_of(task: Task, inputs: torch.Tensor, labels: torch.Tensor, *, record: bo
         searched, once = inputs.is_floating_point(), ""
         expected = _tried(_gradients(task, Way("looped"), searched), example)
         if searched and isinstance(expected, str):
-            expected, once = _tried(_gradients(task, Way("looped"), False), example), expected
+            once = expected
+            expected = _tried(_gradients(task, Way("looped"), False), example)
         if not isinstance(expected, str):
             break
     else:

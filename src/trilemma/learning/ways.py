@@ -35,7 +35,7 @@ class Way:
     def vmap(
         self,
         function: Callable[..., Any],
-        in_dims: int | None | tuple[int | None, ...] = 0,
+        in_dims: int | tuple[int | None, ...] | None = 0,
         *,
         chunk_size: int | None = None,
         randomness: str = "error",
@@ -43,7 +43,8 @@ class Way:
         """`function` of every row of its arguments, stacked; of None all of the argument."""
         if self.kind == "looped":
             return _each_row(function, in_dims)
-        return torch.func.vmap(function, in_dims, chunk_size=chunk_size, randomness=randomness)
+        dims: Any = in_dims
+        return torch.func.vmap(function, dims, chunk_size=chunk_size, randomness=randomness)
 
     def grad(self, function: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]:
         """The gradient of `function` by its first argument, and what else it returns."""
@@ -78,7 +79,7 @@ class Way:
 
 
 def _each_row(
-    function: Callable[..., Any], in_dims: int | None | tuple[int | None, ...]
+    function: Callable[..., Any], in_dims: int | tuple[int | None, ...] | None
 ) -> Callable[..., Any]:
     def mapped(*given: Any) -> Any:
         dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(given)

@@ -96,13 +96,13 @@ def test_what_depends_on_a_number_read_out_cannot_be_recorded() -> None:
     def branching(at: torch.Tensor) -> torch.Tensor:
         return at if at[0] > 0 else -at
 
-    with pytest.raises(NotRecordable, match="numbers that aten._local_scalar_dense.default reads"):
+    with pytest.raises(NotRecordable, match="depends on numbers"):
         traced(("branching",), task, branching, (weights,))
 
     def picking(at: torch.Tensor) -> torch.Tensor:
         return at[at > 0].mean()
 
-    with pytest.raises(NotRecordable, match="aten.index.Tensor"):
+    with pytest.raises(NotRecordable, match="depends on numbers"):
         traced(("picking",), task, picking, (weights,))
 
 

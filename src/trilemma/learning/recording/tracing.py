@@ -48,9 +48,9 @@ def traced(
 ) -> Callable[..., Result]:
     """`function` recorded once as a flat list of tensor operations for the example's shapes.
 
-    As it is where the task's way is another. Replaying the list skips torch.func's bookkeeping, which is half of the time of a small
-    model. Traces are kept by `key`, the shapes and the state of all that a trace takes as
-    constant: the model's buffers, frozen parameters and modes.
+    As it is where the task's way is another. Replaying the list skips torch.func's bookkeeping,
+    which is most of the time of a small model. Traces are kept by `key`, the shapes and the state
+    of all that a trace takes as constant: the model's buffers, frozen parameters and modes.
     """
     if task.way.kind != "recorded":
         return function
