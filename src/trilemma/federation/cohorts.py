@@ -90,19 +90,7 @@ class Cohorts:
         inputs, labels = self.inputs[rows], self.labels[rows]
         by_record = self.local_training.by_record
         if self.one_by_one is None or by_record:
-            try:
-                return self._together(weights, inputs, labels, present)
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, NotImplementedError, ValueError) as error:
-                text = str(error).strip().splitlines() or [type(error).__name__]
-                reason = f"the model does not run under vmap ({text[0].rstrip('.')})"
-                if by_record:
-                    raise InvalidInput(
-                        f"record_clip and Poisson sampling need the gradient of each record, but "
-                        f"{reason}; train without them."
-                    ) from error
-                self.one_by_one = reason
+            return self._together(weights, inputs, labels, present)
         return [self._alone(weights, *each) for each in zip(inputs, labels, strict=True)]
 
     def update(self, weights: torch.Tensor, number: int, client: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.constants import converted
+from trilemma.learning.holding import holding
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
 from trilemma.learning.modules import normalises_batches, scores
 from trilemma.learning.statistics import applied, rates
@@ -71,12 +72,11 @@ class Task:
         """
         tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
         held = converted(self.model, self._dtype, next(iter(tensors.values())).dtype)
-        if self.way.kind == "looped":  # in which a model may change its buffers: not from record
-            own = {name: each.clone() for name, each in self.model.named_buffers()}  # to record
-            held = {**own, **held}
-        made = functional_call(
-            self.model, {**held, **tensors, **tied}, (inputs,), tie_weights=False
-        )
+        named = {**held, **tensors, **tied}
+        if self.way.kind == "looped":
+            made = holding(self.model, named)(inputs)
+        else:
+            made = functional_call(self.model, named, (inputs,), tie_weights=False)
         outputs: torch.Tensor = scores(made)
         return outputs
 

@@ -21,17 +21,19 @@ _AGREE: Final = 1e-3  # of a gradient's norm
 _Gradients = Callable[..., list[torch.Tensor]]
 
 
-def way_of(task: Task, inputs: torch.Tensor, labels: torch.Tensor, *, record: bool = True) -> Way:
+def way_of(
+    task: Task, inputs: torch.Tensor, labels: torch.Tensor, *, attacked: bool = True
+) -> Way:
     """The fastest way that gives a model's gradients on records [n, ...] as autograd does.
 
-    Without `record` none is recorded. A model that has no update even in plain autograd is left
-    to whoever asks for one.
+    Where it is not `attacked`, nothing is recorded or differentiated twice. A model that has no
+    update even in plain autograd is left to the checks, which say so.
     """
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     # In double precision first, in which attacks compute as well and torch has fewer kernels.
     for dtype in (torch.float64, weights.dtype):
         example = _example(task, weights.to(dtype), inputs, labels)
-        searched, once = inputs.is_floating_point(), ""
+        searched, once = attacked and inputs.is_floating_point(), ""
         expected = _tried(_gradients(task, Way("looped"), searched), example)
         if searched and isinstance(expected, str):
             once = expected
@@ -46,7 +48,7 @@ def way_of(task: Task, inputs: torch.Tensor, labels: torch.Tensor, *, record: bo
         return Way("looped", f"torch.func cannot map it: {found}", once)
     if _differ(found, expected):
         return Way("looped", "under torch.func its gradients are others than autograd's", once)
-    if not record:
+    if not attacked:
         return Way(once=once)
     try:
         replay = recorded(run, example)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.learning import Task, client_update, draw_rows
+from trilemma.learning import Task, client_update, draw_rows, way_of
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
@@ -82,9 +82,11 @@ def local_update(
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
     device = start.device
+    some = slice(None, 2)
+    way = way_of(task, records.inputs[some], records.labels[some], attacked=False)
     try:
         update = client_update(
-            task,
+            replace(task, way=way),
             start,
             chosen.inputs.to(device),
             chosen.labels.to(device),
@@ -93,8 +95,8 @@ def local_update(
         ).detach()
     except (RuntimeError, NotImplementedError, ValueError) as error:
         raise InvalidInput(
-            f"the model or its loss does not run record by record under vmap ({error}); replace "
-            "what needs a whole batch or draws random numbers, or measure without record_clip."
+            f"the model or its loss does not run record by record ({error}); replace what needs a "
+            "whole batch, or measure without record_clip."
         ) from error
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     after = task.layout.unflatten(start - step * update)
