@@ -73,7 +73,9 @@ def main() -> None:
         "Milliseconds of CPU time for a matching loss and its slope by the inputs, of 16 games "
         "with 4 records each, on one thread."
     )
-    TABLE.write_text(f"# Ways\n\n`python benchmarks/ways.py`, {stamp()}\n\n{head}\n\n{table}")
+    TABLE.write_text(
+        f"# Ways to run a model\n\n`python benchmarks/ways.py`, {stamp()}\n\n{head}\n\n{table}"
+    )
     print(table, end="")
 
 
