@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 import torch
-from torch.func import vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update, draw_rows, stack_rows, traced
-from trilemma.learning.recording.watching import Flops
+from trilemma.learning.modules import scores
 
 __all__ = ["Cohorts", "Federated", "Labelled", "drawn_cohort", "pooled"]
 
@@ -90,19 +90,7 @@ class Cohorts:
         inputs, labels = self.inputs[rows], self.labels[rows]
         by_record = self.local_training.by_record
         if self.one_by_one is None or by_record:
-            try:
-                return self._together(weights, inputs, labels, present)
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, NotImplementedError, ValueError) as error:
-                text = str(error).strip().splitlines() or [type(error).__name__]
-                reason = f"the model does not run under vmap ({text[0].rstrip('.')})"
-                if by_record:
-                    raise InvalidInput(
-                        f"record_clip and Poisson sampling need the gradient of each record, but "
-                        f"{reason}; train without them."
-                    ) from error
-                self.one_by_one = reason
+            return self._together(weights, inputs, labels, present)
         return [self._alone(weights, *each) for each in zip(inputs, labels, strict=True)]
 
     def update(self, weights: torch.Tensor, number: int, client: int) -> torch.Tensor:
@@ -145,7 +133,7 @@ class Cohorts:
         chunk = max(1, _WIDEST // (made * weights.numel())) if self.one_by_one is None else 1
         masks = () if present is None else (present,)
         places = (None, *[0] * (2 + len(masks)))
-        every: Callable[..., torch.Tensor] = vmap(one, places, chunk_size=chunk)
+        every: Callable[..., torch.Tensor] = self.task.way.vmap(one, places, chunk_size=chunk)
         example = (weights, inputs, labels, *masks)
         with torch.no_grad():
             # Poisson batches differ in size: recorded once each, they would be recorded for ever
@@ -176,7 +164,7 @@ class Cohorts:
                 rows: slice | torch.Tensor = slice(start, start + setting.batch)
             else:
                 rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
-            loss = self.task.loss_of(self._model(inputs[rows]), labels[rows])
+            loss = self.task.loss_of(scores(self._model(inputs[rows])), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
                 return torch.cat([each.reshape(-1) for each in grads])
@@ -186,14 +174,16 @@ class Cohorts:
             return weights - torch.cat([each.reshape(-1) for each in own])
 
     def _why_not_together(self) -> str | None:
+        if self.task.way.kind == "looped":
+            return self.task.way.reason
         if self.inputs.device.type != "cpu":
             return None
         if self.per_round < _FEW:
             return f"fewer than {_FEW} clients are quicker so on a CPU"
         weights = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
-        with Flops() as counter, torch.no_grad():  # type: ignore[no-untyped-call]  # of torch
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.task.outputs(weights, self.inputs[: self.local_training.batch])
-        flops = counter.total
+        flops = counter.get_total_flops()
         if flops <= _BUSY_FLOPS:
             return None
         return f"a step of {flops / 1e6:.0f} Mflop keeps a CPU busy with one client"

@@ -12,13 +12,12 @@ from trilemma.learning.products import (
     record_gradients,
     written_out,
 )
-from trilemma.learning.recording.compiler import leave_unread
 from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
+from trilemma.learning.trying import way_of
 from trilemma.learning.update import client_update, clip_records
-
-leave_unread()
+from trilemma.learning.ways import Way
 
 __all__ = [
     "Company",
@@ -26,11 +25,13 @@ __all__ = [
     "Products",
     "RecordLoss",
     "Task",
+    "Way",
     "client_update",
     "clip_records",
     "draw_rows",
     "record_gradients",
     "stack_rows",
     "traced",
+    "way_of",
     "written_out",
 ]

@@ -6,6 +6,8 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -14,7 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from trilemma.errors import InvalidInput
 from trilemma.learning.statistics import send_statistics
 
-__all__ = ["drop_nothing", "fitted", "normalises_batches"]
+__all__ = ["drop_nothing", "fitted", "normalises_batches", "scores"]
 
 
 def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
@@ -22,8 +24,14 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
 
     BatchNorm in train mode keeps to the statistics of the batch at hand; where clients send the
     running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
+    Hugging Face's attention is computed in plain operations, which have second derivatives.
     """
     made, remarks = copy.deepcopy(model), []
+    huggingface: Iterator[Any] = made.modules()
+    for each in huggingface:
+        if hasattr(each, "set_attn_implementation"):
+            each.set_attn_implementation("eager")
+            each.config.use_cache = False
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]
     kept = [(name, each) for name, each in norms if each.training and each.track_running_stats]
@@ -62,6 +70,11 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             f"would hide is not counted on."
         )
     return made, tuple(remarks)
+
+
+def scores(made: Any) -> Any:
+    """What a model returns: a tensor, or the `logits` of what Hugging Face's models return."""
+    return getattr(made, "logits", made)
 
 
 def drop_nothing(model: nn.Module) -> list[str]:

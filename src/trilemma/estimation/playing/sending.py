@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import torch
-from torch.func import grad, vmap
 
 from trilemma.learning import client_update, traced
 
@@ -44,7 +43,7 @@ class Sending:
             def send(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
                 return client_update(task, w, x, y, training)
 
-            everyone = vmap(vmap(send, in_dims=(None, 0, 0)))
+            everyone = task.way.vmap(task.way.vmap(send, in_dims=(None, 0, 0)))
             return self._run("updates", everyone, weights, inputs, labels)
 
         def part(
@@ -53,7 +52,9 @@ class Sending:
             return client_update(task, w, x, y, training, present=there)
 
         present = _stacked([each.present for each in made]).to(weights.device)
-        return vmap(vmap(part, in_dims=(None, 0, 0, 0)))(weights, inputs, labels, present)
+        everyone = task.way.vmap(task.way.vmap(part, in_dims=(None, 0, 0, 0)))
+        updates: torch.Tensor = everyone(weights, inputs, labels, present)
+        return updates
 
     def means(
         self, weights: torch.Tensor, made: Sequence[Batches], shares: torch.Tensor
@@ -71,13 +72,12 @@ class Sending:
             w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, share: torch.Tensor
         ) -> torch.Tensor:
             def loss(at: torch.Tensor) -> torch.Tensor:
-                each: torch.Tensor = vmap(task.mean_loss, (None, 0, 0))(at, x, y)
+                each: torch.Tensor = task.way.vmap(task.mean_loss, (None, 0, 0))(at, x, y)
                 return (share * each).sum()
 
-            # Not by vjp, for whose given slope torch reads sympy: a second of every process.
-            return cast("torch.Tensor", grad(loss)(w))
+            return cast("torch.Tensor", task.way.grad(loss)(w))
 
-        return self._run("means", vmap(mean), weights, *self._records(made), shares)
+        return self._run("means", task.way.vmap(mean), weights, *self._records(made), shares)
 
     def _run(self, name: str, function: _Function, *given: torch.Tensor) -> torch.Tensor:
         """The function of what is given, recorded where that pays."""
