@@ -67,7 +67,7 @@ def _tuned(federated: Federated, request: Request, run: Run, running: Running) -
     several = running.workers > 1 and running.ray is None
     # more than the machine has cores would only keep each other from starting
     workers = min(running.workers, os.cpu_count() or 1) if several else 0
-    needed = ("trilemma.estimation.bench", "trilemma.scenarios")
+    needed = ("trilemma.estimation.bench", "trilemma.learning.warm", "trilemma.scenarios")
     ready = prepared(workers, *needed, device=federated.device or "cpu")
     keep_memory()  # for what is done here, where there is one worker
     with Ticker("tune") as ticker, ready:
