@@ -194,7 +194,7 @@ def _tuned(
     several = workers > 1 and ray is None
     # more than the machine has cores would only keep each other from starting
     expected = min(workers, os.cpu_count() or 1) if several else 0
-    needed = ("trilemma.estimation.bench", "trilemma.scenarios")
+    needed = ("trilemma.estimation.bench", "trilemma.learning.warm", "trilemma.scenarios")
     ready = prepared(expected, *needed, device=federation.device)
     with Ticker("tune", quiet=quiet) as ticker, ready:
         ticker.say(f"reading {federation.label}")

@@ -39,6 +39,7 @@ def _show(found: Examined, spec: str) -> None:
     from trilemma.reporting.words.knowledge import KNOWS, RUNGS
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
+    from trilemma.reporting.words.ways import how_it_runs
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -63,7 +64,7 @@ def _show(found: Examined, spec: str) -> None:
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
     out.title("What is done with your model")
-    out.bullets(plan.scenario.remarks)
+    out.bullets((*plan.scenario.remarks, how_it_runs(plan.scenario.task.way)))
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
