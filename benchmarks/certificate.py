@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from dp_accounting.pld import privacy_loss_distribution
@@ -25,6 +26,8 @@ from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.bounds.certificate import success_bound
 from trilemma.bounds.training import Participation, Training
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.recipes import applied
+from trilemma.estimation.results import decode
 from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
@@ -35,7 +38,7 @@ from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.work.journal import Run
-from trilemma.work.replay import Ask, settle
+from trilemma.work.scheduler import Procedure, Scheduler, together
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
@@ -68,6 +71,9 @@ R, q, z with participation secret. riskcal takes the worse of both orders of pre
 which differ for small line-ups; both err upwards, by the steps of their grids."""
 
 
+WHO: Final[tuple[Participation, ...]] = ("secret", "known")
+
+
 @dataclass(frozen=True)
 class Found:
     plan: Plan
@@ -80,18 +86,17 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     asked = Request(knows="anyone", families=(FAMILY,), seeds=SEEDS, **settings)
     plan = Plan.of(load_scenario("digits"), asked)
 
-    def right(ask: Ask, who: Participation) -> int:
+    def right(who: Participation) -> Procedure[int]:
         job = replace(games_beside(plan, candidate, who), count=games)
-        return int(played(ask, job, chunk=8).correct[plan.suite.lead].sum())
+        seen = yield from played(job, chunk=8)
+        return int(seen.correct[plan.suite.lead].sum())
 
     with plan.crew(1) as crew:
-        candidate = settle(certified_procedures(plan), crew, run=run)[FAMILY]
-        wanted = {
-            "secret": lambda ask: right(ask, "secret"),
-            "known": lambda ask: right(ask, "known"),
-        }
-        counted = settle(wanted, crew, run=run) if games else {}
-    return Found(plan, candidate, counted)  # type: ignore[arg-type]
+        scheduler = Scheduler(crew, decode, run=run)
+        candidate = scheduler.run_all(certified_procedures(plan))[FAMILY]
+        played_by = [right(who) for who in WHO] if games else []
+        counted = scheduler.run_all({"right": together(played_by)})["right"]
+    return Found(plan, candidate, dict(zip(WHO, counted, strict=False)))
 
 
 def through_real_sessions(found: Found) -> float:
@@ -99,24 +104,17 @@ def through_real_sessions(found: Found) -> float:
     recipe, proof = recipe_of(found.candidate), found.candidate.certificate
     if recipe is None or proof is None:
         raise SystemExit(f"{found.candidate.name} has no certificate.")
-    scenario = replace(recipe, judge="reporting").applied(found.plan.scenario)
-    protection = parse_protection(found.candidate.protection or "none")
-    metrics = []
-    for seed in found.plan.pricing.seeds:
-        history = train(
-            scenario,
-            protection,
-            rounds=proof.rounds,
-            seed=seed,
-            weights=fresh_weights(scenario, [seed])[0],
-            threshold=recipe.threshold,
-            weighted=False,
-            server_lr=scenario.server_lr,
-            server_decay=scenario.server_decay,
-            evaluate_every=proof.rounds,
-        )
-        metrics.append(history.metric)
-    return math.fsum(metrics) / len(metrics)
+    recipe = replace(recipe, judge="reporting", rounds=proof.rounds)
+    scenario, seeds = applied(recipe, found.plan.scenario), found.plan.pricing.seeds
+    histories = train(
+        scenario,
+        parse_protection(found.candidate.protection or "none"),
+        recipe,
+        seeds=seeds,
+        weights=fresh_weights(scenario, seeds),
+        public=scenario.public_records,
+    )
+    return math.fsum(each.metric for each in histories) / len(histories)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

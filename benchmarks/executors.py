@@ -29,8 +29,13 @@ from benchmarks.pages.stamp import stamp
 class Task:
     number: int
 
-    def key(self) -> tuple[str, int]:
-        return "turns of the handle", self.number
+    @property
+    def key(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        return f"turn {self.number} of the handle"
 
 
 def make_work(turns: int) -> Callable[[Task], bytes]:

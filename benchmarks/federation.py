@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.simulated import round_seconds
 from trilemma.entropy import Seeded, System
-from trilemma.federation import cohorts
+from trilemma.federation import sending
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.timing import round_costs
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining, Task
@@ -67,6 +68,9 @@ def records_of(client: int) -> Records:
     return Records(inputs, torch.randint(0, 10, (RECORDS,), generator=draw))
 
 
+OWN = Recipe(LocalTraining("fedavg", LR, STEPS, BATCH, RECORDS), rounds=1)
+
+
 @dataclass(frozen=True)
 class Work:
     """What is trained, as `train` asks for it."""
@@ -74,7 +78,6 @@ class Work:
     task: Task
     records: tuple[Records, ...]
     test_records: Records
-    local_training: LocalTraining = LocalTraining("fedavg", LR, STEPS, BATCH, RECORDS)  # noqa: RUF009
     device: str = "cpu"
 
 
@@ -110,8 +113,8 @@ def per_round(rounds: Callable[[int], object], repeats: int = 5) -> float:
 
 
 def ours(task: Work, *, together: bool) -> float:
-    with patch.object(cohorts, "_BUSY_FLOPS", math.inf if together else -1):
-        return per_round(lambda count: train(task, rounds=count, evaluate_every=count))
+    with patch.object(sending, "_BUSY_FLOPS", math.inf if together else -1):
+        return per_round(lambda count: train(task, Protection(), replace(OWN, rounds=count)))
 
 
 def plain(task: Work) -> float:
@@ -232,7 +235,9 @@ def protections() -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for size in SIZES:
-        local = round_costs(work((size - 10) // 75, 2), Protection(), rounds=1).unprotected.train
+        local = round_costs(
+            work((size - 10) // 75, 2), Protection(), OWN, rounds=1
+        ).unprotected.train
         base = local
         for spec in PROTECTIONS:
             if spec.startswith("paillier") and size > PAILLIER_LIMIT:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.recipes import own_recipe
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
@@ -66,7 +68,8 @@ def attacked(made: Scenario, attack: str, rounds: int, games: int) -> Callable[[
 
 
 def trained(made: Scenario) -> Callable[[int], object]:
-    return lambda turn: train(made, parse_protection(NOISE), rounds=1, seed=turn)
+    recipe = replace(own_recipe(made), rounds=1)
+    return lambda turn: train(made, parse_protection(NOISE), recipe, seeds=(turn,))
 
 
 def of_parameters(size: int) -> Callable[[int], object]:

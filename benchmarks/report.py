@@ -66,7 +66,7 @@ def main() -> None:
     ]
     table = "\n".join(lines) + "\n"
     remark = (
-        "Four families of 20 points each, a ladder of five rungs, six attacks on sixteen records "
+        "Four families of 20 points each, six attacks on sixteen records "
         "in the gallery. Writing "
         f"it takes {made:.2f} s once the libraries are imported.\n"
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import shlex
 import sys
 import time
@@ -23,6 +22,7 @@ import torch
 
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Source
 from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
@@ -46,8 +46,8 @@ def played(source: Source, device: str, workers: int, games: int, tasks: int) ->
             numbers = range(turn * workers * tasks, (turn + 1) * workers * tasks)
             made = (("s", "none", ("dlg",), Adversary.SERVER, 1, at * games) for at in numbers)
             crew.submit(*(AttackJob(*each, games) for each in made))
-            found = [json.loads(crew.next()[1]) for _ in numbers]
-            return [right for each in found for right in each["correct"]["dlg"]]
+            found = [decode(crew.next()[1]) for _ in numbers]
+            return [right for each in found for right in each.correct["dlg"]]
 
         for turn in range(_WARM):
             done(turn)

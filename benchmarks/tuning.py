@@ -89,7 +89,8 @@ def measure(
 
 
 def ours(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
-    result = calibrate(attacker.units(generator), attacker.p_max, alpha=ALPHA, control=WORKS)
+    trials = calibrate(attacker.p_max, alpha=ALPHA, control=WORKS)
+    result = attacker.play(trials, generator)
     return result.strength, result.units
 
 
@@ -104,11 +105,10 @@ def searched(test: bool) -> Method:
 
     def search(attacker: SimulatedAttacker, generator: Generator) -> tuple[float | None, int]:
         per_trial = max(24, math.ceil(1 / attacker.p_max))
-        attack = attacker.units(generator)
 
         def objective(trial: optuna.Trial) -> float:
             x = trial.suggest_float("x", *SPAN)
-            share = int(np.sum(attack(x, per_trial, "search", 0))) / per_trial
+            share = attacker.won(x, per_trial, generator) / per_trial
             trial.set_user_attr("feasible", share <= attacker.p_max)
             return x if share <= attacker.p_max else SPAN[1] + share
 
@@ -122,7 +122,7 @@ def searched(test: bool) -> Method:
         size, allowed = fixed_test(attacker, ALPHA / ATTEMPTS)
         for x in feasible[:ATTEMPTS]:
             units += size
-            if int(np.sum(attack(x, size, "test", 0))) <= allowed:
+            if attacker.won(x, size, generator) <= allowed:
                 return x, units
         return None, units
 

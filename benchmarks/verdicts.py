@@ -17,14 +17,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
 from scipy.stats import binom
 
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, Job, read_attack
+from trilemma.estimation.jobs import AttackJob, Job
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.observations import Adversary
 from trilemma.scenarios import load_scenario
@@ -36,7 +36,7 @@ from trilemma.tuning.request import Request
 from trilemma.work.executors import Crew
 from trilemma.work.journal import Run
 from trilemma.work.progress import Ticker
-from trilemma.work.replay import Ask, settle
+from trilemma.work.scheduler import Procedure, Scheduler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
@@ -85,9 +85,9 @@ def plans(
     ]
 
 
-def cell(plan: Plan, family: Family, games: int, chunk: int, ask: Ask) -> Cell:
+def cell(plan: Plan, family: Family, games: int, chunk: int) -> Procedure[Cell]:
     """Calibrate a family, and attack what was found with games of a stream of their own."""
-    found = plan.gauge(ask).measure(family)
+    found = yield from plan.gauge().measure(family)
     x = found.calibration.strength
     if x is None:
         return Cell(plan, family, found, {})
@@ -104,15 +104,12 @@ def cell(plan: Plan, family: Family, games: int, chunk: int, ask: Ask) -> Cell:
         ]
         for attack in plan.suite.attacks
     }
-    payloads = iter(ask([task for each in tasks.values() for task in each]))
+    results = iter((yield [task for each in tasks.values() for task in each]))
     return Cell(
         plan,
         family,
         found,
-        {
-            name: sum(sum(read_attack(next(payloads))["correct"][name]) for _ in each)
-            for name, each in tasks.items()
-        },
+        {name: sum(next(results).won(name) for _ in each) for name, each in tasks.items()},
     )
 
 
@@ -124,15 +121,16 @@ def measured(
     asked = made[0].request
     bench = Bench(scenario, None, asked.restarts, asked.steps, asked.seed)
     procedures = {
-        f"{plan.request.budget} {plan.request.knows} {family.name}": partial(
-            cell, plan, family, games, chunk
+        f"{plan.request.budget} {plan.request.knows} {family.name}": cell(
+            plan, family, games, chunk
         )
         for plan in made
         for family in plan.families
     }
     crew: Crew[Job] = Crew(bench, workers=workers)
     with Ticker("verdicts") as ticker, crew:
-        return list(settle(procedures, crew, run=run, ticker=ticker, known={}).values())
+        scheduler = Scheduler(crew, decode, run=run, watcher=ticker)
+        return list(scheduler.run_all(procedures).values())
 
 
 def table(found: Sequence[Cell], games: int) -> list[str]:

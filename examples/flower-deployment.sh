@@ -6,9 +6,9 @@
 #   examples/flower-deployment.sh [PROTECTION]      e.g. paillier:clip_range=4.0,mode=blind
 #
 # Needs openssl, ssh-keygen, and flwr and trilemma in the Python that is first in PATH. Settings, by
-# environment: NODES, LEAST_NODES, THRESHOLD, ROUNDS, RECORD_CLIP, LR, PORT (and the NODES ports after
-# it), LATE (seconds after which the last node starts), LIMIT (seconds), WORK; APP and RUN_CONFIG for
-# another app than flower-digits.
+# environment: NODES, LEAST_NODES, THRESHOLD, ROUNDS, PORT (and the NODES ports after it), LATE
+# (seconds after which the last node starts), LIMIT (seconds), WORK; APP and RUN_CONFIG for another
+# app than flower-digits.
 set -euo pipefail
 
 protection=${1:-secret-sharing:clip_range=4.0,precision_bits=20,max_weight=2000}
@@ -109,7 +109,6 @@ fi
 timeout "${LIMIT:-600}" flwr run "$app" loopback --stream --run-config \
   "protection=\"$protection\" public-key=\"$public_key\" nodes=$nodes \
 least-nodes=${LEAST_NODES:-$nodes} threshold=${THRESHOLD:-0} rounds=${ROUNDS:-2} \
-record-clip=${RECORD_CLIP:-0.0} lr=${LR:-0.1} \
 evaluate-every-round=${EVALUATE:-true}" 2>&1 | tee run.log
 grep "round ${ROUNDS:-2}: train" run.log | grep -qv "'survivors': 0.0" || {
   echo "the federation did not finish its ${ROUNDS:-2} rounds" >&2

@@ -13,7 +13,7 @@ from trilemma.cli import main
 
 COMMANDS = (
     *("attack", "check", "estimate", "explain", "figures", "keys", "new", "pareto", "report"),
-    *("runs", "solve", "tune"),
+    *("prove", "runs", "solve", "tune"),
 )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trilemma.errors import InvalidInput
-from trilemma.naming import load_object
+from trilemma.errors import InvalidInput, Untrusted
+from trilemma.naming import load_object, only_named
 
 
 def test_an_object_and_a_part_of_it() -> None:
@@ -22,6 +22,20 @@ def test_a_module_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monk
     before = list(sys.path)
     assert load_object("answer", "mine_alone:answer") == 42
     assert sys.path == before
+
+
+def test_what_a_file_names_is_not_imported_unless_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_a_file.py").write_text("answer = 42")
+    monkeypatch.chdir(tmp_path)
+    with only_named("math:floor", trust=False):
+        assert load_object("function", "math:floor")(2.5) == 2
+        with pytest.raises(Untrusted, match=r"'of_a_file:answer' is named .* add --trust"):
+            load_object("attack", "of_a_file:answer")
+    assert "of_a_file" not in sys.modules
+    with only_named(trust=True):
+        assert load_object("attack", "of_a_file:answer") == 42
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ def good_verdict() -> Verdict:
     return replace(
         whole,
         candidates=(proved, *others[:3]),
-        ladder=whole.ladder[:8],
         constants=made.constants,
         promises=made.promises[:2],
         source={"scenario": "digits", "clients": 10, "alpha": 0.5},

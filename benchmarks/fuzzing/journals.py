@@ -18,16 +18,16 @@ from trilemma.work.listing import RunListed, list_runs
 __all__ = ["journals"]
 
 SETTINGS = {"command": "tune", "seed": 7, "budget": 0.3, "families": ["a", "b"]}
-PAYLOADS = {0: b"first", 1: b"\0" * 40, 7: bytes(range(200))}
+PAYLOADS = {"a": b"first", "b": b"\0" * 40, "c": bytes(range(200))}
 STATEMENTS = (
-    *("UPDATE chunks SET payload = ?", "UPDATE chunks SET chunk = ? WHERE chunk = 0"),
-    *("UPDATE chunks SET stage = ?  WHERE chunk = 1", "UPDATE chunks SET digest = ?"),
+    *("UPDATE chunks SET payload = ?", "UPDATE chunks SET key = ? WHERE key = 'a'"),
+    "UPDATE chunks SET digest = ?",
     *("UPDATE settings SET value = ?", "UPDATE settings SET name = ? WHERE name = 'seed'"),
     *("UPDATE settings SET whose = ?  WHERE name = 'seed'", "UPDATE settings SET digest = ?"),
-    *("DELETE FROM chunks WHERE chunk <> ?", "DELETE FROM settings WHERE name <> ?"),
+    *("DELETE FROM chunks WHERE key <> ?", "DELETE FROM settings WHERE name <> ?"),
     *("DROP TABLE chunks", "DROP TABLE settings", "ALTER TABLE chunks RENAME TO other"),
     *("CREATE TABLE other (a)", "PRAGMA user_version = 1", "PRAGMA user_version = -5"),
-    "INSERT INTO chunks VALUES ('attack', 3, ?, x'00')",
+    "INSERT INTO chunks VALUES ('d', ?, x'00')",
 )
 
 
@@ -38,8 +38,8 @@ def _good() -> tuple[bytes, bytes]:
         folder = Path(made) / "run"
         with Run.open(folder, SETTINGS) as run:
             run.key("data")
-            for chunk, payload in PAYLOADS.items():
-                run.commit("attack", chunk, payload)
+            for key, payload in PAYLOADS.items():
+                run.commit(key, payload)
         return (folder / JOURNAL).read_bytes(), (folder / "run.key").read_bytes()
 
 
@@ -61,13 +61,14 @@ def journals(draw: Random, folder: Path) -> None:
             require_sentence(str(error))
     if draw.random() < 0.2:
         with Run.open(damaged, SETTINGS, fresh=True) as run:
-            run.commit("attack", 0, b"new")
-            require(run.committed("attack") == {0: b"new"}, "a fresh start keeps old chunks")
+            run.commit("new", b"new")
+            old = [key for key in PAYLOADS if run.committed(key) is not None]
+            require(not old, f"a fresh start keeps old chunks {old}")
         return
     with Run.open(damaged, SETTINGS) as run:
-        kept = run.committed("attack")
-        wrong = {chunk for chunk, payload in kept.items() if PAYLOADS.get(chunk) != payload}
-        require(not wrong, f"damaged chunks {sorted(wrong)} are used")
+        kept = {key: run.committed(key) for key in PAYLOADS}
+        wrong = [key for key, payload in kept.items() if payload not in (None, PAYLOADS[key])]
+        require(not wrong, f"damaged chunks {wrong} are used")
         run.key("data")
 
 

@@ -19,6 +19,7 @@ from trilemma.commands.attacking.attack import attack
 from trilemma.commands.estimate import estimate
 from trilemma.commands.figures import figures
 from trilemma.commands.pareto import pareto
+from trilemma.commands.prove import prove
 from trilemma.commands.report import report
 from trilemma.commands.runs import runs
 from trilemma.commands.solve import solve
@@ -67,6 +68,7 @@ app.command()(explain)
 app.command()(figures)
 app.command()(new)
 app.command()(pareto)
+app.command()(prove)
 app.command()(report)
 app.command()(runs)
 app.command()(solve)

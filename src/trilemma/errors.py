@@ -23,6 +23,7 @@ __all__ = [
     "TooFewClients",
     "TrilemmaError",
     "UnknownName",
+    "Untrusted",
     "WeakKey",
     "place_of",
     "printable",
@@ -73,6 +74,10 @@ class SecretExposure(TrilemmaError, TypeError):
 
 class TooFewClients(TrilemmaError):
     """Fewer clients than the threshold are left, so the round ends without a result."""
+
+
+class Untrusted(TrilemmaError):
+    """Code that a file names, and whose author nobody vouched for."""
 
 
 class WeakKey(InvalidInput):

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from trilemma.errors import InvalidInput, place_of
+from trilemma.errors import InvalidInput, Untrusted, place_of
 
-__all__ = ["load_object"]
+__all__ = ["load_object", "only_named"]
+
+_ALLOWED: Final[ContextVar[tuple[str | None, ...] | None]] = ContextVar("allowed", default=None)
+
+
+@contextmanager
+def only_named(*names: str | None, trust: bool) -> Iterator[None]:
+    """Inside, no module is imported but for these names, which a user gave, unless `trust`.
+
+    For reading files that anyone may have written: importing a module runs its code.
+    """
+    token = _ALLOWED.set(None if trust else names)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
 
 
 def load_object(what: str, name: str) -> Any:
@@ -19,6 +37,12 @@ def load_object(what: str, name: str) -> Any:
     >>> load_object("function", "math:floor")(2.5)
     2
     """
+    allowed = _ALLOWED.get()
+    if allowed is not None and name not in allowed:
+        raise Untrusted(
+            f"{what} {name!r:.80} is named by the file, and importing it would run code; add "
+            "--trust if you trust whoever wrote the file."
+        )
     module_name, _, path = name.partition(":")
     if module_name.endswith(".py"):
         module = Path(module_name).stem

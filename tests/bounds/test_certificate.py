@@ -25,7 +25,7 @@ Q = 4 / 150
 
 
 def test_leakage_is_scipys_distance_of_the_success_bound() -> None:
-    training = Training(150, Q, 0.52)
+    training = Training(150, Q, 0.52, "secret")
     for n in (2, 10, 38, 1000):
         p = success_bound(training, n)
         expected = jensenshannon([p, 1 - p], [1 / n, 1 - 1 / n], base=2)
@@ -38,7 +38,7 @@ def test_leakage_is_scipys_distance_of_the_success_bound() -> None:
         (100, "secret", 0.513),
         (38, "secret", 0.55),
         (None, "secret", 0.61),
-        (100, "known", 1.32),
+        (100, "known", 1.327),
     ],
 )
 def test_the_noise_for_a_budget(
@@ -60,12 +60,21 @@ def test_the_noise_for_a_budget(
 def test_one_round_known_to_hold_the_record_needs_more_than_150_in_secret() -> None:
     once = noise_multiplier_for(0.3, rounds=1, q=1.0, candidates=100)
     assert once == pytest.approx(0.655, abs=1e-3)
-    assert once > noise_multiplier_for(0.3, rounds=150, q=Q, candidates=100)
+    secret = noise_multiplier_for(0.3, rounds=150, q=Q, participation="secret", candidates=100)
+    assert once > secret
+
+
+def test_the_noise_of_full_batches_in_closed_form() -> None:
+    """√R/z = 0.9062 leaks .3 at the worst N, which is 3."""
+    for rounds in (1, 150, 10_000):
+        z = noise_multiplier_for(0.3, rounds=rounds, q=1.0)
+        assert math.sqrt(rounds) / z == pytest.approx(0.9062, abs=2e-4)
+        assert leakage_supremum(Training(rounds, 1.0, z))[1] == 3
 
 
 @pytest.mark.parametrize(
     "training",
-    [Training(150, Q, 0.61), Training(150, Q, 2.1, "known"), Training(1, 1.0, 0.3)],
+    [Training(150, Q, 0.61, "secret"), Training(150, Q, 2.1), Training(1, 1.0, 0.3)],
 )
 def test_the_supremum_over_line_ups_against_every_one(training: Training) -> None:
     most, at = leakage_supremum(training)
@@ -75,8 +84,9 @@ def test_the_supremum_over_line_ups_against_every_one(training: Training) -> Non
     assert every[at] == pytest.approx(largest, abs=1e-4)
 
 
-def test_a_budget_that_needs_next_to_no_noise_and_one_that_no_noise_meets() -> None:
-    assert noise_multiplier_for(0.3, rounds=2, q=1e-4) == 0.01
+def test_a_rare_record_needs_noise_and_some_budgets_no_noise_meets() -> None:
+    rare = noise_multiplier_for(0.3, rounds=2, q=1e-4)
+    assert rare == pytest.approx(noise_multiplier_for(0.3, rounds=1, q=1.0), rel=1e-2)
     with pytest.raises(InvalidInput, match="fewer rounds"):
         noise_multiplier_for(1e-6, rounds=10**6, q=1.0, candidates=2)
 

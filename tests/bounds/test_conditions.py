@@ -19,7 +19,7 @@ from trilemma.bounds.training import Participation, Training
 from trilemma.learning import LocalTraining
 
 SIZE, GAMES, BATCH, RECORDS = 100, 1200, 4, 150
-DIGITS = Training(150, BATCH / RECORDS, noise_multiplier=0.52)
+DIGITS = Training(150, BATCH / RECORDS, noise_multiplier=0.52, participation="secret")
 BOUND = success_bound(DIGITS, SIZE)
 UNLIKELY = 1e-6
 
@@ -80,7 +80,7 @@ def test_noise_made_for_ten_does_not_hold_for_six_honest_survivors() -> None:
     left = min(cohort(7, 1).noise_multipliers(variance))
     right = right_picks(even(), poisson(2), 2, noise=left)
     assert beats(right)
-    assert not beats(right, success_bound(Training(150, DIGITS.q, left), SIZE))
+    assert not beats(right, success_bound(Training(150, DIGITS.q, left, "secret"), SIZE))
 
 
 def test_a_weight_by_records_gives_the_largest_client_too_little_noise() -> None:
@@ -122,5 +122,5 @@ def test_a_retry_with_the_same_batch_is_a_round_more() -> None:
 
 @pytest.mark.parametrize("rounds", [150, 300])
 def test_rounds_beyond_those_claimed_are_not_covered(rounds: int) -> None:
-    longer = Training(rounds, DIGITS.q, DIGITS.noise_multiplier)
+    longer = Training(rounds, DIGITS.q, DIGITS.noise_multiplier, "secret")
     assert (success_bound(longer, SIZE) > BOUND) == (rounds > 150)

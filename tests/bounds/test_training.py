@@ -6,14 +6,17 @@ import math
 from typing import Any
 
 import pytest
+from scipy.stats import binom
 
 from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
 
 
-def test_participation_is_secret_unless_said() -> None:
-    assert Training(150, 0.1, 1.0).participation == "secret"
-    assert Training(1, 1.0, 0.5, "known", 3).records_of_person == 3
+@pytest.mark.parametrize(("rounds", "q", "person"), [(150, 4 / 6000, 1), (3, 0.4, 2), (7, 1.0, 1)])
+def test_how_likely_a_record_is_used(rounds: int, q: float, person: int) -> None:
+    expected = 1 - binom.pmf(0, rounds * person, q)
+    used = Training(rounds, q, 1.0, records_of_person=person).used
+    assert used == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(

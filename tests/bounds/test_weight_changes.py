@@ -20,7 +20,7 @@ Q = 4 / 150
 
 @pytest.mark.parametrize(("steps", "expected"), [(1, 1.03), (5, 2.36)])
 def test_the_figures_of_the_records_level(steps: int, expected: float) -> None:
-    found = noise_ratio_for(0.3, 150, q=Q, steps=steps, candidates=100)
+    found = noise_ratio_for(0.3, 150, q=Q, steps=steps, participation="secret", candidates=100)
     assert found == pytest.approx(expected, abs=6e-3)
 
 

@@ -35,24 +35,6 @@ def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> N
     watched.close()
 
 
-def test_the_ladder_shows_a_point_for_every_step_that_has_a_price(
-    browser: Browser, report: Path
-) -> None:
-    watched = Watched(browser, report)
-    chart = watched.page.locator("#ladder-plot .chart")
-    chart.scroll_into_view_if_needed()
-    assert chart.locator("path.step").count() == 4 * 6 - 1, (
-        "the bare sum has no price where tested"
-    )
-    assert chart.locator("path.step.tested").count() == 3 + 4, (
-        "three tests, and the key four times"
-    )
-    assert chart.locator("path.step.fails").count() == 1
-    chart.locator("path.step.fails").hover(force=True)
-    assert "secret sharing alone, nothing to tune: fails" in watched.text("#tip")
-    watched.close()
-
-
 def test_leakage_against_rounds_is_drawn_where_it_is(browser: Browser, rounds: Path) -> None:
     watched = Watched(browser, rounds)
     chart = watched.page.locator("#rounds-plot .chart")

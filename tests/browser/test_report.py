@@ -113,7 +113,6 @@ def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
         reproduce=HOSTILE,
         federation=replace(base.federation, scenario=HOSTILE),
         curves=tuple(replace(each, note=HOSTILE, symbol=HOSTILE) for each in base.curves),
-        ladder=tuple(replace(each, note=HOSTILE) for each in base.ladder),
     )
     watched = Watched(browser, write_report(hostile, tmp_path))
     assert HOSTILE in (watched.page.locator(".limits li").first.text_content() or "")

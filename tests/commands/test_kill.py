@@ -43,14 +43,14 @@ def finished(words: tuple[str, ...], *, simulated: bool = False) -> None:
     assert code == 0, err
 
 
-def payloads(folder: Path) -> dict[int, dict[str, list[object]]]:
+def payloads(folder: Path) -> dict[str, dict[str, list[object]]]:
     """What `estimate` has committed, by chunk."""
     with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
-        rows = journal.execute("SELECT chunk, payload FROM chunks").fetchall()
+        rows = journal.execute("SELECT key, payload FROM chunks").fetchall()
     found = {}
-    for chunk, payload in rows:
+    for key, payload in rows:
         with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-            found[chunk] = {name: stored[name].tolist() for name in stored}
+            found[key] = {name: stored[name].tolist() for name in stored}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.reporting import examples
 
 from trilemma.work.files import write_json
 
-FIGURES = ("ladder", "leakage", "costs", "front", "ranking")
+FIGURES = ("leakage", "costs", "front", "ranking")
 
 
 def cli(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -80,3 +81,25 @@ def test_a_verdict_of_an_earlier_schema_still_makes_a_report(
     capsys.readouterr()
     assert cli("figures", str(tmp_path), monkeypatch=monkeypatch) == 2
     assert "verdict of schema 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "figures"])
+def test_somebodys_verdict_runs_no_code_unless_trusted(
+    command: str,
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(run)
+    Path(f"planted_{command}.py").write_text("open('ran', 'w').close()\n")
+    verdict = json.loads(Path("verdict.json").read_text())
+    Path("verdict.json").write_text(
+        json.dumps(verdict | {"protection": f"planted_{command}:Noise"})
+    )
+    assert cli(command, "verdict.json", monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert f"'planted_{command}:Noise' is named by the file" in said
+    assert "--trust" in said
+    assert not Path("ran").exists()
+    assert cli(command, "verdict.json", "--trust", monkeypatch=monkeypatch) == 2, "it is no class"
+    assert Path("ran").exists()

@@ -91,8 +91,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     parent = tmp_path_factory.mktemp("begun")
     commit = Run.commit
 
-    def once(self: Run, stage: str, chunk: int, payload: bytes) -> None:
-        commit(self, stage, chunk, payload)
+    def once(self: Run, key: str, payload: bytes) -> None:
+        commit(self, key, payload)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -192,8 +192,8 @@ def test_a_run_is_not_resumed_by_other_code_of_the_users_own(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def stop(self: Run, stage: str, chunk: int, payload: bytes) -> None:
-        commit(self, stage, chunk, payload)
+    def stop(self: Run, key: str, payload: bytes) -> None:
+        commit(self, key, payload)
         raise KeyboardInterrupt
 
     commit, asked = Run.commit, ("--families", "my_federation:Noise")
@@ -260,7 +260,7 @@ def test_a_run_may_be_called_anything(
     """pareto, as it opens two databases there; it is stopped when it has opened both."""
     monkeypatch.chdir(tmp_path)
 
-    def stop(self: Run, stage: str, chunk: int, payload: bytes) -> None:
+    def stop(self: Run, key: str, payload: bytes) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Run, "commit", stop)

@@ -14,7 +14,7 @@ from trilemma.work.journal import JOURNAL, Run
 def folder(tmp_path: Path) -> Path:
     for name, command in (("done", "tune"), ("begun", "estimate")):
         with Run.open(tmp_path / name, {"command": command}) as run:
-            run.commit("stage", 0, b"payload")
+            run.commit("stage", b"payload")
     (tmp_path / "done" / "verdict.json").write_text("{}")
     return tmp_path
 
@@ -61,7 +61,7 @@ def test_a_name_does_not_speak_to_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Run.open(tmp_path / "\x1b[31mred", {"command": "tune"}) as run:
-        run.commit("stage", 0, b"payload")
+        run.commit("stage", b"payload")
     _, out, _ = here(monkeypatch, capsys, "runs", str(tmp_path))
     assert "\x1b" not in out
     assert "\\x1b[31mred" in out

@@ -14,7 +14,7 @@ from trilemma import LocalTraining, Scenario
 from trilemma.door import checking
 from trilemma.door.timing import Timed
 from trilemma.errors import InvalidInput
-from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.tuning.remaining import Kind
 from trilemma.tuning.request import Request
 from trilemma.work.executors import Crew
 
@@ -29,7 +29,8 @@ def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
         tell: Callable[[str], None],
     ) -> Timed:
         tell("timing")
-        return Timed(dict.fromkeys((*every, *others), 0.5), frozenset())
+        kinds = (*every, *others)
+        return Timed({each: 0.5 * (1 + (each.rounds > 1)) for each in kinds}, frozenset())
 
     monkeypatch.setattr(checking, "timed", timed)
     monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process
@@ -50,7 +51,7 @@ def test_statistics_that_are_sent_count_as_parameters() -> None:
     data = inputs, torch.arange(40) % 2
     made = Scenario(*given, [data], data, LocalTraining(batch=4), rounds=4, sends_statistics=True)
     found = checking.examine(lambda: made, Request(preset="quick"), lambda _: None)
-    assert found.work["tune --quick"] > 0
+    assert found.work["tune --quick"].least > 0
 
 
 def test_a_federation_that_lacks_nothing() -> None:
@@ -64,12 +65,14 @@ def test_a_federation_that_lacks_nothing() -> None:
     assert {each.seconds for each in lower.attacks if each.name == "dlg"} == {1.5}, "3 starts"
     told.pop()
     assert found.left_out == ()
-    assert not found.at_least
     assert list(found.work) == ["tune", "tune --quick"]
-    assert found.work["tune"] > found.work["tune --quick"] > 0
+    (full, quick) = found.work.values()
+    assert full.least > quick.least > 0
+    assert full.most > quick.most > quick.least
+    assert full.not_timed == quick.not_timed == ()
     assert found.once > 0, "the plan alone takes its time"
-    shared = found.seconds("tune", 2) - found.once
-    assert found.seconds("tune") == pytest.approx(found.once + 2 * shared)
+    for one, two in zip(found.seconds("tune")[:2], found.seconds("tune", 2)[:2], strict=True):
+        assert one - found.once == pytest.approx(2 * (two - found.once))
 
 
 def test_a_quick_tuning_is_named_so_and_keeps_what_was_given() -> None:
@@ -81,19 +84,33 @@ def test_a_quick_tuning_is_named_so_and_keeps_what_was_given() -> None:
     assert list(thorough.work) == ["tune --thorough", "tune --quick"]
     assert thorough.work["tune --quick"] == quick.work["tune --quick"]
     alone = checking.examine(small, Request(attacks="gaussian-posterior"), lambda _: None)
-    assert alone.work["tune --quick"] < quick.work["tune --quick"]
+    assert alone.work["tune --quick"].most < quick.work["tune --quick"].most
 
 
-def test_what_was_not_timed_makes_the_seconds_a_lower_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"knows": "nothing"}, {"knows": "rest"}, {"claim": "one-round"}, {"strengths": 0},
+        {"families": ("randomization",)}, {"preset": "thorough"}, {"seeds": 2},
+        {"adversary": "client", "families": ("randomization", "secret-sharing")},
+    ],
+)  # fmt: skip
+def test_a_quick_tuning_is_never_said_to_be_longer(settings: dict[str, Any]) -> None:
+    full, quick = checking.examine(small, Request(**settings), lambda _: None).work.values()
+    assert quick.most <= full.most
+    assert quick.least <= full.least
+
+
+def test_what_was_not_timed_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def timed(_: Any, __: Any, every: list[Kind], *___: Any) -> Timed:
         slow = next(each for each in every if each.attacks == ("dlg",))
-        return Timed(dict.fromkeys(every, 0.5) | {slow: 0.0}, frozenset([slow]))
+        rest = {kind: 0.5 for kind in every if kind.what != "timings"}
+        return Timed(rest | {slow: 0.0}, frozenset([slow]))
 
     monkeypatch.setattr(checking, "timed", timed)
     found = checking.examine(small, Request(), lambda _: None)
-    assert found.at_least
+    assert found.work["tune"].not_timed == ("timings",)
+    assert found.work["tune"].said.endswith(" without timings")
     assert [each.name for each in found.attacks if each.seconds is None] == ["dlg"]
 
 

@@ -53,7 +53,7 @@ def test_pictures_of_what_may_be_shown() -> None:
     shown = small(show_records=True)
     found = rating.rate(shown, knows="nothing", attacks=["analytic"], **EFFORT)
     assert found.pictures is not None
-    assert len(found.pictures["analytic"]["none"]["tagged"]) == 8
+    assert len(found.pictures["analytic"]["none"].tagged) == 8
 
 
 def test_who_fails_names_the_better_ones() -> None:

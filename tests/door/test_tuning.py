@@ -29,8 +29,8 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scenario_function_and_name_give_one_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     first = trilemma.tune(small(), **SETTINGS)
     said = capsys.readouterr().err
-    assert said.startswith("tune: looking at the federation\ntune: begins with attacking")
-    assert " games in all" in said
+    begins = "tune: begins with gaussian-posterior on unprotected updates over one round"
+    assert said.splitlines()[:2] == ["tune: looking at the federation", begins]
     for given in (small, NAME):
         verdict = trilemma.tune(given, quiet=True, **SETTINGS)
         assert verdict.candidates == first.candidates

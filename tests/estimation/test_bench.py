@@ -13,20 +13,17 @@ from scipy.stats import binomtest
 from tests.commands.own_scenario import shown, small
 
 from trilemma.attacks import View, get
-from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import (
     AttackJob,
     BeliefJob,
     CostJob,
-    Diverged,
     TrainJob,
-    read_attack,
-    read_costs,
-    read_training,
 )
+from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Game
 from trilemma.estimation.playing.sights import Observer
+from trilemma.estimation.results import Diverged, converged, decode
 from trilemma.observations import Adversary
 from trilemma.scenarios.text import text
 
@@ -78,82 +75,87 @@ def test_games_are_played_alike_in_tasks_of_any_size(attack: str, rounds: int) -
     noise = "randomization:variance=1e-4"
     games = replace(GAMES, protection=noise, attacks=(attack,), rounds=rounds, count=9)
     work = Bench(small, None, 2, 2, 0)()
-    whole = read_attack(work(games))
+    whole = decode(work(games))
     parts = [
-        read_attack(work(replace(games, first=first, count=count)))
+        decode(work(replace(games, first=first, count=count)))
         for first, count in ((0, 2), (2, 6), (8, 1))
     ]
     for name in ("client", "rounds"):
-        assert whole[name] == [each for part in parts for each in part[name]]
-    assert whole["correct"][attack] == [each for part in parts for each in part["correct"][attack]]
-    assert sum(whole["correct"][attack]) > 0 or attack == "inverting-gradients"
+        assert getattr(whole, name) == [each for part in parts for each in getattr(part, name)]
+    assert whole.correct[attack] == [each for part in parts for each in part.correct[attack]]
+    assert sum(whole.correct[attack]) > 0 or attack == "inverting-gradients"
 
 
 def test_streams_share_no_game() -> None:
     work = bench(0)()
     more = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 40)
     other = replace(more, stream="t")
-    assert read_attack(work(more))["client"] != read_attack(work(other))["client"]
+    assert decode(work(more)).client != decode(work(other)).client
 
 
 def test_texts_are_shown_word_by_word() -> None:
     task = AttackJob("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
-    found = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(task))["pictures"]
-    made = found["attacks"]["tokens"]
-    assert made["correct"] == [True, True]
-    assert made["made"] == made["picked"] == found["tagged"]
-    assert all(right for record in made["made"] for _, right in record)
+    found = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(task)).pictures
+    made = found.attacks["tokens"]
+    assert made.correct == [True, True]
+    assert made.made == made.picked == found.tagged
+    assert all(right for record in made.made for _, right in record)
     unseen = AttackJob("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
-    blank = read_attack(Bench(text(clients=2), 20, 1, 2, 0)()(unseen))
-    assert blank["rounds"] == [0], "no round of this game holds the record"
-    assert blank["pictures"]["attacks"]["tokens"]["made"][0] == [["–", False]] * 12
+    blank = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(unseen))
+    assert blank.rounds == [0], "no round of this game holds the record"
+    assert blank.pictures.attacks["tokens"].made[0] == [["–", False]] * 12
 
 
 def test_pictures_are_made_where_records_are_shown() -> None:
     task = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4, pictures=2)
-    assert "pictures" not in read_attack(bench(0)()(task))
-    found = read_attack(Bench(shown, None, 1, 2, 0)()(task))["pictures"]
-    assert len(found["tagged"]) == 2
-    assert found["attacks"]["analytic"]["correct"] == [True, True]
+    assert decode(bench(0)()(task)).pictures is None
+    found = decode(Bench(shown, None, 1, 2, 0)()(task)).pictures
+    assert len(found.tagged) == 2
+    assert found.attacks["analytic"].correct == [True, True]
 
 
 def test_beliefs_are_by_client_and_one_attacker_gains_nothing_by_the_other() -> None:
     work, names = bench(0)(), ("gaussian-posterior", "exact-posterior")
     both = BeliefJob("s", "randomization:variance=0.01", names, SERVER, 1, 0, 3, 2)
-    found = read_attack(work(both))
-    assert len(found["client"]) == 3
+    found = decode(work(both))
+    assert len(found.client) == 3
     for name in names:
-        assert len(found["leakage"][name]) == 3
-        assert all(0 <= each <= 1 for each in found["leakage"][name])
-        alone = read_attack(work(replace(both, attacks=(name,))))
-        assert alone["leakage"] == {name: pytest.approx(found["leakage"][name], abs=1e-9)}
+        assert len(found.leakage[name]) == 3
+        assert all(0 <= each <= 1 for each in found.leakage[name])
+        alone = decode(work(replace(both, attacks=(name,))))
+        assert alone.leakage == {name: pytest.approx(found.leakage[name], abs=1e-9)}
 
 
 def test_a_protection_that_cannot_be_trained_is_told() -> None:
     work = bench(0)()
-    payload = work(TrainJob("randomization:variance=1e99", 0, 4))
+    lost = decode(work(TrainJob("randomization:variance=1e99", 0, 4)))
     with pytest.raises(Diverged):
-        read_training(payload)
+        converged([lost])
 
 
-def test_a_line_up_that_no_data_can_fill_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="ask for fewer"):
-        Bench(small, 500, 1, 2, 0)()(GAMES)
+def test_one_round_and_a_training_are_games_of_one_number_of_candidates() -> None:
+    """Blind guesses: the rate is that of the claim's N, however many one round would allow."""
+    claim = Claim.of([80, 80], 1, rounds=60)
+    assert (claim.candidates, Claim.of([80, 80], 1, rounds=1).candidates) == (21, 80)
+    work = Bench(small, claim, 1, 2, 0)()
+    task = AttackJob("s", "secret-sharing", ("analytic",), SERVER, 1, 0, 400, blind=True)
+    won = sum(decode(work(task)).correct["analytic"])
+    assert binomtest(won, 400, 1 / 21).pvalue > 1e-3 > binomtest(won, 400, 1 / 80).pvalue
 
 
 def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
     made = replace(small(5), cohort=2)
     work, everyone = (Bench(each, None, 1, 2, 0)() for each in (made, small(5)))
-    history = read_training(work(TrainJob("none", 0, 30)))
+    history = decode(work(TrainJob("none", 0, 30)))
     assert {len(each.clients) for each in history.rounds} == {2}
     assert {k for each in history.rounds for k in each.clients} == set(range(5))
     sharing = CostJob("secret-sharing:max_weight=2000", 6)
-    few, all_five = (read_costs(each(sharing)).protected.bits for each in (work, everyone))
+    few, all_five = (decode(each(sharing)).protected.bits for each in (work, everyone))
     assert few < all_five, "keys and shares go to the cohort alone"
     task = AttackJob("x", "secret-sharing", ("exact-posterior",), SERVER, 60, 0, 40)
-    found = read_attack(work(task))
-    assert binomtest(sum(found["rounds"]), 60 * 40, 2 / 5 / 80).pvalue > 1e-3
-    pairs = zip(found["correct"]["exact-posterior"], found["rounds"], strict=True)
+    found = decode(work(task))
+    assert binomtest(sum(found.rounds), 60 * 40, 2 / 5 / 80).pvalue > 1e-3
+    pairs = zip(found.correct["exact-posterior"], found.rounds, strict=True)
     assert all(right for right, rounds in pairs if rounds)
 
 
@@ -180,9 +182,9 @@ def test_tasks_that_share_a_call_have_the_payloads_of_single_ones(
     alone = [made()(task) for task in tasks]
     work: Any = made()
     assert work.together(tasks) == alone
-    found = [read_attack(each) for each in alone]
-    assert [len(each["client"]) for each in found] == [4, 1, 3]
-    assert [len(each.get("pictures", {"tagged": []})["tagged"]) for each in found] == [2, 0, 2]
+    found = [decode(each) for each in alone]
+    assert [len(each.client) for each in found] == [4, 1, 3]
+    assert [each.pictures and len(each.pictures.tagged) for each in found] == [2, None, 2]
 
 
 def test_which_tasks_share_a_call() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from tests.federation.small import federation
+from tests.federation.small import costs_of, federation, trained
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import compare, fewest_rounds, median_estimate, paired_estimate
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.timing import RoundCosts, Spent, round_costs
-from trilemma.federation.training import History, Round, train
+from trilemma.federation.timing import RoundCosts, Spent
+from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -42,6 +42,32 @@ def test_the_efficiency_reduction_is_the_ratio_of_durations() -> None:
     assert [each.value for each in costs.client_utility_loss] == pytest.approx([0.2, 0.1])
     assert (costs.unprotected_metric, costs.protected_metric) == pytest.approx((0.85, 0.65))
     assert json.loads(json.dumps(costs.as_json()))["protected"]["finish"] == 2.0
+
+
+def answered(right: int, of: int = 200) -> History:
+    scores = (torch.arange(of) < right).float()
+    metric = float(scores.mean())
+    rounds = (Round(0, (0, 1), None, None), Round(1, (0, 1), 0.5, metric))
+    return History(rounds, torch.zeros(1), (metric,), None, scores, (scores,))
+
+
+@pytest.mark.parametrize(
+    ("protection", "shown"), [("randomization:variance=1e-3", 0.8625), ("secret-sharing", 0.86)]
+)
+def test_accuracies_that_no_noise_hides_are_in_whole_points(protection: str, shown: float) -> None:
+    plain, other = [answered(187), answered(188)], [answered(172), answered(173)]
+    costs = compare(protection, plain, other, ROUNDS)
+    assert costs.unprotected_metric == 0.94
+    assert costs.protected_metric == pytest.approx(shown)
+    exact = paired_estimate(
+        [0.075] * 2, by_record=np.tile(np.repeat([0.0, 1.0, 0.0], [172, 15, 13]), (2, 1))
+    )
+    for loss in (costs.utility_loss, *costs.client_utility_loss):
+        assert loss.value in (0.07, 0.08)
+        assert 0 <= exact.low - loss.low < 0.02
+        assert 0 <= loss.high - exact.high < 0.02
+        for end in (loss.low, loss.high):
+            assert end * 100 == pytest.approx(round(end * 100))
 
 
 def test_the_interval_over_seeds_is_students() -> None:
@@ -136,16 +162,18 @@ def test_no_protection_costs_nothing_and_noise_costs_utility() -> None:
     noise = Protection((Randomization(4.0),))
     plain, noisy = (
         [
-            train(scenario, each, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0])
+            trained(
+                scenario, each, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0]
+            )
             for seed in range(8)
         ]
         for each in (Protection(), noise)
     )
-    nothing = compare("none", plain, plain, round_costs(scenario, Protection()))
+    nothing = compare("none", plain, plain, costs_of(scenario, Protection(), rounds=6))
     assert nothing.utility_loss.low == nothing.utility_loss.high == 0
     assert nothing.efficiency_reduction.low == nothing.efficiency_reduction.high == 0
     assert nothing.unprotected_metric > 0.7
-    lossy = compare(noise.describe(), plain, noisy, round_costs(scenario, noise))
+    lossy = compare(noise.describe(), plain, noisy, costs_of(scenario, noise, rounds=6))
     assert lossy.utility_loss.low > 0
     assert len(lossy.client_utility_loss) == 3
     assert all(each.value > 0 for each in lossy.client_utility_loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,14 +13,11 @@ from trilemma.estimation.jobs import (
     AttackJob,
     BeliefJob,
     CostJob,
-    Diverged,
     Job,
     TrainJob,
-    read_attack,
-    read_costs,
-    read_training,
 )
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.results import decode
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 
@@ -56,30 +52,34 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
 @pytest.mark.parametrize(("task", "others"), KINDS, ids=lambda each: type(each).__name__)
 def test_no_two_tasks_share_a_key(task: Job, others: dict[str, Any]) -> None:
     assert {field.name for field in fields(task)} == set(others), "every field is tried"
-    keys = [replace(task, **{name: value}).key() for name, value in others.items()]
-    assert len({task.key(), *keys}) == 1 + len(others)
-    assert task.key() == replace(task).key()
+    keys = [replace(task, **{name: value}).key for name, value in others.items()]
+    assert len({task.key, *keys}) == 1 + len(others)
+    assert task.key == replace(task).key
 
 
 def test_recipes_are_told_apart() -> None:
     other = replace(RECIPE, server_lr=0.6)
-    one, two = (TrainJob("none", 0, 8, each).key() for each in (RECIPE, other))
+    one, two = (TrainJob("none", 0, 8, each).key for each in (RECIPE, other))
     assert one != two
 
 
-@pytest.mark.parametrize("read", [read_training, read_costs])
-def test_a_payload_that_says_it_diverged_raises(read: Any) -> None:
-    with pytest.raises(Diverged, match="the weights are NaN"):
-        read(json.dumps({"diverged": "the weights are NaN."}).encode())
+def test_a_label_says_what_a_job_does() -> None:
+    labels = [task.label for task, _ in KINDS]
+    assert labels == [
+        "analytic on unprotected updates over 8 rounds",
+        "beliefs of exact-posterior on unprotected updates over 8 rounds",
+        "training under unprotected updates over 8 rounds",
+        "timing rounds under unprotected updates",
+    ]
 
 
 def test_what_a_bench_writes_is_read() -> None:
     work = Bench(small, None, 1, 2, 0)()
-    games = read_attack(work(AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4)))
-    assert games["correct"] == {"analytic": [True] * 4}
-    assert len(games["client"]) == 4
-    history = read_training(work(TrainJob("none", 0, 3)))
+    games = decode(work(AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4)))
+    assert games.correct == {"analytic": [True] * 4}
+    assert len(games.client) == 4
+    history = decode(work(TrainJob("none", 0, 3)))
     assert 0 <= history.metric <= 1
     assert len(history.client_metrics) == 2
-    costs = read_costs(work(CostJob("secret-sharing", 2)))
+    costs = decode(work(CostJob("secret-sharing", 2)))
     assert len(costs.within) == len(costs.without) == 2

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
 from tests.commands.own_scenario import small
+from torch import nn
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import CostJob, TrainJob, read_costs, read_training
-from trilemma.estimation.recipes import Recipe, judged_records
+from trilemma.estimation.jobs import CostJob, TrainJob
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.recipes import applied, judged_records
+from trilemma.estimation.results import Failed, decode
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe, WarmStart
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 
@@ -51,7 +55,7 @@ def test_a_single_public_record_cannot_be_halved() -> None:
 def test_a_recipe_changes_training_and_judge_and_leaves_the_public_records() -> None:
     scenario = small()
     local = LocalTraining(batch=2, record_clip=0.5, sampling="poisson")
-    made = Recipe(local, 3.0, True, True, "choosing").applied(scenario)
+    made = applied(Recipe(local, 3.0, True, True, "choosing"), scenario)
     assert made.local_training == local
     assert (made.server_lr, made.server_decay) == (3.0, True)
     assert rows(made.test_records) == rows(judged_records(scenario, "choosing"))
@@ -69,14 +73,14 @@ def test_no_two_recipes_share_a_text() -> None:
         replace(OWN, local_training=LocalTraining(batch=1, record_clip=1.0)),
     ]
     assert len({each.describe() for each in recipes}) == len(recipes)
-    keys = {TrainJob("none", 0, 8, each).key() for each in [None, *recipes]}
+    keys = {TrainJob("none", 0, 8, each).key for each in [None, *recipes]}
     assert len(keys) == len(recipes) + 1
-    assert len({CostJob("none", 8, each).key() for each in [None, *recipes]}) == len(keys)
+    assert len({CostJob("none", 8, each).key for each in [None, *recipes]}) == len(keys)
 
 
 def metrics(recipe: Recipe | None, rounds: int = 8) -> tuple[float, float]:
     work = Bench(small, None, 1, 2, 0)()
-    history = read_training(work(TrainJob("none", 0, rounds, recipe)))
+    history = decode(work(TrainJob("none", 0, rounds, recipe)))
     return history.loss, history.metric
 
 
@@ -94,8 +98,8 @@ def test_a_step_that_falls_is_the_constant_one_in_a_single_round() -> None:
 
 def test_a_step_too_large_is_a_fact_about_the_recipe() -> None:
     work = Bench(small, None, 1, 2, 0)()
-    found = json.loads(work(TrainJob("none", 0, 8, replace(OWN, server_lr=1e38))))
-    assert "diverged" in found
+    found = decode(work(TrainJob("none", 0, 8, replace(OWN, server_lr=1e38))))
+    assert isinstance(found, Failed)
 
 
 def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() -> None:
@@ -103,7 +107,7 @@ def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() 
     clipped = LocalTraining(batch=1, record_clip=0.5, sampling="poisson")
     recipe = Recipe(clipped, 1.0, True, True, threshold=2)
     spec = "randomization:variance=0.01+secret-sharing:max_weight=2"
-    found = read_costs(work(CostJob(spec, 2, recipe)))
+    found = decode(work(CostJob(spec, 2, recipe)))
     assert found.protected.bits > found.unprotected.bits > 0
     assert found.protected.train != found.unprotected.train, "each has its own local work"
 
@@ -111,5 +115,65 @@ def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() 
 def test_a_scenario_says_that_its_step_falls() -> None:
     made: Scenario = replace(small(), server_decay=True)
     work = Bench(made, None, 1, 2, 0)()
-    falling = read_training(work(TrainJob("none", 0, 8)))
+    falling = decode(work(TrainJob("none", 0, 8)))
     assert (falling.loss, falling.metric) == metrics(replace(OWN, server_decay=True))
+
+
+def centred_by(centring: Literal["public"] | float, scenario: Scenario) -> Scenario:
+    return applied(replace(OWN, centring=centring), scenario)
+
+
+def with_public() -> Scenario:
+    public = Records(torch.rand(12, 6) + 1, torch.randint(0, 3, (12,)))
+    return replace(small(), public=public)
+
+
+@pytest.mark.parametrize("centring", ["public", 0.4])
+def test_a_centred_scenario_starts_from_the_same_functions(
+    centring: Literal["public"] | float,
+) -> None:
+    scenario = with_public()
+    made, some = centred_by(centring, scenario), scenario.test_records.inputs
+    plain, other = (fresh_weights(each, [0, 1]) for each in (scenario, made))
+    mean = scenario.public_records.inputs.mean(0) if centring == "public" else centring
+    for one, two in zip(plain, other, strict=True):
+        layout = scenario.task.layout
+        before, after = layout.unflatten(one), layout.unflatten(two)
+        shift = before["0.weight"] @ (torch.zeros(6) + mean)
+        assert torch.allclose(after["0.bias"], before["0.bias"] + shift, atol=1e-6)
+        hidden = (after["2.bias"] - before["2.bias"]) / before["2.weight"].sum(1)
+        assert torch.allclose(hidden, hidden[:1].expand(3), atol=1e-4), "one number"
+        assert 0.3 < float(hidden[0]) < 0.7, "a sigmoid's mean"
+        outputs = scenario.task.outputs(one, some), made.task.outputs(two, some)
+        assert torch.allclose(*outputs, atol=1e-5)
+
+
+def test_centring_is_refused_where_no_layer_has_a_bias_or_no_record_is_public() -> None:
+    with pytest.raises(InvalidInput, match="there are none; give the scenario public="):
+        centred_by("public", small())
+    bare = replace(
+        with_public(),
+        model=nn.Sequential(nn.Linear(6, 8, bias=False), nn.Linear(8, 3, bias=False)),
+    )
+    with pytest.raises(InvalidInput, match="this model has none; leave it out"):
+        centred_by("public", bare)
+
+
+def test_records_that_judge_are_none_on_which_the_server_trains() -> None:
+    scenario = with_public()
+    made = applied(replace(OWN, judge="choosing", warm_start=WarmStart(1, 0.1)), scenario)
+    assert not rows(made.public_records) & rows(made.test_records)
+    assert rows(made.public_records) | rows(made.test_records) == rows(scenario.public_records)
+
+
+def test_a_warm_start_trains_and_learns_from_public_records() -> None:
+    draw = torch.Generator().manual_seed(3)
+    labels = torch.randint(0, 3, (60,), generator=draw)
+    inputs = torch.rand(60, 6, generator=draw)
+    inputs[torch.arange(60), labels] += 1.0
+    scenario = replace(small(), public=Records(inputs, labels), test=Records(inputs, labels))
+    cold, warm = (
+        decode(Bench(lambda: scenario, None, 1, 2, 0)()(TrainJob("none", 0, 1, recipe)))
+        for recipe in (OWN, replace(OWN, warm_start=WarmStart(60, 0.5, 0.9)))
+    )
+    assert warm.metric > 0.95 > cold.metric + 0.2

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +11,10 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation import sharing
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import TrainJob
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Cohorts
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.scenarios.digits import digits
 
@@ -87,12 +86,12 @@ def test_short_memory_is_no_fact_about_a_protection(
     monkeypatch: pytest.MonkeyPatch, clip: float | None
 ) -> None:
     """Neither divergence nor a model that vmap cannot run: the training is done again."""
-    together, calls = Cohorts._together, iter([True])
+    updates, calls = Cohorts.updates, iter([True])
 
-    def short(self: Cohorts, *arguments: Any) -> Sequence[torch.Tensor]:
+    def short(self: Cohorts, *arguments: Any) -> torch.Tensor:
         if next(calls, False):
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return together(self, *arguments)
+        return updates(self, *arguments)
 
     monkeypatch.setattr("time.sleep", lambda _: None)
     task = TrainJob(protection="randomization:variance=0.001", rounds=2, seed=0)
@@ -101,9 +100,9 @@ def test_short_memory_is_no_fact_about_a_protection(
         task = replace(task, recipe=recipe)
     work = Bench(digits(), None, 1, 5, 0)()
     quiet = work(task)
-    monkeypatch.setattr(Cohorts, "_together", short)
+    monkeypatch.setattr(Cohorts, "updates", short)
     assert work(task) == quiet
-    assert json.loads(quiet)["one_by_one"] is None
+    assert decode(quiet).one_by_one is None
 
 
 def test_a_workers_scenario_waits_for_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.cohorts import Cohorts, Federated, pooled
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.sending import Sending
+from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.training import History, train
 from trilemma.learning import LocalTraining
+from trilemma.protections.protection import Protection
 from trilemma.records.records import Records
 
 SIZES = (8, 12, 20)
@@ -38,3 +47,35 @@ def federation(
         records(60),
         local_training or LocalTraining("fedavg", lr=0.3, steps=4, batch=3, records=8),
     )
+
+
+def trained(
+    federated: Federated,
+    protection: Protection | None = None,
+    *,
+    seed: int = 0,
+    local_training: LocalTraining | None = None,
+    **settings: Any,
+) -> History:
+    """One training from a seed; settings of the recipe, and of `train`."""
+    own = {each.name: settings.pop(each.name) for each in fields(Recipe) if each.name in settings}
+    if local_training is None:
+        assert isinstance(federated, Scenario)
+        local_training = federated.local_training
+    recipe = Recipe(local_training, **own)
+    (history,) = train(federated, protection or Protection(), recipe, seeds=(seed,), **settings)
+    return history
+
+
+def costs_of(
+    federated: Scenario, protection: Protection, *, rounds: int, **recipe: Any
+) -> RoundCosts:
+    """Rounds of the federation's own training, timed; settings of the recipe."""
+    own = Recipe(federated.local_training, **recipe)
+    return round_costs(federated, protection, own, rounds=rounds)
+
+
+def cohorts_of(federated: Scenario, per_round: int, seed: int) -> Cohorts:
+    """Cohorts of the federation's own local training."""
+    sending = Sending(federated.task, federated.local_training, *pooled(federated))
+    return Cohorts(federated, sending, per_round, seed)

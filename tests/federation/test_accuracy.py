@@ -6,11 +6,11 @@ from statistics import fmean, stdev
 
 import pytest
 import torch
+from tests.federation.small import trained
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios.digits import digits
@@ -45,7 +45,7 @@ def test_fedavg_reaches_a_centrally_trained_model() -> None:
             algorithm=local.algorithm, lr=1.0, steps=25, batch=30, records=150
         )
         weights = fresh_weights(scenario, [seed])[0]
-        history = train(scenario, rounds=12, seed=seed, weights=weights, evaluate_every=12)
+        history = trained(scenario, rounds=12, seed=seed, weights=weights, evaluate_every=12)
         federated.append(history.metric)
         central.append(central_accuracy(seed, epochs=20))
     assert fmean(central) > 0.93
@@ -88,7 +88,7 @@ def accuracies(spec: str, seeds: int) -> list[float]:
     for seed in range(seeds):
         scenario = digits(clients=4, batch=16, seed=seed).with_local_training(lr=1.0)
         weights = fresh_weights(scenario, [seed])[0]
-        history = train(
+        history = trained(
             scenario,
             protection,
             rounds=150,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.federation.small import federation
+from tests.federation.small import federation, trained
 
 from trilemma.errors import InvalidInput
-from trilemma.federation import cohorts
-from trilemma.federation.training import train
+from trilemma.federation import sending
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 
@@ -21,7 +20,7 @@ FEDAVG = LocalTraining("fedavg", lr=0.3, steps=4, batch=3, records=8)  # the las
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three clients in one vmapped pass, which are too few for it to pay."""
-    monkeypatch.setattr(cohorts, "_FEW", 1)
+    monkeypatch.setattr(sending, "_FEW", 1)
 
 
 @pytest.mark.usefixtures("together")
@@ -31,32 +30,27 @@ def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         (191, "a step of 0 Mflop keeps a CPU busy with one client"),
         (192, None),
     ):
-        monkeypatch.setattr(cohorts, "_BUSY_FLOPS", limit)
-        assert train(federation(FEDAVG), rounds=1).one_by_one == reason
+        monkeypatch.setattr(sending, "_BUSY_FLOPS", limit)
+        assert trained(federation(FEDAVG), rounds=1).one_by_one == reason
 
 
 @pytest.mark.usefixtures("together")
 def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(federation(FEDAVG), rounds=3, seed=2)
-    monkeypatch.setattr(cohorts, "_WIDEST", 2 * 39)
-    assert torch.allclose(whole.weights, train(federation(FEDAVG), rounds=3, seed=2).weights)
+    whole = trained(federation(FEDAVG), rounds=3, seed=2)
+    monkeypatch.setattr(sending, "_WIDEST", 2 * 39)
+    assert torch.allclose(whole.weights, trained(federation(FEDAVG), rounds=3, seed=2).weights)
 
 
 def test_few_clients_train_one_by_one_and_many_together() -> None:
-    few = train(federation(FEDAVG), rounds=1)
+    few = trained(federation(FEDAVG), rounds=1)
     assert few.one_by_one == "fewer than 6 clients are quicker so on a CPU"
-    assert train(federation(FEDAVG, sizes=(8,) * 6), rounds=1).one_by_one is None
+    assert trained(federation(FEDAVG, sizes=(8,) * 6), rounds=1).one_by_one is None
 
 
 def test_unlike_inputs_are_refused() -> None:
     class Mixed:
-        task, test_records, local_training, device = (
-            federation().task,
-            federation().test_records,
-            FEDSGD,
-            "cpu",
-        )
+        task, test_records, device = federation().task, federation().test_records, "cpu"
         records = (federation().records[0], Records(torch.rand(9, 2), torch.zeros(9).long()))
 
     with pytest.raises(InvalidInput, match=r"inputs have shapes \[\(2,\), \(5,\)\]"):
-        train(Mixed(), rounds=1)
+        trained(Mixed(), local_training=FEDSGD, rounds=1)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.federation.small import costs_of, trained
 
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.timing import round_costs
-from trilemma.federation.training import train
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transports.paillier import Paillier
@@ -30,7 +29,7 @@ def test_a_federation_trains_on_the_gpu_as_on_the_cpu(protection: Protection) ->
     start = fresh_weights(load_scenario("digits-mlp", clients=3), [0])[0]
     for device in ("cpu", "cuda"):
         scenario = load_scenario("digits-mlp", clients=3, device=device)
-        history = train(scenario, protection, rounds=4, weights=start.to(device))
+        history = trained(scenario, protection, rounds=4, weights=start.to(device))
         assert history.weights.device.type == device
         found[device] = history.weights.cpu()
     # float32 sums in another order, and top-k may tip a tie; far below a step of any protection
@@ -45,12 +44,12 @@ def test_records_that_count_one_by_one_do_so_on_the_gpu() -> None:
         scenario = load_scenario("digits-mlp", clients=3, device=device).with_local_training(
             record_clip=0.5, sampling="poisson"
         )
-        found[device] = train(scenario, rounds=4, weights=start.to(device)).weights.cpu()
+        found[device] = trained(scenario, rounds=4, weights=start.to(device)).weights.cpu()
     torch.testing.assert_close(found["cuda"], found["cpu"], atol=2e-4, rtol=0)
 
 
 def test_rounds_are_timed_on_the_gpu() -> None:
     scenario = load_scenario("digits-mlp", clients=3, device="cuda")
-    costs = round_costs(scenario, parse_protection("randomization:variance=1e-4"), rounds=2)
+    costs = costs_of(scenario, parse_protection("randomization:variance=1e-4"), rounds=2)
     assert costs.protected.train > 0
     assert costs.protected.protect > costs.unprotected.protect > 0

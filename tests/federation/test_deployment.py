@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining, room_for
 from trilemma.learning import LocalTraining
 
 POISSON = LocalTraining(lr=0.5, batch=4, record_clip=0.5, sampling="poisson")
@@ -24,6 +24,8 @@ MEASURED = Deployment(
     sampling_rate=4 / 150,
     participation="secret",
     helpers=1,
+    server=ServerTraining(6.5, decay=True),
+    records=1875,
 )
 OTHERS: dict[str, Any] = {
     "local_training": replace(POISSON, batch=5),
@@ -36,6 +38,8 @@ OTHERS: dict[str, Any] = {
     "sampling_rate": 4 / 149,
     "participation": "known",
     "helpers": 2,
+    "server": ServerTraining(1.0, decay=True),
+    "records": 1876,
 }
 
 
@@ -54,7 +58,8 @@ def test_each_field_that_differs_is_one_sentence_with_both_values(name: str) -> 
     assert "when measured and is" in sentence
     assert "; " in sentence
     assert sentence.endswith(".")
-    shown = (4, 5) if name == "local_training" else (getattr(MEASURED, name), OTHERS[name])
+    parts = {"local_training": (4, 5), "server": (6.5, 1.0)}
+    shown = parts.get(name, (getattr(MEASURED, name), OTHERS[name]))
     for value in shown:
         assert repr(value) in sentence
 
@@ -70,6 +75,18 @@ def test_local_training_is_compared_field_by_field() -> None:
 def test_a_share_that_was_written_out_is_the_same() -> None:
     other = replace(MEASURED, sampling_rate=0.026666666666666)
     assert MEASURED.mismatches(other) == []
+
+
+def test_fewer_records_than_there_is_room_for_are_no_difference() -> None:
+    assert MEASURED.mismatches(replace(MEASURED, records=1500)) == []
+    assert room_for(1500) == 1875
+    assert room_for(1) == 2
+
+
+def test_the_servers_step_is_constant_or_falls_to_zero() -> None:
+    assert [ServerTraining(2.0).step_in(round, 3) for round in range(3)] == [2.0] * 3
+    falling = [ServerTraining(6.0, decay=True).step_in(round, 3) for round in range(5)]
+    assert falling == pytest.approx([6.0, 4.0, 2.0, 0.0, 0.0])
 
 
 def test_numpy_numbers_become_plain() -> None:
@@ -94,9 +111,20 @@ def test_numpy_numbers_become_plain() -> None:
         ({"weighting": "size"}, "weighting must be 'equal' or 'records', got 'size'"),
         ({"participation": 1}, "participation must be 'secret' or 'known', got 1"),
         ({"local_training": LocalTraining()}, "participation is a secret under Poisson sampling"),
+        ({"records": 0}, "records must be at least 1, got 0"),
+        ({"server": 6.5}, "server must be a ServerTraining, got 6.5"),
         ({"local_training": None}, "local_training must be a LocalTraining, got None"),
     ],
 )
 def test_a_deployment_checks_itself(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         replace(MEASURED, **changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [({"step": 0.0}, "step .* must be positive"), ({"step": 1.0, "decay": 1}, "decay must be")],
+)
+def test_a_servers_training_checks_itself(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        ServerTraining(**fields)

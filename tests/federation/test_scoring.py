@@ -15,7 +15,7 @@ from trilemma.records.records import Records
 
 def test_accuracy_scores_each_answer() -> None:
     scenario = federation()
-    weights = start_weights(scenario, None)
+    weights = start_weights(scenario, None)[0]
     found = Score(scenario, None).of_test(weights, 0)
     right = scenario.model(scenario.test_records.inputs).argmax(1) == scenario.test_records.labels
     assert found.scores is not None
@@ -37,7 +37,7 @@ def regression(loss: object = mse_loss) -> Scenario:
 
 def test_minus_the_loss_scores_each_record_alone() -> None:
     scenario = regression()
-    found = Score(scenario, None).of_test(start_weights(scenario, None), 0)
+    found = Score(scenario, None).of_test(start_weights(scenario, None)[0], 0)
     data = scenario.test_records
     each = (scenario.model(data.inputs) - data.labels).square().mean(1)
     assert found.scores is not None
@@ -47,10 +47,12 @@ def test_minus_the_loss_scores_each_record_alone() -> None:
 
 def test_a_metric_of_ones_own_or_of_pairs_has_no_scores() -> None:
     scenario = federation()
-    own = Score(scenario, lambda outputs, labels: 0.25).of_test(start_weights(scenario, None), 0)
+    own = Score(scenario, lambda outputs, labels: 0.25).of_test(
+        start_weights(scenario, None)[0], 0
+    )
     assert (own.metric, own.scores) == (0.25, None)
     coupled = regression(lambda outputs, targets: (outputs - targets).square().sum().sqrt())
-    found = Score(coupled, None).of_test(start_weights(coupled, None), 0)
+    found = Score(coupled, None).of_test(start_weights(coupled, None)[0], 0)
     assert found.scores is None
 
 

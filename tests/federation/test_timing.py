@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.federation.small import federation
+from tests.federation.small import cohorts_of, costs_of, federation
 
 from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
 from trilemma.federation import timing
-from trilemma.federation.cohorts import Cohorts
-from trilemma.federation.timing import RoundCosts, Spent, round_costs
+from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.federation.training import start_weights
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
@@ -28,22 +27,22 @@ HEADER = 32 + 25
 
 
 def test_bits_are_those_of_the_messages() -> None:
-    thinned = round_costs(federation(FEDSGD), Protection((Compression(0.5),)), rounds=3)
+    thinned = costs_of(federation(FEDSGD), Protection((Compression(0.5),)), rounds=3)
     plain = thinned.unprotected
     assert plain.bits_up == plain.bits_down == 8 * (HEADER + 4 * SIZE)
     for each in thinned.within:
         kept = [(bits / 8 - HEADER) / 4 for bits in (each.bits_up, each.bits_down)]
         assert 0 < kept[0] < kept[1] <= SIZE, "each client draws places of its own"
     summed = Protection((Compression(0.5),), SecretSharing(clip_range=4.0))
-    aligned = round_costs(federation(FEDSGD), summed, rounds=1).protected
-    whole = round_costs(federation(FEDSGD), Protection((), SecretSharing()), rounds=1).protected
+    aligned = costs_of(federation(FEDSGD), summed, rounds=1).protected
+    whole = costs_of(federation(FEDSGD), Protection((), SecretSharing()), rounds=1).protected
     assert plain.bits_up < aligned.bits_up < whole.bits_up
 
 
 def test_signed_keys_and_lists_count_where_the_threshold_allows_pins() -> None:
     clients, sharing = len(federation(FEDSGD).records), Protection((), SecretSharing())
     pinned, without = (
-        round_costs(federation(FEDSGD), sharing, rounds=1, threshold=t).protected
+        costs_of(federation(FEDSGD), sharing, rounds=1, threshold=t).protected
         for t in (clients, 2 * clients // 3)
     )
     assert pinned.bits_up - without.bits_up == 8 * (64 + 64)
@@ -57,7 +56,7 @@ def test_signed_keys_and_lists_count_where_the_threshold_allows_pins() -> None:
     ids=["sharing", "paillier"],
 )
 def test_cryptography_costs_bits_and_seconds(transport: Any) -> None:
-    costs = round_costs(federation(FEDSGD), Protection((), transport), rounds=3)
+    costs = costs_of(federation(FEDSGD), Protection((), transport), rounds=3)
     assert len(costs.without) == len(costs.within) == 3
     assert costs.protected.bits > costs.unprotected.bits
     assert costs.protected.client_seconds > costs.unprotected.client_seconds > 0
@@ -66,12 +65,12 @@ def test_cryptography_costs_bits_and_seconds(transport: Any) -> None:
 
 
 def test_no_protection_is_its_own_baseline() -> None:
-    costs = round_costs(federation(FEDSGD), Protection(), rounds=2)
+    costs = costs_of(federation(FEDSGD), Protection(), rounds=2)
     assert costs.within == costs.without
 
 
 def test_a_noisy_round_sends_what_a_plain_one_does() -> None:
-    costs = round_costs(federation(FEDSGD), Protection((Randomization(1e-3),)), rounds=2)
+    costs = costs_of(federation(FEDSGD), Protection((Randomization(1e-3),)), rounds=2)
     assert costs.protected.bits == costs.unprotected.bits
 
 
@@ -95,7 +94,7 @@ def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(timing, "run_round", noted)
     monkeypatch.setattr(timing, "work_seconds", Clock())
-    costs = round_costs(federation(FEDSGD), Protection((Compression(0.5),)), rounds=4)
+    costs = costs_of(federation(FEDSGD), Protection((Compression(0.5),)), rounds=4)
     assert len(costs.within) == 4
     assert len(order) == 10
     pairs = [tuple(order[i : i + 2]) for i in range(0, 10, 2)]
@@ -114,9 +113,9 @@ def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(timing, "run_round", noted)
     sealed = Protection((), Paillier(bits=256, insecure=True, clip_range=2.0))
-    whole = round_costs(federation(FEDSGD), sealed, rounds=1).protected
+    whole = costs_of(federation(FEDSGD), sealed, rounds=1).protected
     monkeypatch.setattr(Paillier, "alike", SIZE // 3)
-    part = round_costs(federation(FEDSGD), sealed, rounds=1).protected
+    part = costs_of(federation(FEDSGD), sealed, rounds=1).protected
     assert lengths == {"plain": {SIZE}, "paillier": {SIZE, SIZE // 3}}
     assert part.bits_up > 2 * whole.bits_up / 3, "told of all coordinates"
     assert Spent(2, 4, 1, 6, 8, 10).scaled(1.5) == Spent(3, 6, 1, 9, 12, 15)
@@ -152,8 +151,8 @@ def test_a_client_by_itself_computes_what_it_computes_beside_others(
     setting: LocalTraining,
 ) -> None:
     scenario = federation(setting)
-    made = Cohorts(scenario, 3, seed=2)
-    weights = start_weights(scenario, None)
+    made = cohorts_of(scenario, 3, seed=2)
+    (weights,) = start_weights(scenario, None)
     for client, update in enumerate(made.updates(weights, 5, (0, 1, 2))):
         assert torch.allclose(made.update(weights, 5, client), update, atol=1e-6)
 
@@ -169,10 +168,10 @@ def test_parts_add_up_and_survive_json() -> None:
 
 def test_bad_input_is_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="rounds must be at least 1, got 0"):
-        round_costs(federation(FEDSGD), Protection(), rounds=0)
+        costs_of(federation(FEDSGD), Protection(), rounds=0)
     with pytest.raises(InvalidInput, match="in pairs, got 0 without and 0 with"):
         RoundCosts((), ())
     with pytest.raises(InvalidInput, match="unweighted sum only"):
-        round_costs(federation(FEDSGD), Protection((BoundedMask(1.0),)), rounds=1)
+        costs_of(federation(FEDSGD), Protection((BoundedMask(1.0),)), rounds=1)
     masked = Protection((BoundedMask(1.0),))
-    assert round_costs(federation(FEDSGD), masked, rounds=1, weighted=False).protected.bits > 0
+    assert costs_of(federation(FEDSGD), masked, rounds=1, equal_weights=True).protected.bits > 0

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.federation.small import SIZES, federation, network
+from tests.federation.small import SIZES, federation, network, trained
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation import cohorts
-from trilemma.federation.training import train
+from trilemma.federation import sending
 from trilemma.learning import LocalTraining, Task, way_of
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.bounded import BoundedMask
@@ -73,7 +72,7 @@ def by_hand(
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three clients in one vmapped pass, which are too few for it to pay."""
-    monkeypatch.setattr(cohorts, "_FEW", 1)
+    monkeypatch.setattr(sending, "_FEW", 1)
 
 
 @pytest.mark.usefixtures("together")
@@ -87,9 +86,9 @@ def test_training_is_what_a_plain_loop_does(
     server_lr: float | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cohorts, "_BUSY_FLOPS", busy)
+    monkeypatch.setattr(sending, "_BUSY_FLOPS", busy)
     scenario = federation(setting)
-    history = train(scenario, rounds=5, seed=4, clients_per_round=per_round, server_lr=server_lr)
+    history = trained(scenario, rounds=5, seed=4, clients_per_round=per_round, server_lr=server_lr)
     assert (history.one_by_one is None) == (busy > 0)
     expected = by_hand(scenario, 5, 4, per_round, server_lr)
     assert torch.allclose(history.weights, expected, atol=2e-6)
@@ -111,10 +110,10 @@ def test_records_that_count_one_by_one_train_as_a_plain_loop_does(
     name: str, busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients of 8, 12 and 20 records: one mask a record and step, S in the denominator."""
-    monkeypatch.setattr(cohorts, "_BUSY_FLOPS", busy)
+    monkeypatch.setattr(sending, "_BUSY_FLOPS", busy)
     setting = BY_RECORD[name]
     scenario = federation(setting)
-    history = train(scenario, rounds=3, seed=4)
+    history = trained(scenario, rounds=3, seed=4)
     model, draws = copy.deepcopy(scenario.model), Seeded(4)
     for number in range(3):
         total = [torch.zeros_like(p) for p in model.parameters()]
@@ -149,26 +148,31 @@ def test_records_that_count_one_by_one_train_as_a_plain_loop_does(
     assert torch.allclose(history.weights, expected, atol=2e-6)
 
 
-class Branching(nn.Module):
-    """Looks at a value, which vmap forbids; or has a tensor tell, which is the same."""
+def test_a_model_that_vmap_refuses_clips_record_by_record() -> None:
+    for name in ("both", "steps"):
+        expected = trained(federation(BY_RECORD[name]), rounds=2, seed=3)
+        history = trained(branching(BY_RECORD[name]), rounds=2, seed=3)
+        assert str(history.one_by_one).startswith("torch.func cannot map it: ")
+        assert torch.allclose(history.weights, expected.weights, atol=1e-6)
 
-    def __init__(self, looks: bool) -> None:
+
+class Branching(nn.Module):
+    """Looks at a value, which vmap forbids."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.inner, self.looks = network(), looks
+        self.inner = network()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        positive = inputs.sum() > 1.0
-        scale = torch.where(positive, 2.0, 1.0)
-        if self.looks:
-            scale = torch.tensor(2.0 if positive.item() else 1.0)
+        scale = 1.0 if inputs.sum().item() > 0 else 2.0
         outputs: torch.Tensor = self.inner(inputs)
         return outputs * scale
 
 
-def branching(training: LocalTraining, *, looks: bool = True) -> Scenario:
-    scenario, model = federation(training), Branching(looks)
-    object.__setattr__(scenario, "model", model)
+def branching(training: LocalTraining) -> Scenario:
+    scenario, model = federation(training), Branching()
     task, some = Task(model, cross_entropy, 3), scenario.records[0]
+    object.__setattr__(scenario, "model", model)
     way = way_of(task, some.inputs, some.labels)
     object.__setattr__(scenario, "task", replace(task, way=way))
     return scenario
@@ -177,26 +181,18 @@ def branching(training: LocalTraining, *, looks: bool = True) -> Scenario:
 @pytest.mark.usefixtures("together")
 def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
     scenario = branching(FEDAVG)
-    history = train(scenario, rounds=2, seed=1)
+    history = trained(scenario, rounds=2, seed=1)
     assert history.one_by_one == scenario.task.way.reason != ""
     assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
-
-
-def test_a_model_that_vmap_refuses_clips_record_by_record() -> None:
-    looped = branching(BY_RECORD["both"])
-    mapped = branching(BY_RECORD["both"], looks=False)
-    assert (looped.task.way.kind, mapped.task.way.kind) == ("looped", "recorded")
-    found, expected = (train(each, rounds=2, seed=1).weights for each in (looped, mapped))
-    torch.testing.assert_close(found, expected)
 
 
 def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:
     scenario = federation(FEDSGD)
     noisy = Protection((Randomization(1e-4),))
-    first = train(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
-    again = train(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
-    plain = train(scenario, rounds=4, seed=9, clients_per_round=2)
-    other = train(scenario, rounds=4, seed=10, clients_per_round=2)
+    first = trained(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
+    again = trained(scenario, noisy, rounds=4, seed=9, clients_per_round=2)
+    plain = trained(scenario, rounds=4, seed=9, clients_per_round=2)
+    other = trained(scenario, rounds=4, seed=10, clients_per_round=2)
     assert torch.equal(first.weights, again.weights)
     cohort = [each.clients for each in plain.rounds]
     assert [each.clients for each in first.rounds] == cohort
@@ -211,22 +207,23 @@ def test_unit_weights_on_request() -> None:
     scenario = federation(FEDSGD, sizes=(6, 6, 6))
     unlike = federation(FEDSGD)
     assert torch.equal(
-        train(scenario, rounds=2).weights, train(scenario, rounds=2, weighted=False).weights
+        trained(scenario, rounds=2).weights,
+        trained(scenario, rounds=2, equal_weights=True).weights,
     )
     assert not torch.allclose(
-        train(unlike, rounds=2).weights, train(unlike, rounds=2, weighted=False).weights
+        trained(unlike, rounds=2).weights, trained(unlike, rounds=2, equal_weights=True).weights
     )
     with pytest.raises(InvalidInput, match="unweighted sum only"):
-        train(unlike, Protection((BoundedMask(1.0),)), rounds=1)
-    masked = train(unlike, Protection((BoundedMask(1.0),)), rounds=2, weighted=False)
+        trained(unlike, Protection((BoundedMask(1.0),)), rounds=1)
+    masked = trained(unlike, Protection((BoundedMask(1.0),)), rounds=2, equal_weights=True)
     assert torch.allclose(
-        masked.weights, train(unlike, rounds=2, weighted=False).weights, atol=1e-5
+        masked.weights, trained(unlike, rounds=2, equal_weights=True).weights, atol=1e-5
     )
 
 
 def test_rounds_are_evaluated_when_asked_and_at_the_end() -> None:
     scenario = federation(FEDAVG)
-    history = train(scenario, rounds=5, evaluate_every=2)
+    history = trained(scenario, rounds=5, evaluate_every=2)
     assert [each.metric is not None for each in history.rounds] == [False, True, False, True, True]
     model = copy.deepcopy(scenario.model)
     model.load_state_dict(scenario.task.layout.unflatten(history.weights))
@@ -246,21 +243,22 @@ def test_a_metric_of_ones_own() -> None:
     def margin(outputs: torch.Tensor, labels: torch.Tensor) -> float:
         return float(outputs.gather(1, labels[:, None]).mean())
 
-    history = train(federation(FEDAVG), rounds=1, metric=margin)
-    assert history.metric != train(federation(FEDAVG), rounds=1).metric
+    history = trained(federation(FEDAVG), rounds=1, metric=margin)
+    assert history.metric != trained(federation(FEDAVG), rounds=1).metric
 
 
 def test_without_classes_the_metric_is_minus_the_loss() -> None:
     draw = torch.Generator().manual_seed(1)
     records = Records(torch.rand(9, 2, generator=draw), torch.rand(9, 1, generator=draw))
     scenario = Scenario(nn.Linear(2, 1), mse_loss, [records, records], records, FEDSGD)
-    history = train(scenario, rounds=3)
+    history = trained(scenario, rounds=3)
     assert history.metric == pytest.approx(-history.loss)
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
+        ({}, "the recipe says no number of rounds; give it rounds=150, say."),
         ({"rounds": 0}, "rounds must be at least 1, got 0."),
         ({"rounds": 1, "evaluate_every": 0}, "evaluate_every must be at least 1"),
         ({"rounds": 1, "clients_per_round": 4}, "must lie in 1 .. 3, the number of clients"),
@@ -279,7 +277,7 @@ def test_without_classes_the_metric_is_minus_the_loss() -> None:
 )
 def test_bad_input_is_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence) as caught:
-        train(federation(), **settings)
+        trained(federation(), **settings)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -288,9 +286,9 @@ def test_bad_input_is_one_clear_sentence(settings: dict[str, Any], sentence: str
 def test_a_gpu_gives_what_the_cpu_gives() -> None:
     from dataclasses import replace
 
-    on_cpu = train(federation(FEDAVG), Protection((Randomization(1e-4),)), rounds=3)
+    on_cpu = trained(federation(FEDAVG), Protection((Randomization(1e-4),)), rounds=3)
     scenario = replace(federation(FEDAVG), device="cuda")
-    on_gpu = train(scenario, Protection((Randomization(1e-4),)), rounds=3)
+    on_gpu = trained(scenario, Protection((Randomization(1e-4),)), rounds=3)
     assert torch.allclose(on_gpu.weights.cpu(), on_cpu.weights, atol=1e-5)
 
 
@@ -310,8 +308,8 @@ def test_an_aggregate_under_cryptography_is_the_plain_one(
     """A weighted mean of values that err by half a step each errs by half a step at most."""
     scenario = federation(setting)
     rate = setting.lr if setting.algorithm == "fedsgd" else 1.0
-    plain = train(scenario, rounds=1, seed=5).weights
-    hidden = train(scenario, Protection((), transport), rounds=1, seed=5).weights
+    plain = trained(scenario, rounds=1, seed=5).weights
+    hidden = trained(scenario, Protection((), transport), rounds=1, seed=5).weights
     error = (plain - hidden).abs().max().item()
     assert error <= rate * transport.step_size() / 2 + 1e-6
     if transport.step_size() > 1e-5:
@@ -326,9 +324,9 @@ def test_the_twin_computes_the_same_numbers(
     """Of cohorts of two clients, whose 8, 12 and 20 records are their weights."""
     protection = Protection(transforms, transport)
     scenario = federation(FEDSGD)
-    real = train(scenario, protection, rounds=3, seed=6, clients_per_round=2)
+    real = trained(scenario, protection, rounds=3, seed=6, clients_per_round=2)
     for real_rounds in (0, 1):
-        twin = train(
+        twin = trained(
             scenario, protection, rounds=3, seed=6, clients_per_round=2, real_rounds=real_rounds
         )
         assert torch.equal(real.weights, twin.weights)
@@ -338,7 +336,9 @@ def test_the_twin_trains_a_network_with_batchnorm_as_its_original_does() -> None
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3))
     protection = Protection((Randomization(1e-2),), SecretSharing(clip_range=8.0))
     real, twin = (
-        train(federation(FEDAVG, model), protection, rounds=3, weighted=False, real_rounds=count)
+        trained(
+            federation(FEDAVG, model), protection, rounds=3, equal_weights=True, real_rounds=count
+        )
         for count in (3, 0)
     )
     assert torch.equal(real.weights, twin.weights)
@@ -347,7 +347,7 @@ def test_the_twin_trains_a_network_with_batchnorm_as_its_original_does() -> None
 def test_without_a_grid_all_rounds_are_real() -> None:
     protection = Protection((TopK(0.5),))
     one, other = (
-        train(federation(), protection, rounds=2, real_rounds=real) for real in (None, 0)
+        trained(federation(), protection, rounds=2, real_rounds=real) for real in (None, 0)
     )
     assert torch.equal(one.weights, other.weights)
 
@@ -356,11 +356,11 @@ def test_the_twin_refuses_what_its_original_refuses() -> None:
     protection = Protection((), SecretSharing(clip_range=1e-6))
     for real_rounds in (None, 0):
         with pytest.raises(InvalidInput, match="beyond clip_range=1e-06"):
-            train(federation(), protection, rounds=1, real_rounds=real_rounds)
+            trained(federation(), protection, rounds=1, real_rounds=real_rounds)
     heavy = Protection((), SecretSharing(max_weight=30, clip_range=2.0))  # 40 records in all
     for real_rounds in (None, 0):
         with pytest.raises(InvalidInput, match="max_weight"):
-            train(federation(), heavy, rounds=1, real_rounds=real_rounds)
+            trained(federation(), heavy, rounds=1, real_rounds=real_rounds)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
@@ -370,14 +370,13 @@ def test_a_federation_need_not_be_hashable_and_is_not_kept(device: str) -> None:
     class Own:
         __hash__ = None  # type: ignore[assignment]
 
-        task, local_training = scenario.task, scenario.local_training
-        records, test_records = scenario.records, scenario.test_records
+        task, records, test_records = scenario.task, scenario.records, scenario.test_records
 
         def __init__(self) -> None:
             self.device = device
 
     own = Own()
     gone = weakref.ref(own)
-    assert len(train(own, rounds=1).rounds) == 1
+    assert len(trained(own, local_training=FEDSGD, rounds=1).rounds) == 1
     del own
     assert gone() is None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.federation.small import cohorts_of
 from torch import nn
 from torch.func import grad
 from torch.nn.functional import cross_entropy
@@ -15,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation.cohorts import Cohorts
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.learning.modules import fitted
 
@@ -91,7 +91,7 @@ def test_its_derivative_is_that_of_a_difference_quotient(training: LocalTraining
 
 def test_clients_alone_and_together_send_the_same() -> None:
     for training in (ONE, SEVERAL):
-        cohorts = Cohorts(made := scenario(training), 3, seed=0)
+        cohorts = cohorts_of(made := scenario(training), 3, seed=0)
         weights = made.task.layout.flatten(dict(made.task.model.named_parameters())).detach()
         together = cohorts.updates(weights, 0, (0, 1, 2))
         for client, each in enumerate(together):

@@ -6,11 +6,13 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.learning.small import make
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import LocalTraining, Task, client_update, draw_rows
+from trilemma.learning import LocalTraining, Task, client_update, clip_records, draw_rows
 
 
 def test_fedsgd_is_autograds_gradient() -> None:
@@ -132,6 +134,64 @@ def test_no_record_moves_the_update_by_more_than_its_clip(value: float) -> None:
     wild[0] = value
     moved = client_update(task, weights, wild, targets, setting) - without
     assert moved.norm().item() <= 1.4 / 4 * (1 + 1e-5)
+
+
+def test_weights_that_round_do_not_make_more_of_a_record_than_its_clip() -> None:
+    """A server that knows the rest puts the weights where one record decides how they round."""
+    model = torch.nn.Linear(4, 1, bias=False)
+    task = Task(model, lambda outputs, _: outputs.mean(), None)  # a record is its own gradient
+    weights = torch.full((4,), 1.5 * 2.0**13)  # 2⁻¹⁰ apart
+    others, own = 2.0**-11 * (1 - 1e-4) * 6 / 5, 2.0**-11 * 2e-4 * 6
+    inputs = torch.tensor([own, *[others] * 5])[:, None].expand(6, 4)
+    clip = 2 * others
+    setting = LocalTraining("fedavg", lr=1.0, batch=6, record_clip=clip, sampling="poisson")
+    here = torch.ones(6)
+    with_own = client_update(task, weights, inputs, torch.zeros(6), setting, here)
+    here[0] = 0.0
+    moved = with_own - client_update(task, weights, inputs, torch.zeros(6), setting, here)
+    assert moved.norm().item() == pytest.approx(2 * own / 6, rel=1e-3)
+    assert moved.norm().item() <= clip / 6
+
+
+NUMBERS = st.floats(width=32) | st.sampled_from(
+    [3.4e38, -3e38, 1e30, 1.9e19, 1e-19, 1e-23, 1e-38, 1e-45, math.nan, math.inf, 0.0]
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(
+    values=st.lists(NUMBERS, min_size=1, max_size=20),
+    repeat=st.sampled_from([1, 3, 1000]),
+    clip=st.sampled_from([1e-3, 0.1, 1.0, 7.3]),
+)
+def test_no_gradient_is_longer_than_its_clip(
+    values: list[float], repeat: int, clip: float
+) -> None:
+    """Against exact sums of squares, for what crafted weights make of a record."""
+    gradient = torch.tensor(values, dtype=torch.float32).repeat(repeat)
+    made = clip_records(torch.stack((gradient, torch.ones_like(gradient))), clip)[0]
+    assert made.isfinite().all()
+    length = math.hypot(*made.tolist())
+    assert length <= clip * (1 + 1e-6)
+    if not gradient.isfinite().all():
+        assert not made.any(), "a record without a gradient contributes nothing"
+    elif (own := math.hypot(*gradient.tolist())) <= clip:
+        assert torch.equal(made, gradient)
+    else:
+        exact = gradient.double() * (clip / own)
+        torch.testing.assert_close(made.double(), exact, rtol=1e-6, atol=1e-42)
+
+
+def test_the_length_of_a_long_gradient_is_that_of_double_precision() -> None:
+    """Rounding that goes one way: in single precision such a sum of squares is too small."""
+    for value in (1.0000001, 1.1, 1.3333334, 1.9999999):
+        gradient = torch.full((2, 3_000_001), value)
+        made = clip_records(gradient, 1.0)
+        assert float(made[0].double().norm()) == pytest.approx(1.0, rel=5e-7)
+
+
+def test_a_norm_beyond_all_numbers_makes_a_gradient_zero() -> None:
+    assert not clip_records(torch.full((1, 3), 1e300, dtype=torch.float64), 1.0).any()
 
 
 @pytest.mark.parametrize("clip", [None, 1.4])

@@ -19,7 +19,7 @@ from trilemma.protections.specs import parse_protection
 from trilemma.tuning.calibrating.outcomes import Tested
 from trilemma.tuning.choosing.advice import headline
 from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
-from trilemma.tuning.request import KNOWLEDGE, Knows, Request
+from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Candidate
 from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.front import Front
@@ -31,7 +31,6 @@ from trilemma.tuning.results.verdict import (
     Beside,
     Federation,
     PaperLeakage,
-    Rung,
     Verdict,
 )
 
@@ -173,7 +172,6 @@ def verdict(**changes: Any) -> Verdict:
         federation=Federation("digits-mlp", 10, 1500, 4, 2410, 297, True, "2fa06d54" * 8),
         chosen=chosen.name,
         candidates=(chosen, *others),
-        ladder=rungs((chosen, *others)),
         beside=(
             Beside(
                 "a curious client", "gaussian-posterior picks the right record in 1 of 16 games",
@@ -228,36 +226,6 @@ def costs(name: str, slow: float, loss: float) -> Costs:
     )  # fmt: skip
 
 
-def rungs(candidates: tuple[Candidate, ...]) -> tuple[Rung, ...]:
-    """The chosen rung as tested, and an estimate for every family on every other measured one."""
-    made = [
-        Rung(
-            "candidates", each.name, each.feasible, each.rounds, each.strength, each.leakage,
-            None if each.costs is None else each.costs.protected_metric,
-            None if each.costs is None else each.costs.efficiency_reduction.value,
-            each.statement,
-        )
-        for each in candidates
-    ]  # fmt: skip
-    for n, knows in enumerate(KNOWLEDGE[:4]):
-        for each in candidates if knows != "candidates" else ():
-            scale = 10.0 ** (n - 2)
-            value = each.strength
-            if value is not None:
-                value = value / 3 ** (n - 2) if each.name == "compression" else value * scale
-            loss = (each.costs.utility_loss.value if each.costs else 0.0) * 3.0 ** (n - 2)
-            key = each.basis == "cryptographic"
-            found = leaks((2, 4, 9, 30)[n] if each.name == "secret-sharing" else 10, 48)
-            made.append(
-                Rung(
-                    knows, each.name, False, each.rounds, value, None if key else found,
-                    0.9361 - loss, 0.01,
-                    "The server reads nothing; this rests on the key." if key else "",
-                )
-            )  # fmt: skip
-    return tuple(made)
-
-
 def certificate(**changes: Any) -> Certificate:
     """A proof for the noise of ten clients, seven of which survive."""
     made = Certificate(
@@ -282,7 +250,7 @@ def surrogate() -> Verdict:
         objective=Estimate(0.0001, -0.002, 0.002),
     )  # fmt: skip
     return replace(
-        base, basis="surrogate", chosen=best.name, candidates=(best,), ladder=(), curves=(),
+        base, basis="surrogate", chosen=best.name, candidates=(best,), curves=(),
         leakage=best.leakage, statement=best.statement, request=Request(basis="surrogate"),
         protection=parse_protection(str(best.protection)),
         constants=SurrogateConstants(

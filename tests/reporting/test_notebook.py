@@ -26,14 +26,11 @@ def test_one_line() -> None:
     assert repr(verdict(chosen=None, protection=None)).startswith("Verdict(nothing was shown")
 
 
-def test_the_summary_holds_headline_and_ladder_and_no_markup_of_others() -> None:
+def test_the_summary_holds_the_headline_and_no_markup_of_others() -> None:
     found = verdict(headline="<script>alert(1)</script> is held off.")
     html = found._repr_html_()
     assert "&lt;script&gt;" in html
     assert "<script" not in html
-    assert "every other record" in html or "the rest" in html
-    assert html.count("<table>") == 1
-    assert "<table>" not in verdict(ladder=())._repr_html_()
 
 
 def test_figures_show_what_there_is() -> None:
@@ -46,9 +43,6 @@ def test_figures_show_what_there_is() -> None:
     assert watched.plot_leakage().axes[0].get_xlabel() == "rounds"
     (ranked, _) = verdict(curves=(), rounds=()).plot_leakage().axes
     assert ranked.get_xlabel() == "leakage"
-    assert "knows" in found.plot_ladder().axes[0].get_xlabel()
-    with pytest.raises(InvalidInput, match="no other rung than 'candidates'; tune with ladder"):
-        verdict(ladder=()).plot_ladder()
 
 
 def test_a_notebook_is_told_how_to_show_figures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +51,7 @@ def test_a_notebook_is_told_how_to_show_figures(monkeypatch: pytest.MonkeyPatch)
     shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=None))
     monkeypatch.setitem(sys.modules, "IPython", shell)
     monkeypatch.setitem(sys.modules, "IPython.core.pylabtools", tools)
-    verdict().plot_ladder()
+    verdict().plot_leakage()
     assert told == [{"png"}]
 
 

@@ -42,7 +42,7 @@ def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path
         (("limits",), 3),
         (("chosen",), "nobody"),
         (("curves", 3, "leakage", "value"), math.nan),
-        (("ladder", 0, "leakage", "low"), math.inf),
+        (("candidates", 0, "leakage", "low"), math.inf),
         (("claim", "candidates"), 1),
         (("points", 2, "units"), "few"),
         (("knee",), 99),

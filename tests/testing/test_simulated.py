@@ -33,8 +33,7 @@ def test_odd_curves() -> None:
 @pytest.mark.parametrize("curve", CURVES)
 def test_units_fall_at_the_rate_of_the_curve(curve: str) -> None:
     made = SimulatedAttacker(curve, 0.2)
-    attack = made.units(np.random.default_rng(0))
-    hits = int(np.sum(attack(0.1, 4000, "walk", 0)))
+    hits = made.won(0.1, 4000, np.random.default_rng(0))
     assert binomtest(hits, 4000, made.success(0.1)).pvalue > 1e-3
 
 

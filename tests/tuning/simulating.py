@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
 import torch
@@ -15,16 +14,29 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.playing.claims import checkpoints
+from trilemma.estimation.results import (
+    AttackResult,
+    BeliefResult,
+    Failed,
+    Pictures,
+    Result,
+    Shown,
+    decode,
+    encode,
+)
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.timing import RoundCosts, Spent
+from trilemma.federation.training import History, Round
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.work.replay import Ask
+from trilemma.work.scheduler import Procedure
 
-__all__ = ["Simulated", "asking", "simulate"]
+__all__ = ["Runner", "Simulated", "answered", "runner", "simulate"]
+
+Found = TypeVar("Found")
 
 # The leading attack of each rung is the strongest of it.
 _MIDDLE = {"map": 1e-4, "gaussian-posterior": 1e-3, "exact-posterior": 1e-2}
@@ -49,7 +61,7 @@ class Simulated(Bench):
 
     def __call__(self) -> Callable[[Job], bytes]:
         scenario = self.source if isinstance(self.source, Scenario) else self.source()
-        return lambda task: json.dumps(self._answer(task, scenario)).encode()
+        return lambda task: encode(self._answer(task, scenario))
 
     def rate(self, attack: str, protection: Protection, adversary: Adversary) -> float:
         """How often an attack picks right."""
@@ -64,18 +76,18 @@ class Simulated(Bench):
         in_sum = adversary is Adversary.CLIENT or protection.transport.server_reads != "messages"
         return min(alone, self.summed) if in_sum else alone
 
-    def _answer(self, task: Job, scenario: Scenario) -> dict[str, object]:
+    def _answer(self, task: Job, scenario: Scenario) -> Result:
         if isinstance(task, AttackJob):
             return self._won(task, scenario)
         if isinstance(task, BeliefJob):
             clients = [n % len(scenario.records) for n in range(task.count)]
             values = [0.1 + 0.1 * k for k in clients]
-            return {"client": clients, "leakage": dict.fromkeys(task.attacks, values)}
+            return BeliefResult(clients, dict.fromkeys(task.attacks, values))
         if task.protection.startswith(self.diverging or "\n"):
-            return {"diverged": f"{task.protection} diverged."}
+            return Failed(f"{task.protection} diverged.")
         return self._timed(task) if isinstance(task, CostJob) else self._trained(task, scenario)
 
-    def _won(self, task: AttackJob, scenario: Scenario) -> dict[str, object]:
+    def _won(self, task: AttackJob, scenario: Scenario) -> AttackResult:
         numbers = range(task.first, task.first + task.count)
         stream = Seeded(self.seed).child("stream", task.stream)
         clients = len(scenario.records)
@@ -86,44 +98,44 @@ class Simulated(Bench):
             rate = share * self.rate(attack, protection, task.adversary)
             return [bool(stream.generator(attack, n).random() < rate) for n in numbers]
 
-        found: dict[str, object] = {
-            "client": client,
-            "rounds": [1] * task.count,
-            "correct": {name: right(name) for name in task.attacks},
-            "failed": dict.fromkeys(task.attacks, 0),
-        }
-        found["after"] = {
-            name: {str(t): right(name, t / task.rounds) for t in checkpoints(task.rounds)}
-            for name in task.attacks
-        }
+        pictures = None
         if task.pictures and scenario.show_records:
             grey = [[n % 256] * scenario.input_spec.size for n in numbers[: task.pictures]]
-            shown = {"made": grey, "picked": grey, "correct": [True] * len(grey)}
-            found["pictures"] = {"tagged": grey, "attacks": dict.fromkeys(task.attacks, shown)}
-        return found
+            shown = Shown(grey, grey, [True] * len(grey))
+            pictures = Pictures(grey, dict.fromkeys(task.attacks, shown))
+        return AttackResult(
+            client=client,
+            rounds=[1] * task.count,
+            correct={name: right(name) for name in task.attacks},
+            failed=dict.fromkeys(task.attacks, 0),
+            after={
+                name: {t: right(name, t / task.rounds) for t in checkpoints(task.rounds)}
+                for name in task.attacks
+            },
+            pictures=pictures,
+        )
 
-    def _trained(self, task: TrainJob, scenario: Scenario) -> dict[str, object]:
+    def _trained(self, task: TrainJob, scenario: Scenario) -> History:
         first = task.protection.partition(":")[0]
         jitter = self.spread * float(torch.tensor(task.seed).sin()) * (first != "none")
         metric = 0.9 - self.lost.get(first, 0.0) + jitter
-        clients = list(range(len(scenario.records)))
-        whole: dict[str, object] = {"clients": clients, "loss": 1.0, "metric": metric}
-        return {
-            "rounds": [{"number": number, **whole} for number in range(task.rounds)],
-            "client_metrics": [metric] * len(clients),
-            "one_by_one": None,
-            "scores": None,
-            "client_scores": [None] * len(clients),
-        }
+        clients = tuple(range(len(scenario.records)))
+        return History(
+            rounds=tuple(Round(n, clients, 1.0, metric) for n in range(task.rounds)),
+            weights=torch.empty(0),
+            client_metrics=(metric,) * len(clients),
+            one_by_one=None,
+            client_scores=(None,) * len(clients),
+        )
 
-    def _timed(self, task: CostJob) -> dict[str, object]:
+    def _timed(self, task: CostJob) -> RoundCosts:
         bare = Spent(1000.0, 1000.0, 1e-3, 0.0, 1e-4, 0.0)
         kept = 0.2 if task.protection.startswith("compression") else 1.0
         shared = 2.0 if "secret-sharing" in task.protection else kept
         many = 30.0 if "paillier" in task.protection else shared
         full = Spent(1000.0 * many, 1000.0 * many, 1e-3, 1e-4 * many, 1e-4, 0.0)
         within = bare if task.protection == "none" else full
-        return {**RoundCosts((bare,) * task.rounds, (within,) * task.rounds).as_json()}
+        return RoundCosts((bare,) * task.rounds, (within,) * task.rounds)
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
@@ -132,13 +144,32 @@ def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))
 
 
-def asking(bench: Bench, done: list[Job] | None = None) -> Ask:
-    """Answers at once; `done` takes the tasks."""
+class Runner(Protocol):
+    """Plays one procedure to its end."""
+
+    def __call__(self, procedure: Procedure[Found], /) -> Found: ...
+
+
+def runner(bench: Bench, done: list[Job] | None = None) -> Runner:
+    """Plays procedures whose jobs a bench does at once; `done` takes the jobs."""
     work = bench()
 
-    def ask(tasks: Sequence[Job]) -> list[bytes]:
+    def results(jobs: Sequence[Job]) -> list[Any]:
         if done is not None:
-            done.extend(tasks)
-        return [work(task) for task in tasks]
+            done.extend(jobs)
+        return [decode(work(job)) for job in jobs]
 
-    return ask
+    return lambda procedure: answered(procedure, results)
+
+
+def answered(
+    procedure: Procedure[Found], results: Callable[[Sequence[Any]], Sequence[Any]]
+) -> Found:
+    """What a procedure returns whose jobs have these results."""
+    try:
+        jobs = next(procedure)
+        while True:
+            jobs = procedure.send(list(results(jobs)))
+    except StopIteration as end:
+        found: Found = end.value
+        return found

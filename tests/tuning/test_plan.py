@@ -12,6 +12,7 @@ from tests.tuning.own_parts import Laplace, Twice
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import ServerTraining
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -36,17 +37,12 @@ def test_a_training_and_a_round() -> None:
 
 def test_the_level_is_shared_by_the_streams() -> None:
     made = plan(families=("randomization", "secret-sharing", "compression"))
-
-    def ask(tasks: Any) -> list[bytes]:
-        raise AssertionError("nothing is played")
-
-    assert made.gauge(ask).level == pytest.approx(0.05 / 2), "what thins is only estimated"
+    assert made.gauge().level == pytest.approx(0.05 / 2), "what thins is only estimated"
     once = plan(families=("randomization", "secret-sharing", "compression"), claim="one-round")
-    assert once.gauge(ask).level == pytest.approx(0.05 / 3)
-    assert made.gauge(ask, rung="rest").suite.attacks == ("exact-posterior",)
+    assert once.gauge().level == pytest.approx(0.05 / 3)
     alike = plan(families=("randomization+secret-sharing", "randomization+paillier"))
-    assert alike.gauge(ask).level == pytest.approx(0.05)
-    assert made.gauge(ask).part < once.gauge(ask).part, "a game of one round is little work"
+    assert alike.gauge().level == pytest.approx(0.05)
+    assert made.gauge().part < once.gauge().part, "a game of one round is little work"
 
 
 def test_fewer_trainings_for_a_glance() -> None:
@@ -59,6 +55,9 @@ def test_the_deployment_is_what_is_attacked() -> None:
     found = plan(4).deployment
     assert (found.clients, found.cohort, found.threshold) == (4, 4, 3)
     assert (found.weighting, found.rounds, found.sampling_rate) == ("records", 60, 1 / 80)
+    assert found.server == ServerTraining(plan(4).scenario.server_lr or 0.1)
+    assert found.records == 400, "all 320, and room for a quarter more"
+    assert plan(4, claim="one-round").deployment.rounds == 1, "what was measured is deployed"
     assert plan(4, threshold=2).deployment.threshold == 2
     with pytest.raises(InvalidInput, match="threshold"):
         plan(4, threshold=5)
@@ -68,7 +67,7 @@ def test_a_run_belongs_to_one_scenario(tmp_path: Path) -> None:
     asked = Request(attacks=ATTACKS, steps=2)
     with Run.open(tmp_path, {}) as run:
         tag = Plan.of(small(), asked, run=run).federation.data_hash
-        run.commit("stage", 0, b"payload")
+        run.commit("stage", b"payload")
     with Run.open(tmp_path, {}) as run:
         again = Plan.of(small(), asked, run=run)
         assert again.federation.data_hash == tag
@@ -81,9 +80,9 @@ def test_a_run_belongs_to_one_request(tmp_path: Path) -> None:
     asked = Request(attacks=ATTACKS, steps=2)
     with Run.open(tmp_path, {}) as run:
         Plan.of(small(), asked, run=run)
-        run.commit("stage", 0, b"payload")
+        run.commit("stage", b"payload")
     with Run.open(tmp_path, {}) as run:
-        Plan.of(small(), asked.model_copy(update={"strengths": 0, "ladder": False}), run=run)
+        Plan.of(small(), asked.model_copy(update={"strengths": 0}), run=run)
         with pytest.raises(InvalidInput, match=r"the request's restarts 3 there, 2 here"):
             Plan.of(small(), asked.model_copy(update={"restarts": 2}), run=run)
 
@@ -95,7 +94,7 @@ def test_a_run_belongs_to_the_code_of_others_parts(
     asked = Request(attacks=(twice, "gaussian-posterior"), families=(noise,), steps=2)
     with Run.open(tmp_path, {}) as run:
         Plan.of(small(), asked, run=run)
-        run.commit("stage", 0, b"payload")
+        run.commit("stage", b"payload")
     with Run.open(tmp_path, {}) as run:
         Plan.of(small(), asked, run=run)
         for part in (Laplace, Twice):
@@ -120,7 +119,7 @@ def test_a_run_that_is_resumed_keeps_what_was_measured_of_the_federation(
     with Run.open(tmp_path, {}) as run:
         first = Plan.of(small(), asked, run=run)
         first.setting.keep(run)
-        run.commit("a task", 0, b"")
+        run.commit("a task", b"")
     measured = Setting.of
 
     def otherwise(*arguments: Any, **settings: Any) -> Setting:

@@ -24,7 +24,6 @@ def test_a_mechanism_and_an_attack_of_others_are_tuned_with_two_workers() -> Non
         rounds=2,
         seeds=2,
         strengths=0,
-        ladder=False,
         workers=2,
     )
     assert [each.name for each in verdict.attacks] == [ATTACK]

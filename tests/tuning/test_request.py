@@ -82,15 +82,8 @@ def test_a_request_or_keywords_but_not_both() -> None:
 
 def test_a_preset_fills_what_is_not_given() -> None:
     quick = Request(preset="quick", seeds=4)
-    assert (quick.claim, quick.confidence, quick.ladder) == ("one-round", 0.9, False)
+    assert (quick.claim, quick.confidence, quick.strengths) == ("one-round", 0.9, 0)
     assert quick.seeds == 4
-    assert quick.families_for(2) == quick.families
-    assert quick.families_for(1) == ("randomization",), "one client has no sum to hide in"
-    named = Request(families=("secret-sharing",))
-    proof = Request(preset="quick", knows="anyone")
-    assert proof.families_for(2) == ("randomization", "randomization+secret-sharing")
-    assert proof.families_for(1) == ("randomization",), "nothing is proved without noise"
-    assert named.families_for(1) == named.families, "what was asked for is refused elsewhere"
     assert Request(**quick.model_dump()) == quick
     with pytest.raises(InvalidInput, match="preset is 'fast'"):
         Request(preset="fast")

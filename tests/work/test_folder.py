@@ -81,10 +81,11 @@ def test_a_key_stays_in_its_folder_and_is_for_its_owner_only(
     try:
         with Run.open(tmp_path / "a", {}) as run:
             key = run.key("data")
-            run.commit("a", 0, b"x")
+            run.commit("a", b"x")
     finally:
         os.umask(old)
-    assert made == [0o600], "made so, not changed afterwards"
+    assert set(made) == {0o600}, "made so, not changed afterwards"
+    assert stat.S_IMODE((tmp_path / "a" / "journal.sqlite").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "a" / "run.key").stat().st_mode) == 0o600
     with Run.open(tmp_path / "a", {}) as run, Run.open(tmp_path / "b", {}) as other:
         assert run.key("data") == key
@@ -99,7 +100,7 @@ def test_a_key_stays_in_its_folder_and_is_for_its_owner_only(
 def test_a_lost_key_is_one_sentence_and_fresh_draws_another(tmp_path: Path, spoil: object) -> None:
     with Run.open(tmp_path, {}) as run:
         run.key("data")
-        run.commit("a", 0, b"x")
+        run.commit("a", b"x")
     assert callable(spoil)
     spoil(tmp_path / "run.key")
     with (
@@ -109,6 +110,29 @@ def test_a_lost_key_is_one_sentence_and_fresh_draws_another(tmp_path: Path, spoi
         run.key("data")
     with Run.open(tmp_path, {}, fresh=True) as run:
         assert len(run.key("data")) == 32
+
+
+def test_another_key_is_named_and_not_taken_for_other_data(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with Run.open(tmp_path / name, {}) as run:
+            run.key("data")
+            run.commit("a", b"x")
+    (tmp_path / "a" / "run.key").write_bytes((tmp_path / "b" / "run.key").read_bytes())
+    with (
+        Run.open(tmp_path / "a", {}) as run,
+        pytest.raises(InvalidInput, match=r"run.key is not the key .* --fresh\.$"),
+    ):
+        run.key("data")
+
+
+def test_a_journal_that_others_could_read_becomes_its_owners(tmp_path: Path) -> None:
+    with Run.open(tmp_path, {}) as run:
+        run.commit("a", b"x")
+    (tmp_path / "journal.sqlite").chmod(0o644)
+    with Run.open(tmp_path, {}) as run:
+        run.commit("b", b"x")
+        modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("journal.sqlite*")}
+    assert modes == {0o600}, "and what SQLite keeps beside it"
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:

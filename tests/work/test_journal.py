@@ -25,20 +25,20 @@ from trilemma.work.log import RunLog
 
 def test_committed_chunks_are_there_again(tmp_path: Path) -> None:
     with Run.open(tmp_path, {"seed": 1}) as run:
-        run.commit("a", 3, b"three")
-        run.commit("b", 3, b"other stage")
+        run.commit("a 3", b"three")
+        run.commit("b 3", b"other stage")
     with Run.open(tmp_path, {"seed": 1}) as run:
-        assert run.committed("a") == {3: b"three"}
-        assert run.committed("b") == {3: b"other stage"}
-        assert run.committed("c") == {}
+        assert run.committed("a 3") == b"three"
+        assert run.committed("b 3") == b"other stage"
+        assert run.committed("c") is None
 
 
 def test_a_chunk_is_never_written_twice(tmp_path: Path) -> None:
     with Run.open(tmp_path, {}) as run:
-        run.commit("a", 0, b"x")
+        run.commit("a", b"x")
         with pytest.raises(sqlite3.IntegrityError):
-            run.commit("a", 0, b"y")
-        assert run.committed("a") == {0: b"x"}
+            run.commit("a", b"y")
+        assert run.committed("a") == b"x"
 
 
 def begin(folder: Path, settings: dict[str, object], **whose: dict[str, object]) -> None:
@@ -46,7 +46,7 @@ def begin(folder: Path, settings: dict[str, object], **whose: dict[str, object])
     with Run.open(folder, settings) as run:
         for name, more in whose.items():
             run.require(more, whose=name)
-        run.commit("a", 0, b"x")
+        run.commit("a", b"x")
 
 
 def check(*done: object) -> None:
@@ -70,7 +70,7 @@ def test_the_first_setting_that_differs_is_named_with_both_values(tmp_path: Path
             f"choose another folder, or start over with --fresh."
         )
     with Run.open(tmp_path, {"units": np.int64(10), "alpha": np.float32(0.5), "seed": 1}) as run:
-        assert run.committed("a") == {0: b"x"}, "neither order nor NumPy's types matter"
+        assert run.committed("a") == b"x", "neither order nor NumPy's types matter"
 
 
 def test_what_becomes_known_later_is_part_of_the_identity_too(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_what_becomes_known_later_is_part_of_the_identity_too(tmp_path: Path) ->
             run.require({"data": "3fa9", "loss": "mae"}, whose="scenario")
         with pytest.raises(SettingsChanged, match="machine cores nothing there, 2 here"):
             run.require({"cores": 2}, whose="machine")
-        assert run.committed("a") == {0: b"x"}, "nothing is lost"
+        assert run.committed("a") == b"x", "nothing is lost"
 
 
 def test_a_long_value_is_cut(tmp_path: Path) -> None:
@@ -95,16 +95,16 @@ def test_a_long_value_is_cut(tmp_path: Path) -> None:
 def test_fresh_starts_over_but_only_when_there_is_something_new(tmp_path: Path) -> None:
     begin(tmp_path, {"units": 10})
     with Run.open(tmp_path, {"units": 20}, fresh=True) as run:
-        assert run.committed("a") == {}
+        assert run.committed("a") is None
     with pytest.raises(InvalidInput), Run.open(tmp_path, {"units": 20}, fresh=True):
         raise InvalidInput("no such scenario.")
     with Run.open(tmp_path, {"units": 10}) as run:
-        assert run.committed("a") == {0: b"x"}, "nothing is lost by a command that failed"
+        assert run.committed("a") == b"x", "nothing is lost by a command that failed"
     with Run.open(tmp_path, {"units": 20}, fresh=True) as run:
-        run.commit("b", 5, b"y")
-        assert run.committed("a") == {}
+        run.commit("b 5", b"y")
+        assert run.committed("a") is None
     with Run.open(tmp_path, {"units": 20}) as run:
-        assert (run.committed("a"), run.committed("b")) == ({}, {5: b"y"})
+        assert (run.committed("a"), run.committed("b 5")) == (None, b"y")
 
 
 def test_a_failed_command_leaves_nothing_that_refuses_the_corrected_one(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_failed_command_leaves_nothing_that_refuses_the_corrected_one(tmp_path
     with pytest.raises(InvalidInput), Run.open(folder, {"units": 20}):
         raise InvalidInput("the model returns NaN.")
     with Run.open(folder, {"units": 20}) as run:
-        assert run.committed("a") == {0: b"x"}
+        assert run.committed("a") == b"x"
 
 
 def test_a_folder_of_the_user_stays_with_all_that_is_in_it(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_kill_minus_nine_keeps_what_was_committed_and_frees_the_folder(tmp_path:
     script = (
         "import sys, time; from trilemma.work.journal import Run\n"
         "run = Run.open(sys.argv[1], {})\n"
-        "run.commit('a', 0, b'kept'); print('ready', flush=True); time.sleep(60)"
+        "run.commit('a', b'kept'); print('ready', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -195,7 +195,7 @@ def test_kill_minus_nine_keeps_what_was_committed_and_frees_the_folder(tmp_path:
     process.wait()
     process.stdout.close()
     with Run.open(tmp_path, {}) as run:
-        assert run.committed("a") == {0: b"kept"}
+        assert run.committed("a") == b"kept"
 
 
 def test_a_folder_that_cannot_be_written_and_a_strange_journal(tmp_path: Path) -> None:
@@ -210,15 +210,15 @@ def test_a_folder_that_cannot_be_written_and_a_strange_journal(tmp_path: Path) -
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
     with Run.open(tmp_path, {}) as run:
-        run.commit("a", 0, b"kept")
+        run.commit("a", b"kept")
         connection = run._store._connection
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(DiskRefused, match="make room") as error:
-            run.commit("a", 1, bytes(100_000))
+            run.commit("a 1", bytes(100_000))
         assert "\n" not in str(error.value)
     with Run.open(tmp_path, {}) as run:
-        assert run.committed("a") == {0: b"kept"}
+        assert run.committed("a") == b"kept"
 
 
 def test_a_journal_and_a_log_that_cannot_be_written(tmp_path: Path) -> None:
@@ -245,15 +245,15 @@ def test_a_result_that_does_not_fit_is_one_sentence_in_the_log_too(tmp_path: Pat
 def test_what_stands_before_all_chunks_is_written_with_the_first(tmp_path: Path) -> None:
     with Run.open(tmp_path / "run", {}) as run:
         run.first("before", b"0")
-        assert run.committed("before") == {}
-        run.commit("a", 3, b"3")
-        run.commit("a", 4, b"4")
+        assert run.committed("before") is None
+        run.commit("a 3", b"3")
+        run.commit("a 4", b"4")
     with Run.open(tmp_path / "run", {}) as run:
         run.first("before", b"another")
-        assert (run.committed("before"), run.committed("a")) == ({0: b"0"}, {3: b"3", 4: b"4"})
+        assert [run.committed(key) for key in ("before", "a 3", "a 4")] == [b"0", b"3", b"4"]
         run.first("late", b"1")
         run.first("late", b"2")
-        assert run.committed("late") == {0: b"1"}
+        assert run.committed("late") == b"1"
 
 
 def fail_after_the_first(
@@ -271,10 +271,10 @@ def test_what_stands_before_all_chunks_claims_no_folder_and_deletes_nothing(
     with pytest.raises(InvalidInput, match="no cluster"):
         fail_after_the_first(empty, {"seed": 1})
     with Run.open(empty, {"seed": 2}) as run:
-        assert run.committed("before") == {}
+        assert run.committed("before") is None
     with Run.open(full, {}) as run:
-        run.commit("a", 0, b"0")
+        run.commit("a", b"0")
     with pytest.raises(InvalidInput, match="no cluster"):
         fail_after_the_first(full, {}, fresh=True)
     with Run.open(full, {}) as run:
-        assert run.committed("a") == {0: b"0"}
+        assert run.committed("a") == b"0"

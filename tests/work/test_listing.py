@@ -19,7 +19,7 @@ NAMES = ("a?b", "50%", "{x}", "two words", "#1", "a%20b")
 
 def made(folder: Path, command: str = "tune") -> None:
     with Run.open(folder, {"command": command}) as run:
-        run.commit("stage", 0, b"payload")
+        run.commit("stage", b"payload")
 
 
 def spoil(folder: Path, statement: str, *values: object) -> None:
@@ -62,7 +62,7 @@ def test_runs_are_listed_whatever_their_folders_are_called(
     ("statement", "value"),
     [
         ("UPDATE chunks SET payload = ?", b"other"),
-        ("UPDATE chunks SET chunk = ?", "1e999"),
+        ("UPDATE chunks SET key = ?", "1e999"),
         ("UPDATE settings SET value = ?", "{ nonsense"),
         ("UPDATE settings SET value = ?", DEEP),
         ("UPDATE settings SET value = ?", "1e999"),
@@ -98,7 +98,7 @@ def test_no_name_speaks_to_the_terminal(
 ) -> None:
     made(tmp_path / "\x1b[2Jred", command="\x1b]0;owned\x07tune\nb")
     made(tmp_path / "\x1b[31mbad")
-    spoil(tmp_path / "\x1b[31mbad", "UPDATE chunks SET stage = ?", "\x1b[5m")
+    spoil(tmp_path / "\x1b[31mbad", "UPDATE chunks SET key = ?", "\x1b[5m")
     code, out, err = runs(tmp_path, capsys, monkeypatch)
     assert code == 2
     assert (len(out), len(err.splitlines())) == (1, 1)

@@ -28,7 +28,7 @@ def events(folder: Path) -> list[str]:
 
 def test_the_log_tells_what_every_process_did(tmp_path: Path) -> None:
     with Run.open(tmp_path, {"command": "tune"}) as run:
-        run.commit("a", 0, b"x")
+        run.commit("a", b"x")
         run.log.write("control\nfinished on 1 chunks")
     with pytest.raises(KeyboardInterrupt), Run.open(tmp_path, {"command": "tune"}):
         raise KeyboardInterrupt

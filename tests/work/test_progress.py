@@ -1,21 +1,26 @@
 import io
 from dataclasses import dataclass
 
+from trilemma.work.executors import Spent
 from trilemma.work.progress import Progress, Ticker
 
 
 @dataclass(frozen=True)
 class Attack:
-    stage: str = "dlg on none"
+    label: str = "dlg on none"
     count: int = 16
 
-    def key(self) -> tuple[str, int]:
-        return self.stage, 0
+    @property
+    def key(self) -> str:
+        return self.label
 
 
-def ten(payload: bytes) -> tuple[int, int]:
-    """Every payload stands for ten units; it says how many were recovered."""
-    return 10, int(payload)
+def ten(result: bytes) -> tuple[int, int]:
+    """Every result stands for ten units; it says how many were recovered."""
+    return 10, int(result)
+
+
+SECOND = Spent(1.0, 1.0)
 
 
 class Terminal(io.StringIO):
@@ -28,9 +33,9 @@ def test_a_pipe_gets_a_plain_line_every_few_seconds() -> None:
     now = [0.0]
     with Progress("attack", ten, total=100, stream=sink, clock=lambda: now[0]) as progress:
         for _ in range(10):
-            progress.begun(Attack())
+            progress.begun("a", Attack())
             now[0] += 1.0
-            progress.finished(Attack(), b"5", 1.0)
+            progress.finished(Attack(), b"5", SECOND)
     lines = sink.getvalue().splitlines()
     assert lines == [
         "attack: 0 of 100 updates",
@@ -46,7 +51,7 @@ def test_resumed_units_count_as_done_but_not_for_the_rate() -> None:
     with Progress(
         "attack", ten, total=100, done=80, successes=80, stream=sink, clock=lambda: next(ticks)
     ) as progress:
-        progress.finished(Attack(), b"0", 1.0)
+        progress.finished(Attack(), b"0", SECOND)
     assert (
         sink.getvalue()
         == "attack: 90 of 100 updates, 88.9 % recovered, 10.0 updates/s, 1 s left\n"
@@ -56,9 +61,9 @@ def test_resumed_units_count_as_done_but_not_for_the_rate() -> None:
 def test_a_terminal_gets_a_bar() -> None:
     sink = Terminal()
     with Progress("attack", ten, total=40, stream=sink) as progress:
-        progress.begun(Attack())
+        progress.begun("a", Attack())
         assert "0 of 40 updates" in sink.getvalue(), "at once"
-        progress.finished(Attack(), b"5", 1.0)
+        progress.finished(Attack(), b"5", SECOND)
     assert "━" in sink.getvalue()
     assert "10 of 40 updates" in sink.getvalue()
 
@@ -66,8 +71,8 @@ def test_a_terminal_gets_a_bar() -> None:
 def test_quiet_and_nothing_to_do_print_nothing() -> None:
     sink = io.StringIO()
     with Progress("attack", ten, total=40, quiet=True, stream=sink) as progress:
-        progress.begun(Attack())
-        progress.finished(Attack(), b"5", 1.0)
+        progress.begun("a", Attack())
+        progress.finished(Attack(), b"5", SECOND)
     with Progress("attack", ten, total=40, done=40, stream=sink):
         pass
     assert sink.getvalue() == ""
@@ -78,9 +83,9 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
     now = [0.0]
     with Ticker("tune", stream=sink, clock=lambda: now[0]) as ticker:
         for second in (1.0, 6.0):
-            ticker.begun(Attack("\x1b[2Jdlg on none"))
+            ticker.begun("a", Attack("\x1b[2Jdlg on none"))
             now[0] = second
-            ticker.finished(Attack("\x1b[2Jdlg on none"), b"", 1.0)
+            ticker.finished(Attack("\x1b[2Jdlg on none"), b"", SECOND)
     assert sink.getvalue().splitlines() == [
         r"tune: begins with \x1b[2Jdlg on none",
         r"tune: 32 games played in 6 s; \x1b[2Jdlg on none",
@@ -89,25 +94,25 @@ def test_a_ticker_says_at_once_what_it_does_and_obeys_no_name() -> None:
 
 
 class Known:
-    """Says what it is told, and that a minute and a half is left."""
+    """Remembers what it is told, and says that a minute or two are left."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def kept(self, task: Attack) -> None:
-        self.seen.append(f"kept {task.stage}")
+    def kept(self, procedure: str, job: Attack) -> None:
+        self.seen.append(f"kept {job.label} of {procedure}")
 
-    def finished(self, task: Attack, seconds: float) -> None:
-        self.seen.append(f"{task.stage} in {seconds:g} s")
+    def begun(self, procedure: str, job: Attack) -> None:
+        self.seen.append(f"begun {job.label} of {procedure}")
 
-    def said(self, task: Attack) -> str:
-        return f"trying {task.stage}"
+    def finished(self, job: Attack, spent: Spent) -> None:
+        self.seen.append(f"{job.label} in {spent.cpu:g} s")
 
-    def left(self) -> float | None:
-        return 90.0
+    def ended(self, procedure: str) -> None:
+        self.seen.append(f"ended {procedure}")
 
-    def news(self) -> str:
-        return "half an hour" if len(self.seen) == 2 else ""
+    def said(self) -> str:
+        return "1 to 2 min left"
 
 
 def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume() -> None:
@@ -117,27 +122,26 @@ def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume()
         now[0] = 5.0
         ticker._beat()
         ticker.expect(known)
-        ticker.kept(Attack("a"))
-        ticker.kept(Attack("a"))
-        ticker.begun(Attack("b"))
+        ticker.kept("noise", Attack("a"))
+        ticker.begun("noise", Attack("b"))
         now[0] = 12.0
         ticker._beat()
-        ticker.finished(Attack("b"), b"", 7.0)
+        ticker.finished(Attack("b"), b"", Spent(8.0, 7.0))
+        ticker.ended("noise")
     assert sink.getvalue().splitlines() == [
         "tune: reading",
         "tune: reading, 5 s so far",
-        "tune: goes on after 16 games with trying b",
-        "tune: 0 games played in 12 s, about 1.5 min left; trying b",
-        "tune: half an hour",
+        "tune: goes on after 16 games with b",
+        "tune: 0 games played in 12 s, 1 to 2 min left; b",
         "tune: done: 16 games in 12 s",
     ]
-    assert known.seen == ["kept a", "b in 7 s"]
+    assert known.seen == ["kept a of noise", "begun b of noise", "b in 7 s", "ended noise"]
 
 
 def test_the_first_chunk_is_not_silent() -> None:
     sink, now = io.StringIO(), [0.0]
     with Progress("attack", ten, total=20, stream=sink, clock=lambda: now[0]) as progress:
-        progress.begun(Attack())
+        progress.begun("a", Attack())
         now[0] = 8.0
         progress._beat()
     assert sink.getvalue().splitlines()[-1] == "attack: 0 of 20 updates; 8 s so far"

@@ -9,7 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from flower_digits import task
 from trilemma.federation.flower import local_update, protect_mod
-from trilemma.records.records import Records
 
 
 def switched(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -33,9 +32,9 @@ def train(message: Message, context: Context) -> Message:
     model, part = _load(message, context)
     config = message.content.config_records["config"]
     terms = task.make_terms(context.run_config)
-    metrics = MetricRecord({"num-examples": len(part[1])})
+    metrics = MetricRecord({"num-examples": len(part)})
     if terms is not None and terms.deployment is not None:
-        local_update(model, cross_entropy, Records(part[0], part[1]), terms)
+        local_update(model, cross_entropy, part, terms)
     else:
         epochs, lr = int(str(config["local-epochs"])), float(str(config["lr"]))
         metrics["train_loss"] = task.train(model, part, epochs, lr)
@@ -45,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Loss and accuracy on this node's test records."""
+    """Loss and accuracy on this node's records."""
     model, part = _load(message, context)
     metrics = MetricRecord(task.evaluate(model, part))
     return Message(RecordDict({"metrics": metrics}), reply_to=message)

@@ -1,9 +1,10 @@
 """The claim "no attacker, over the whole training": p ≤ 1 - f(1/N), and the noise that it needs.
 
-An attacker picks one of N candidates, one of which was used. Its picks exclude each other, so
-with the record absent they are right at 1/N on average; 1 - f is concave, so with the record
-present they are right at most at 1 - f(1/N) on average, whatever the attacker knows or computes.
-Leakage is then at most H_{1/N}(p) = √(JS(Bern(p), Bern(1/N)) / ln 2).
+An attacker guesses which of N candidates was used. Its guesses exclude each other, so with the
+record absent they are right at 1/N on average; 1 - f is concave, so with the record present they
+are right at most at 1 - f(1/N) on average, whatever the attacker knows or computes. f is that of
+a record that is used in one round at least (`trilemma.bounds.trade_off`). Leakage is then at most
+H_{1/N}(p) = √(JS(Bern(p), Bern(1/N)) / ln 2).
 
 The claim holds on these conditions, which whoever deploys must keep; each is needed.
 
@@ -62,8 +63,8 @@ def success_bound(training: Training, candidates: float, *, remainder: float = 0
     Candidates of unequal prior probability: N = 1 / the largest of them. `remainder`, which is
     added, is what fixed point leaves unproved (`trilemma.bounds.fixed_point`).
 
-    >>> round(success_bound(Training(150, 4 / 150, noise_multiplier=0.52), 100), 3)
-    0.202
+    >>> round(success_bound(Training(150, 4 / 150, 0.52, "secret"), 100), 3)
+    0.206
     >>> round(success_bound(Training(1, 1.0, noise_multiplier=1.0), 100), 4)
     0.0924
     """
@@ -74,7 +75,7 @@ def success_bound(training: Training, candidates: float, *, remainder: float = 0
 def leakage_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
     """H_{1/N}(1 - f(1/N)), which the leakage of a line-up of N candidates does not exceed.
 
-    >>> round(leakage_bound(Training(150, 4 / 150, noise_multiplier=0.513), 100), 2)
+    >>> round(leakage_bound(Training(150, 4 / 150, 0.513, "secret"), 100), 2)
     0.3
     """
     success = success_bound(training, candidates, remainder=remainder)
@@ -119,7 +120,7 @@ def noise_multiplier_for(
     *,
     rounds: int,
     q: float,
-    participation: Participation = "secret",
+    participation: Participation = "known",
     candidates: float | None = None,
     records_of_person: int = 1,
     remainder: float = 0.0,
@@ -128,8 +129,8 @@ def noise_multiplier_for(
 
     For one number N of candidates, or, without it, for every N; `remainder` as in `success_bound`.
 
-    >>> round(noise_multiplier_for(0.3, rounds=150, q=4 / 150, candidates=100), 3)
-    0.513
+    >>> round(noise_multiplier_for(0.3, rounds=150, q=1.0), 3)
+    13.516
     """
     check_budget(budget)
     if candidates is not None:
@@ -159,7 +160,7 @@ def noise_multiplier_for(
 def epsilon(training: Training, delta: float) -> float:
     """ε of (ε, δ)-differential privacy for one record more or less: the larger of both orders.
 
-    >>> round(epsilon(Training(150, 4 / 150, noise_multiplier=0.52), 1e-5), 1)
+    >>> round(epsilon(Training(150, 4 / 150, 0.52, "secret"), 1e-5), 1)
     12.1
     """
     return epsilon_at(training, between("delta", delta))
@@ -168,8 +169,8 @@ def epsilon(training: Training, delta: float) -> float:
 def true_positive_rate(training: Training, false_positive_rate: float = 0.01) -> float:
     """The largest share of members that a membership test finds at a false positive rate.
 
-    >>> round(true_positive_rate(Training(150, 4 / 150, noise_multiplier=0.52)), 3)
-    0.202
+    >>> round(true_positive_rate(Training(150, 4 / 150, 0.52, "secret")), 3)
+    0.206
     """
     return membership_bound(training, between("false_positive_rate", false_positive_rate))
 

@@ -1,12 +1,16 @@
-"""How well one record can be told from its absence, over a whole training.
+"""How well one record that is used can be told from its absence, over a whole training.
 
-P is the law of all that is seen with the record present, Q with it absent (zeroed out: same
-denominator, sampling and weights), f(α) the least probability of missing P for a test that
+P is the distribution of all that is seen with the record present, Q with it absent (zeroed out:
+same denominator, sampling and weights), f(α) the least probability of missing P for a test that
 accuses Q with probability α. Then for every ε
 
     1 - f(α) ≤ e^ε α + δ(ε),   δ(ε) = sup over events E of P(E) - e^ε Q(E),
 
 with equality at the best ε. The order matters: with P and Q exchanged the bound is false.
+
+Claims are about a record that is used in one round at least. With u = 1 - (1 - q)^R the
+probability of that, P = (1 - u) Q + u P', P' the distribution given that it is used; so what holds
+of P' follows exactly: 1 - f'(α) = α + (1 - f(α) - α) / u.
 
 One round is P = Σ_m Bin(m; k, q) N(m/z, 1) against Q = N(0, 1). Rounds are composed by
 dp-accounting's privacy-loss distributions, pessimistic by "connect the dots": the grid of losses
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["epsilon_at", "membership_bound", "pick_bound"]
+__all__ = ["decision_bound", "epsilon_at", "given_used", "membership_bound", "pick_bound"]
 
 Direction = Literal["present || absent", "absent || present"]
 _DIRECTIONS: Final[tuple[Direction, ...]] = get_args(Direction)
@@ -51,21 +55,32 @@ _DROPPED: Final = 1e-16  # participation patterns less likely than this count as
 
 
 def pick_bound(training: Training, kappa: Array) -> Array:
-    """Success rates [n] that no attacker exceeds whose blind picks are right at rates κ [n].
+    """Success rates [n] that no attacker exceeds whose blind guesses are right at rates κ [n].
 
-    Known participation: Σ_K P(K) Φ(Φ⁻¹(κ) + √K/z), K the sum over rounds of the squared number
-    of the person's records, because given the batches the picks still exclude each other. Secret
-    participation: 1 - f(κ), and never more than with participation known.
+    Of a record that is used. Known participation: Σ_{K≥1} P(K) Φ(Φ⁻¹(κ) + √K/z) / u, K the sum
+    over rounds of the squared number of the person's records, because given the batches the
+    guesses still exclude each other. Secret participation: κ + (1 - f(κ) - κ) / u, and never more
+    than with participation known.
     """
-    law = _known_law(training)
-    bound = ndtr(ndtri(kappa)[:, None] + law.shifts) @ law.masses + law.dropped
+    known = _known_distribution(training).used()
+    bound = ndtr(ndtri(kappa)[:, None] + known.shifts) @ known.masses + known.dropped
     if _is_composed(training):
-        bound = np.minimum(bound, _secret_profile(training).power(kappa))
+        secret = given_used(_secret_profile(training).power(kappa), kappa, training.used)
+        bound = np.minimum(bound, secret)
     return np.minimum(bound, 1.0)
 
 
+def given_used(power: Array, level: Array, used: float) -> Array:
+    """α + (1 - f(α) - α) / u from 1 - f(α) [n], α [n] and u: given that the record is used.
+
+    >>> given_used(np.array([0.375]), np.array([0.25]), 0.5).tolist()
+    [0.5]
+    """
+    return level + (power - level) / used
+
+
 def membership_bound(training: Training, false_positive_rate: float) -> float:
-    """1 - f(α): the largest true positive rate of a membership test at false positive rate α.
+    """1 - f(α): the largest true positive rate of a test for use, at false positive rate α.
 
     A test may spend its false positives on the batches where they pay most, so with known
     participation this exceeds `pick_bound`.
@@ -73,24 +88,39 @@ def membership_bound(training: Training, false_positive_rate: float) -> float:
     level = np.array([false_positive_rate])
     bound = _known_profile(training).power(level)
     if _is_composed(training):
-        bound = np.minimum(bound, _secret_profile(training).power(level))
+        secret = given_used(_secret_profile(training).power(level), level, training.used)
+        bound = np.minimum(bound, secret)
     return min(1.0, float(bound[0]))
+
+
+def decision_bound(training: Training) -> float:
+    """How often anyone decides rightly whether a record was used, if that is even beforehand.
+
+    (1 + TV) / 2 with TV = δ(0); blind: 1/2.
+    """
+    distance = float(_known_distribution(training).used().delta(np.zeros(1))[0])
+    if _is_composed(training):
+        losses, rounding, _ = _composed(training, "present || absent")
+        composed = (float(losses.get_delta_for_epsilon(0.0)) + rounding) / training.used
+        distance = min(distance, composed)
+    return (1 + min(1.0, distance)) / 2
 
 
 def epsilon_at(training: Training, delta: float) -> float:
     """The least ε of (ε, δ)-differential privacy for adding or removing the record: both orders.
 
-    Infinite where no ε is found for so small a δ.
+    Over the draw of the batches, whether or not it is used. Infinite where no ε is found for so
+    small a δ.
     """
-    law = _known_law(training)
+    known = _known_distribution(training)
 
     def excess(epsilon: float) -> float:
-        return float(law.delta(np.array([epsilon]))[0]) - delta
+        return float(known.delta(np.array([epsilon]))[0]) - delta
 
     if excess(0.0) <= 0:
         return 0.0
     found = math.inf
-    if law.dropped < delta:
+    if known.dropped < delta:
         high = 1.0
         while excess(high) > 0:
             high *= 2
@@ -125,12 +155,20 @@ class _Profile:
 
 
 @dataclass(frozen=True)
-class _KnownLaw:
+class _KnownDistribution:
     """Shifts √K/z [n] of a training whose batches are known, and their probabilities [n]."""
 
     shifts: Array
     masses: Array
     dropped: float  # probability of the patterns left out: there the record counts as found
+
+    def used(self) -> _KnownDistribution:
+        """The same, given that the record is used: K ≥ 1."""
+        there = self.shifts > 0
+        used = math.fsum(self.masses[there]) + self.dropped
+        return _KnownDistribution(
+            self.shifts[there], self.masses[there] / used, self.dropped / used
+        )
 
     def delta(self, epsilons: Array) -> Array:
         """δ(ε) = Σ P(K) δ_{√K/z}(ε), δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), δ_0 = (1-e^ε)₊."""
@@ -151,8 +189,8 @@ def _is_composed(training: Training) -> bool:
     )
 
 
-def _known_law(training: Training) -> _KnownLaw:
-    """The law of K: binomial for one record, else an R-fold convolution."""
+def _known_distribution(training: Training) -> _KnownDistribution:
+    """The distribution of K: binomial for one record, else an R-fold convolution."""
     k, rounds = training.records_of_person, training.rounds
     if training.q == 1:
         squares, masses = np.array([rounds * k**2]), np.array([1.0])
@@ -167,7 +205,7 @@ def _known_law(training: Training) -> _KnownLaw:
     kept = masses > _DROPPED
     shifts = np.sqrt(squares[kept]) / training.noise_multiplier
     dropped = max(0.0, 1.0 - math.fsum(masses[kept]))
-    return _KnownLaw(shifts, masses[kept], dropped)
+    return _KnownDistribution(shifts, masses[kept], dropped)
 
 
 def _binomial(times: int, share: float) -> Array:
@@ -192,7 +230,7 @@ def _convolution_power(masses: Array, times: int) -> Array:
 
 
 def _known_profile(training: Training) -> _Profile:
-    return _Profile(np.exp(_EPSILONS), _known_law(training).delta(_EPSILONS))
+    return _Profile(np.exp(_EPSILONS), _known_distribution(training).used().delta(_EPSILONS))
 
 
 @lru_cache(maxsize=64)

@@ -20,19 +20,20 @@ class Training:
     """R rounds; each holds a record with probability q and hides it behind noise z.
 
     `noise_multiplier` z is the standard deviation of the noise over the influence of one record
-    (see `trilemma.bounds.influence`); a full batch has q = 1. `participation` is secret only
-    under Poisson sampling from the system's own generator; fixed-size batches, epochs, a seed
-    that the server knows and released batch counts make it known. `records_of_person` k says
-    that k records, each sampled by itself, are to be hidden together.
+    (see `trilemma.bounds.influence`); a full batch has q = 1. `participation` says whether the
+    attacker knows which rounds hold the record. It can be secret only under Poisson sampling from
+    the system's own generator; fixed-size batches, epochs, a seed that the server knows and
+    released batch counts make it known. `records_of_person` k says that k records, each sampled
+    by itself, are to be hidden together.
 
-    >>> Training(rounds=150, q=4 / 150, noise_multiplier=0.52).participation
-    'secret'
+    >>> round(Training(rounds=150, q=4 / 6000, noise_multiplier=0.36).used, 3)
+    0.095
     """
 
     rounds: int
     q: float
     noise_multiplier: float
-    participation: Participation = "secret"
+    participation: Participation = "known"
     records_of_person: int = 1
 
     def __post_init__(self) -> None:
@@ -52,3 +53,10 @@ class Training:
             raise InvalidInput(
                 f"participation must be 'secret' or 'known', got {self.participation!r}."
             )
+
+    @property
+    def used(self) -> float:
+        """u = 1 - (1 - q)^(kR): the probability that any round holds any of the records."""
+        if self.q == 1:
+            return 1.0
+        return -math.expm1(self.rounds * self.records_of_person * math.log1p(-self.q))

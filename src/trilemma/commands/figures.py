@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from trilemma.commands.settings import TrustOption
+
 __all__ = ["figures"]
 
 
@@ -18,13 +20,17 @@ def figures(
     form: Annotated[
         Literal["svg", "png", "both"], typer.Option("--format", help="Kind of file.")
     ] = "svg",
+    trust: TrustOption = False,
 ) -> None:
     """Draw ladder, leakage, costs, front and ranking of a run as SVG or PNG files.
 
     Example: trilemma figures runs/first --out paper/figures --format svg
     """
     from trilemma.errors import printable
+    from trilemma.naming import only_named
     from trilemma.reporting.figures.files import draw_figures
 
-    for path in draw_figures(run, out, form):
+    with only_named(trust=trust):
+        paths = draw_figures(run, out, form)
+    for path in paths:
         print(printable(path))

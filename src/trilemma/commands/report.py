@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from trilemma.commands.settings import TrustOption
+
 __all__ = ["report"]
 
 
@@ -15,6 +17,7 @@ def report(
         Path, typer.Argument(help="A run folder, or a verdict.json or pareto.json.", metavar="RUN")
     ],
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Write report.html beside the result of a run: one file that fetches nothing.
 
@@ -23,10 +26,12 @@ def report(
     import webbrowser
 
     from trilemma.errors import printable
+    from trilemma.naming import only_named
     from trilemma.reporting.page.page import write_report
     from trilemma.reporting.sources import read_run
 
-    target = write_report(*read_run(run))
+    with only_named(trust=trust):
+        target = write_report(*read_run(run))
     print(f"report: {printable(target)}")
     if show and not webbrowser.open(target.resolve().as_uri()):
         print("no browser found here: open the file yourself")

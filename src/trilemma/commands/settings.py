@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_FILE", "Effort", "Federated", "Running", "Searched", "SettingsArgument",
-    "command_line", "from_flags", "read_settings", "with_flags",
+    "TrustOption", "command_line", "from_flags", "read_settings", "with_flags",
 ]  # fmt: skip
 
 DEFAULT_FILE = Path("trilemma.toml")
 SettingsArgument = Annotated[
     Path | None, typer.Argument(help="A file of settings [trilemma.toml, if it exists].")
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Import the modules that the file names, which runs their code."),
 ]
 
 

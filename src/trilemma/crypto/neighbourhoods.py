@@ -31,8 +31,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FAILURE_BITS", "Neighbourhood", "log_closed", "log_tail", "neighbourhood"]
+__all__ = ["CORRUPT", "FAILURE_BITS", "Neighbourhood", "log_closed", "log_tail", "neighbourhood"]
 
+CORRUPT: Final = 0.1  # share of clients, at most, that help the server
 FAILURE_BITS: Final = 40
 _LOG_FAILURE: Final = -FAILURE_BITS * math.log(2)
 _LOG_PART: Final = _LOG_FAILURE - math.log(3)  # of each of three ways to be unsafe

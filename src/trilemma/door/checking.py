@@ -20,10 +20,10 @@ from trilemma.estimation.playing.suite import why_not
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import client_update
 from trilemma.tuning.certificate.conditions import check_scenario
-from trilemma.tuning.forecasting.imagining import expected_work, forecast_of
-from trilemma.tuning.forecasting.kinds import Kind
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.possible import possible_jobs
 from trilemma.tuning.presets import PRESETS
+from trilemma.tuning.remaining import Kind, Left, Remaining
 from trilemma.tuning.request import Request
 from trilemma.work.clock import spoken
 from trilemma.work.executors import Crew, one_thread
@@ -57,26 +57,26 @@ class Suited:
 class Examined:
     """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
 
-    `work` are the seconds of a tuning as asked for and of a quick one, by their commands, which
-    processes share; each takes those that are spent `once` besides. They are a lower bound
-    (`at_least`) where something took too long to be timed.
+    `work` are the CPU seconds of a tuning as asked for and of a quick one, by their commands, at
+    least and usually at most, without what took too long to be timed. Processes share them; each
+    takes those that are spent `once` besides.
     """
 
     plan: Plan
     attacks: tuple[Suited, ...]
     left_out: tuple[tuple[str, str], ...]
-    work: Mapping[str, float]
+    work: Mapping[str, Left]
     once: float
-    at_least: bool
 
-    def seconds(self, command: str, workers: int = 1) -> float:
+    def seconds(self, command: str, workers: int = 1) -> Left:
         """How long a command takes with so many processes."""
-        return self.once + self.work[command] / workers
+        least, most, not_timed = self.work[command]
+        return Left(self.once + least / workers, self.once + most / workers, not_timed)
 
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
     """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
-    bench = Bench(source, request.line_up, 1, request.steps, request.seed)
+    bench = Bench(source, None, 1, request.steps, request.seed)
     begun = time.monotonic()
     with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
         crew.submit(FIRST)  # reads the data meanwhile
@@ -89,16 +89,17 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
             plans[_command("quick")] = Plan.of(scenario, _quick(request))
         found = timed(crew, plan, *_kinds(list(plans.values())), tell)
     work = {
-        command: forecast_of(each, speeds=_with_starts(found, each)).left() or 0.0
+        command: Remaining(
+            possible_jobs(each), share=each.setting.share, seconds=_with_starts(found, each)
+        ).left()
         for command, each in plans.items()
     }
     return Examined(
         plan,
         tuple(_suited(name, found, plan) for name in plan.suite.attacks),
         tuple(_left_out(plan)),
-        work,
+        {command: left for command, left in work.items() if left is not None},
         planned + found.once,
-        bool(found.stopped),
     )
 
 
@@ -142,7 +143,10 @@ def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
 
     Then what leads on all else, the most frequent first, as there may be no time for all.
     """
-    work = sum((expected_work(each) for each in plans), Counter[Kind]())
+    work = Counter[Kind]()
+    for plan in plans:
+        for kinds in possible_jobs(plan).values():
+            work.update({kind: count.most for kind, count in kinds.items()})
     names = dict.fromkeys(name for each in plans for name in each.suite.attacks)
     single = [Kind("games", (name,), 1, "plain") for name in names]
     leads = {(each.suite.lead,) for each in plans}
@@ -164,6 +168,7 @@ def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
     return {
         kind: seconds * max((starts(name) for name in kind.attacks), default=1.0)
         for kind, seconds in found.seconds.items()
+        if kind not in found.stopped
     }
 
 

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import parts_of, require_own, require_scenario
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import suite_of
+from trilemma.estimation.results import AttackResult, Pictures, decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.quantities import counted
-from trilemma.tuning.forecasting.forecast import Forecast
-from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.tuning.remaining import Kind, Range, Remaining
 from trilemma.work.executors import executor
-from trilemma.work.replay import settle
+from trilemma.work.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
     from trilemma.estimation.scenario import Source
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
+
+    Played = tuple["Rated", dict[str, Pictures]]
 
 __all__ = ["Rated", "Ratings", "rate"]
 
@@ -63,7 +64,7 @@ class Ratings:
 
     claim: Claim
     rated: tuple[Rated, ...]
-    pictures: dict[str, Any] | None
+    pictures: dict[str, dict[str, Pictures]] | None
 
     def failed(self) -> list[str]:
         """A sentence for each attack that fails unprotected, with those that did better."""
@@ -105,23 +106,24 @@ def rate(
         require_own(run, {} if protection is None else parts_of(protection))
     suite = suite_of(scenario, knows, attacks)
     if ticker is not None:
-        kinds = [Kind("games", (name,), 1, "plain") for name in suite.attacks]
-        games = dict.fromkeys(kinds, units * len(specs))
-        ticker.expect(Forecast(games, {1: 1.0}, workers=workers))
+        games = Range(units * len(specs), units * len(specs))
+        kinds = {name: Kind("games", (name,), 1) for name in suite.attacks}
+        work = {name: {kind: games} for name, kind in kinds.items()}
+        ticker.expect(Remaining(work, workers))
     bench = Bench(source, None, restarts, _STEPS, seed, together=views_together(scenario))
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
-        asked = {name: partial(_played, name, specs, units) for name in suite.attacks}
-        found = settle(asked, crew, run=run, ticker=ticker, known={})
+        wanted = {name: _played(name, specs, units) for name in suite.attacks}
+        found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
     order = sorted((found[name][0] for name in suite.attacks), key=lambda each: -each.won)
     shown = {name: found[name][1] for name in suite.attacks} if scenario.show_records else None
     return Ratings(Arena.of(scenario, rounds=1).claim, tuple(order), shown)
 
 
-def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> tuple[Rated, dict[str, Any]]:
+def _played(name: str, specs: Sequence[str], units: int) -> Procedure[Played]:
     """Right picks without protection and under one, and by protection the pictures, or None."""
     won, pictures = [], {}
     for spec in specs:
-        tasks = [
+        results: list[AttackResult] = yield [
             AttackJob(
                 *("suite", spec, (name,), Adversary.SERVER, 1),
                 first=first,
@@ -130,9 +132,9 @@ def _played(name: str, specs: Sequence[str], units: int, ask: Ask) -> tuple[Rate
             )
             for first in range(0, units, _CHUNK)
         ]
-        parts = [read_attack(payload) for payload in ask(tasks)]
-        won.append(sum(sum(part["correct"][name]) for part in parts))
-        pictures[spec] = parts[0].get("pictures")
+        won.append(sum(result.won(name) for result in results))
+        if results[0].pictures is not None:
+            pictures[spec] = results[0].pictures
     bare, *protected = won
     made = Rated(name, get(name).rung, units, bare, success_rate(bare, units))
     for hits in protected:

@@ -20,10 +20,10 @@ def write_scaffold(folder: Path, kind: Kind) -> list[Path]:
         folder / "my_federation.py": (here / f"{kind}.py.txt").read_text("utf-8"),
         folder / "trilemma.toml": (here / "trilemma.toml").read_text("utf-8"),
     }
-    for path in texts:
-        if path.exists():
-            raise InvalidInput(f"{path} is there already; name another folder.")
     try:
+        for path in texts:
+            if path.exists():
+                raise InvalidInput(f"{path} is there already; name another folder.")
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             path.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""Seconds that a unit of each kind of work takes here: a few games of each attack, timed.
+"""CPU seconds that a unit of each kind of work takes here: a few games of each attack, timed.
 
 What is done for the first time traces, imports and fills caches, which may take a thousand times
 as long as the work itself: it is done once more before it is timed, and counted once.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.estimation.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.tuning.forecasting.kinds import Kind
+from trilemma.tuning.remaining import Kind
 
 if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
@@ -39,7 +39,7 @@ FIRST: Final = TrainJob("none", 0, _ROUNDS)
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds a unit, with one start of each attack, and those that a process takes `once`.
+    """CPU seconds a unit, with one start of each attack, and those that a process takes `once`.
 
     What was `stopped` took too long, and has none.
     """
@@ -65,7 +65,7 @@ def timed(
     stopped: set[Kind] = set()
     tell("starting a process to time in")
     crew.next(within=_START_S)
-    watch = _Watch(crew, plan, crew.spent)
+    watch = _Watch(crew, plan, crew.spent.cpu)
     for needed, kinds in ((True, every), (False, others)):
         for kind in kinds:
             if kind in seconds or (watch.late and not needed):
@@ -145,7 +145,7 @@ class _Watch:
         self._crew.submit(task)
         left = self._begun + _PATIENCE_S - time.monotonic()
         self._crew.next(within=max(_LEAST_S, left))
-        return self._crew.spent
+        return self._crew.spent.cpu
 
 
 def _said(kind: Kind) -> str:

@@ -1,13 +1,12 @@
-"""What a worker does with a task: play games, train once, time rounds."""
+"""What a worker does with a job: play games, train once, time rounds."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -17,18 +16,19 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.playing.claims import checkpoints
+from trilemma.estimation.playing.claims import Claim, checkpoints
 from trilemma.estimation.playing.games import Arena, Game
 from trilemma.estimation.playing.paper_leakage import paper_leakage
-from trilemma.estimation.playing.payloads import payload_of
+from trilemma.estimation.playing.payloads import attack_result
 from trilemma.estimation.playing.picks import play
 from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.recipes import applied, own_recipe
+from trilemma.estimation.results import AttackResult, BeliefResult, Failed, Result, encode
 from trilemma.estimation.scenario import Scenario, Source
 from trilemma.estimation.sharing import own_scenario, patient
-from trilemma.federation.scoring import write_scores
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.timing import RoundCosts, round_costs
-from trilemma.federation.training import train
+from trilemma.federation.training import History, train
 from trilemma.learning.precision import whole_floats
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
@@ -52,19 +52,22 @@ class _Shown:
 class Bench:
     """Makes a worker's function: task -> payload.
 
-    `line_up` candidates are asked for (None: as many as the scenario allows, up to 100). Attacks
-    of `rung` or above keep the best of `restarts`; those from below it, which know less than the
-    attacker in question, make one start. Tasks of attacks that search may share a call of at most
-    `together` views.
+    Games are of a `claim`'s line-up, whatever their number of rounds (None: as many candidates as
+    the scenario allows, up to 100), and sums of `threshold` clients (None: of all).
+
+    Attacks of `rung` or above keep the best of `restarts`; those from below it, which know less
+    than the attacker in question, make one start. Tasks of attacks that search may share a call of
+    at most `together` views.
     """
 
     source: Source
-    line_up: int | None
+    claim: Claim | None
     restarts: int
     steps: int
     seed: int
     rung: Rung = "nothing"
     together: int = 0
+    threshold: int | None = None
 
     def joins(self, tasks: Sequence[Job], other: Job) -> bool:
         """Whether a task's games can be attacked in one call with those of others."""
@@ -86,11 +89,13 @@ class Bench:
 
         @lru_cache(maxsize=8)
         def scenario(recipe: Recipe | None) -> Scenario:
-            return own if recipe is None else recipe.applied(own)
+            return own if recipe is None else applied(recipe, own)
 
         @lru_cache(maxsize=8)
         def arena(rounds: int, recipe: Recipe | None) -> Arena:
-            return Arena.of(scenario(recipe), rounds=rounds, line_up=self.line_up)
+            if self.claim is None:
+                return Arena.of(scenario(recipe), rounds=rounds)
+            return Arena(scenario(recipe), replace(self.claim, rounds=rounds))
 
         last: dict[tuple[tuple[AttackJob, ...], Rung], _Shown] = {}
 
@@ -106,19 +111,22 @@ class Bench:
         @patient
         @whole_floats(own.task.layout.size)
         def work(task: Job) -> bytes:
+            return encode(result(task))
+
+        def result(task: Job) -> Result:
             if isinstance(task, AttackJob):
                 return self._played([task], shown)[0]
             if isinstance(task, BeliefJob):
-                return _write(self._believed(arena(task.rounds, None), task))
+                return self._believed(arena(task.rounds, None), task)
             if isinstance(task, CostJob):
-                return _write(_timed(own, scenario(task.recipe), task))
-            return _write(_trained(scenario(task.recipe), task))
+                return _timed(own, scenario(task.recipe), task)
+            return _trained(scenario(task.recipe), task)
 
         @whole_floats(own.task.layout.size)
         def together(tasks: Sequence[Job]) -> list[bytes]:
             attacks = [task for task in tasks if isinstance(task, AttackJob)]
             try:
-                return self._played(attacks, shown)
+                return [encode(each) for each in self._played(attacks, shown)]
             except torch.OutOfMemoryError:
                 last.clear()
             return [work(task) for task in tasks]
@@ -133,18 +141,19 @@ class Bench:
             rung,
             Seeded(self.seed).integer("stream", task.stream),
             steps=self.steps,
+            threshold=self.threshold,
         )
 
-    def _believed(self, arena: Arena, task: BeliefJob) -> dict[str, Any]:
+    def _believed(self, arena: Arena, task: BeliefJob) -> BeliefResult:
         attacks = [get(name) for name in task.attacks]
         rung = max((attack.rung for attack in attacks), key=RUNGS.index)
         observer = self._observer(arena, task, rung)
         games = [arena.draw(number, observer.seed) for number in task.games]
         found = paper_leakage(observer, games, attacks, draws=task.draws)
-        return {
-            "client": [game.client for game in games],
-            "leakage": {name: each.tolist() for name, each in found.items()},
-        }
+        return BeliefResult(
+            [game.client for game in games],
+            {name: each.tolist() for name, each in found.items()},
+        )
 
     def _shown(self, arena: Arena, tasks: Sequence[AttackJob], rung: Rung) -> _Shown:
         task = tasks[0]
@@ -154,6 +163,7 @@ class Bench:
             equal_weights=task.equal_weights or equal,
             blind=task.blind,
             participation=task.participation,
+            recipe=task.recipe,
         )
         numbers = [number for each in tasks for number in each.games]
         games = [arena.draw(number, observer.seed) for number in numbers]
@@ -163,8 +173,8 @@ class Bench:
         self,
         tasks: Sequence[AttackJob],
         shown: Callable[[Sequence[AttackJob], Rung], _Shown],
-    ) -> list[bytes]:
-        """The payloads of tasks whose games are attacked in one call."""
+    ) -> list[AttackResult]:
+        """The results of tasks whose games are attacked in one call."""
         task = tasks[0]
         attacks = {name: get(name) for name in task.attacks}
         rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
@@ -184,13 +194,13 @@ class Bench:
             for name, attack in attacks.items()
         }
         ends = itertools.accumulate(each.count for each in tasks)
-        payloads = []
+        results = []
         for each, end in zip(tasks, ends, strict=True):
             own = slice(end - each.count, end)
             picks = {name: made.of(own) for name, made in found.items()}
             shares = observer.arena, games[own], views[own], picks
-            payloads.append(_write(payload_of(*shares, pictures=each.pictures)))
-        return payloads
+            results.append(attack_result(*shares, pictures=each.pictures))
+        return results
 
 
 def _alike(task: AttackJob) -> AttackJob:
@@ -198,61 +208,49 @@ def _alike(task: AttackJob) -> AttackJob:
     return replace(task, first=0, count=0, pictures=0)
 
 
-def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> dict[str, Any]:
+def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> RoundCosts | Failed:
     protection, recipe = parse_protection(task.protection), task.recipe
     try:
         found = round_costs(
-            *(scenario, protection),
+            scenario,
+            protection,
+            recipe or own_recipe(scenario),
             rounds=task.rounds,
             clients_per_round=scenario.cohort,
-            **_rounds_of(recipe),
         )
     except (InvalidInput, ProtocolViolation) as error:
         if protection == Protection():
             raise
-        return {"diverged": str(error)}
+        return Failed(str(error))
     if recipe is not None:  # clipping single records takes longer than their mean
-        plain = round_costs(own, Protection(), rounds=task.rounds, clients_per_round=own.cohort)
+        plain = round_costs(
+            own,
+            Protection(),
+            own_recipe(own),
+            rounds=task.rounds,
+            clients_per_round=own.cohort,
+        )
         found = RoundCosts(plain.without, found.within)
-    return found.as_json()
+    return found
 
 
-def _rounds_of(recipe: Recipe | None) -> dict[str, Any]:
-    if recipe is None:
-        return {}
-    return {"threshold": recipe.threshold, "weighted": not recipe.equal_weights}
-
-
-def _trained(scenario: Scenario, task: TrainJob) -> dict[str, Any]:
-    protection, recipe = parse_protection(task.protection), task.recipe
+def _trained(scenario: Scenario, task: TrainJob) -> History | Failed:
+    protection, recipe = parse_protection(task.protection), task.recipe or own_recipe(scenario)
     try:
-        history = train(
+        (history,) = train(
             scenario,
             protection,
-            rounds=task.rounds,
-            seed=task.seed,
-            weights=fresh_weights(scenario, [task.seed])[0],
+            replace(recipe, rounds=task.rounds),
+            seeds=(task.seed,),
+            weights=fresh_weights(scenario, [task.seed]),
+            public=scenario.public_records,
             clients_per_round=scenario.cohort,
-            server_lr=scenario.server_lr,
-            server_decay=scenario.server_decay,
-            evaluate_every=task.rounds,
             real_rounds=0,
-            **_rounds_of(recipe),
         )
     except (InvalidInput, ProtocolViolation) as error:
-        if protection == Protection() and recipe is None:
+        if protection == Protection() and task.recipe is None:
             raise
         # a fact about the protection, not about the input or a client
         lost = "a training under it diverged: what a client would send is not finite."
-        return {"diverged": lost if isinstance(error, ProtocolViolation) else str(error)}
-    return {
-        "rounds": [asdict(each) for each in history.rounds],
-        "client_metrics": history.client_metrics,
-        "one_by_one": history.one_by_one,
-        "scores": write_scores(history.scores),
-        "client_scores": [write_scores(each) for each in history.client_scores],
-    }
-
-
-def _write(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, allow_nan=False).encode()
+        return Failed(lost if isinstance(error, ProtocolViolation) else str(error))
+    return history

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,8 @@ from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.federation.training import History
 from trilemma.protections.protection import Protection
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +44,9 @@ BANDWIDTH: Final = 100e6  # bits a second between a client and the server
 @dataclass(frozen=True)
 class Costs:
     """What a protection costs: utility over paired seeds, bits and seconds over paired rounds.
+
+    Accuracies that noise does not hide, and what is lost against them, are in whole points: what
+    a training without noise reaches is a function of the clients' records, and files are shared.
 
     `utility_loss` is the metric without protection less that with it, on the test records;
     `client_utility_loss` the same on each client's own records; their intervals cover seeds and
@@ -106,7 +111,7 @@ def compare(
         after.duration(bandwidth) / before.duration(bandwidth) - 1
         for before, after in zip(rounds.without, rounds.within, strict=True)
     ]
-    return Costs(
+    costs = Costs(
         protection=protection,
         rounds=len(unprotected[0].rounds),
         seeds=len(pairs),
@@ -128,6 +133,28 @@ def compare(
         unprotected=rounds.unprotected,
         protected=rounds.protected,
         bounds=bounds,
+    )
+    if not all(_is_accuracy(history.scores) for history in unprotected):
+        return costs
+    noisy = any(isinstance(part, Randomization) for part in parse_protection(protection).parts)
+    return replace(
+        costs,
+        unprotected_metric=round(costs.unprotected_metric, 2),
+        protected_metric=costs.protected_metric if noisy else round(costs.protected_metric, 2),
+        utility_loss=_in_points(costs.utility_loss),
+        client_utility_loss=tuple(map(_in_points, costs.client_utility_loss)),
+    )
+
+
+def _is_accuracy(scores: torch.Tensor | None) -> bool:
+    """Whether each test record is right or wrong."""
+    return scores is not None and bool(np.isin(scores.numpy(), (0.0, 1.0)).all())
+
+
+def _in_points(share: Estimate) -> Estimate:
+    """The estimate in whole hundredths, its interval widened to such."""
+    return Estimate(
+        round(share.value, 2), math.floor(share.low * 100) / 100, math.ceil(share.high * 100) / 100
     )
 
 

@@ -1,45 +1,37 @@
-"""The work that tuning spreads over processes: attack some units, train once, time a round.
+"""The work that tuning spreads over processes: attack some games, train once, time rounds.
 
-A job is a value: its payload depends on the job and the settings of the run alone, so that it
-can be journaled under the job's key and need never be done twice.
+A job is a value: its result depends on the job and the settings of the run alone, so that it can
+be journaled under the job's key and need never be done twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import cached_property
 
-import torch
-
-from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.claims import Participation
-from trilemma.estimation.recipes import Recipe
-from trilemma.federation.scoring import read_scores
-from trilemma.federation.timing import RoundCosts
-from trilemma.federation.training import History, Round
+from trilemma.federation.recipe import Recipe
 from trilemma.observations import Adversary
+from trilemma.protections.specs import in_words
 
-__all__ = [
-    "AttackJob",
-    "BeliefJob",
-    "CostJob",
-    "Diverged",
-    "Job",
-    "TrainJob",
-    "read_attack",
-    "read_costs",
-    "read_training",
-]
+__all__ = ["AttackJob", "BeliefJob", "CostJob", "Job", "TrainJob"]
 
 
-class Diverged(InvalidInput):
-    """A protection under which the federation could not be trained."""
+class _Keyed:
+    """A job that is kept under a hash of its fields."""
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal jobs alone; no seed follows from it, as jobs share games on purpose."""
+        fields = asdict(self)  # type: ignore[call-overload]  # every heir is a dataclass
+        whole = json.dumps([type(self).__name__, fields], sort_keys=True)
+        return hashlib.sha256(whole.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class AttackJob:
+class AttackJob(_Keyed):
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
@@ -67,27 +59,14 @@ class AttackJob:
         """The numbers of its games."""
         return range(self.first, self.first + self.count)
 
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
-        return self._key
-
-    @cached_property
-    def _key(self) -> tuple[str, int]:  # asked for twenty times of every job
-        seen = f"{self.protection} seen by the {self.adversary.value}"
-        over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
-        extra = ", equal weights" * self.equal_weights + ", blind" * self.blind
-        shown = f", {self.pictures} shown" if self.pictures else ""
-        shown += ", participation secret" * (self.participation == "secret")
-        shown += _described(self.recipe)
-        names = "/".join(self.attacks)
-        return (
-            f"{self.stream}: {names} on {seen} over {over}, {self.count} games{extra}{shown}",
-            self.first,
-        )
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"{'/'.join(self.attacks)} on {in_words(self.protection)} {_over(self.rounds)}"
 
 
 @dataclass(frozen=True)
-class TrainJob:
+class TrainJob(_Keyed):
     """Train from a seed under a protection, to measure utility.
 
     `recipe` None: the scenario's own way, judged on the test set.
@@ -98,13 +77,14 @@ class TrainJob:
     rounds: int
     recipe: Recipe | None = None
 
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
-        return f"train {self.rounds} rounds, {self.protection}{_described(self.recipe)}", self.seed
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"training under {in_words(self.protection)} {_over(self.rounds)}"
 
 
 @dataclass(frozen=True)
-class CostJob:
+class CostJob(_Keyed):
     """Run real rounds with and without a protection, to measure bits and seconds.
 
     Those with protection follow the `recipe` (None: the scenario's own).
@@ -114,13 +94,14 @@ class CostJob:
     rounds: int
     recipe: Recipe | None = None
 
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
-        return f"time {self.rounds} rounds, {self.protection}{_described(self.recipe)}", 0
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"timing rounds under {in_words(self.protection)}"
 
 
 @dataclass(frozen=True)
-class BeliefJob:
+class BeliefJob(_Keyed):
     """The paper's leakage of games first .. first + count - 1, by the beliefs of some attacks."""
 
     stream: str
@@ -137,52 +118,15 @@ class BeliefJob:
         """The numbers of its games."""
         return range(self.first, self.first + self.count)
 
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
-        seen = f"{self.protection} seen by the {self.adversary.value}"
-        whose = "/".join(self.attacks)
-        what = f"{self.stream}: beliefs of {whose} on {seen} over {self.rounds} rounds"
-        return f"{what}, {self.count} games, {self.draws} draws", self.first
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        who = "/".join(self.attacks)
+        return f"beliefs of {who} on {in_words(self.protection)} {_over(self.rounds)}"
 
 
 Job = AttackJob | BeliefJob | CostJob | TrainJob
 
 
-def _described(recipe: Recipe | None) -> str:
-    return "" if recipe is None else f"; {recipe.describe()}"
-
-
-@lru_cache(maxsize=4096)  # a procedure that is replayed reads all of them again
-def read_attack(payload: bytes) -> dict[str, Any]:
-    """What became of the units: client, recovered and any by unit, how many failed, pictures.
-
-    Not to be changed.
-    """
-    found: dict[str, Any] = json.loads(payload)
-    return found
-
-
-@lru_cache(maxsize=512)
-def read_training(payload: bytes) -> History:
-    """The history of a training, without its weights; raises `Diverged` where there is none."""
-    found = _read(payload)
-    return History(
-        tuple(Round(**{**each, "clients": tuple(each["clients"])}) for each in found["rounds"]),
-        torch.empty(0),
-        tuple(found["client_metrics"]),
-        found["one_by_one"],
-        read_scores(found["scores"]),
-        tuple(read_scores(each) for each in found["client_scores"]),
-    )
-
-
-def read_costs(payload: bytes) -> RoundCosts:
-    """What rounds took; raises `Diverged` where the protection cannot run."""
-    return RoundCosts.from_json(_read(payload))
-
-
-def _read(payload: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(payload)
-    if "diverged" in found:
-        raise Diverged(found["diverged"])
-    return found
+def _over(rounds: int) -> str:
+    return "over one round" if rounds == 1 else f"over {rounds} rounds"

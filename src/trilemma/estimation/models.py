@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.scenario import Scenario
 
-__all__ = ["fresh_weights", "prepare_models"]
+__all__ = ["fresh_weights", "prepare_models", "redraw"]
 
 _BATCH: Final = 32
 _AT_ONCE: Final = 256  # models of a GPU: more take as long each, and several times the memory
@@ -92,7 +92,7 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
         for number in models:
             _seed(Seeded(seed).integer("weights", number), device)
             with torch.no_grad():
-                (scenario.initialise or _reset)(model)
+                (scenario.initialise or redraw)(model)
             named = {name: getattr(owner, own).detach() for name, owner, own in owners}
             if scenario.sends_statistics:
                 _require_variances(named)
@@ -114,7 +114,8 @@ def _seed(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
 
 
-def _reset(model: nn.Module) -> None:
+def redraw(model: nn.Module) -> None:
+    """Draws the weights anew by every module's own `reset_parameters`."""
     for module in model.modules():
         for name in ("reset_parameters", "_reset_parameters"):
             reset = getattr(module, name, None)

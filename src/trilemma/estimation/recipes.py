@@ -1,62 +1,63 @@
-"""How a federation trains where that is not its scenario's own way, and on what it is judged."""
+"""A scenario that trains by a recipe, and on what it is judged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
 
 import torch
+from torch import nn
 
 from trilemma.errors import InvalidInput
+from trilemma.estimation.models import fresh_weights, redraw
+from trilemma.federation.recipe import Recipe
+from trilemma.learning.modules import centred, read_by_layers, shift_biases
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
-    from trilemma.learning import LocalTraining
+    from trilemma.federation.recipe import Judge
     from trilemma.records.records import Records
 
-__all__ = ["Judge", "Recipe", "judged_records"]
+__all__ = ["applied", "judged_records", "own_recipe"]
 
-Judge = Literal["test", "choosing", "reporting"]
+_MODELS: Final = range(4)  # fresh ones, at which it is seen what layers read
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Local training, server step and weights of a training, and the records that judge it.
+def own_recipe(scenario: Scenario) -> Recipe:
+    """The scenario's own way to train."""
+    return Recipe(
+        scenario.local_training,
+        scenario.server_lr,
+        scenario.server_decay,
+        rounds=scenario.rounds,
+    )
 
-    The step is constant, or falls linearly to zero with `server_decay`.
 
-    `judge` is the test set, or one of two disjoint sets: one on which settings are chosen, and
-    one that took no part in the choice (`judged_records`). `threshold` is that of the rounds
-    (None: two thirds of the clients, plus one).
+def applied(recipe: Recipe, scenario: Scenario) -> Scenario:
+    """The scenario that trains by the recipe and is judged so.
+
+    Its public records are those on which the server may train: none of them judges.
     """
-
-    local_training: LocalTraining
-    server_lr: float
-    server_decay: bool
-    equal_weights: bool
-    judge: Judge = "test"
-    threshold: int | None = None
-
-    def applied(self, scenario: Scenario) -> Scenario:
-        """The scenario that trains so and is judged so; its public records stay."""
-        return replace(
-            scenario,
-            local_training=self.local_training,
-            server_lr=self.server_lr,
-            server_decay=self.server_decay,
-            test=judged_records(scenario, self.judge),
-            public=scenario.public_records,
+    if recipe.needs_public and scenario.public is None:
+        raise InvalidInput(
+            "this recipe starts, steps or centres by public records, but there are none; give the "
+            "scenario public=..., or leave warm_start, public_weight and centring out."
         )
-
-    def describe(self) -> str:
-        """Everything that tells this recipe from others, as text."""
-        weights = "equal weights" if self.equal_weights else "weights by records"
-        least = "" if self.threshold is None else f", threshold {self.threshold}"
-        falls = " falling to zero" if self.server_decay else ""
-        return (
-            f"{self.local_training}, server step {self.server_lr!r}{falls}, {weights}{least}, "
-            f"judged on the {self.judge} records"
-        )
+    public = scenario.public_records
+    if recipe.judge == "choosing" and scenario.public is not None:
+        public = public[torch.arange(len(public))[1::2]]
+    means = _centring(recipe, scenario, public)
+    return replace(
+        scenario,
+        model=centred(scenario.model, means),
+        initialise=_Centred(scenario.initialise, means) if means else scenario.initialise,
+        local_training=recipe.local_training,
+        server_lr=recipe.server_lr,
+        server_decay=recipe.server_decay,
+        test=judged_records(scenario, recipe.judge),
+        public=public,
+    )
 
 
 def judged_records(scenario: Scenario, judge: Judge) -> Records:
@@ -79,3 +80,44 @@ def judged_records(scenario: Scenario, judge: Judge) -> Records:
         if scenario.public is not None
         else scenario.public_records[places[1::2]]
     )
+
+
+def _centring(recipe: Recipe, scenario: Scenario, public: Records) -> dict[str, torch.Tensor]:
+    """By the name of each affine layer, what it subtracts from what it reads.
+
+    Where that is the records themselves, which is the same whatever the weights are, their mean
+    entry by entry; else one number, the mean at fresh weights.
+    """
+    if recipe.centring is None:
+        return {}
+    some = public.inputs.to(scenario.device)
+    if recipe.centring != "public":
+        some = torch.full_like(some[:1], recipe.centring)
+    task = scenario.task
+    read = [
+        read_by_layers(task.model, task.layout, weights, some)
+        for weights in fresh_weights(scenario, _MODELS)
+    ]
+    if not read[0] or scenario.input_spec.discrete:
+        raise InvalidInput(
+            "centring is for linear layers and convolutions with a bias, of records that are "
+            "numbers, and this model has none; leave it out."
+        )
+    means = {}
+    for name, first in read[0].items():
+        several = torch.stack([each[name] for each in read])
+        same = bool((several == first).all())
+        means[name] = first if same else several.mean().expand_as(first)
+    return means
+
+
+@dataclass(frozen=True, eq=False)
+class _Centred:
+    """Draws weights as before, then says the same in the biases of layers that are centred."""
+
+    draw: Callable[[nn.Module], None] | None
+    means: Mapping[str, torch.Tensor]
+
+    def __call__(self, model: nn.Module) -> None:
+        (self.draw or redraw)(model)
+        shift_biases(model, self.means)

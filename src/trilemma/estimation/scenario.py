@@ -31,6 +31,7 @@ from trilemma.estimation.suitability import (
     is_checked,
 )
 from trilemma.federation.cohorts import pooled
+from trilemma.federation.deployment import ServerTraining
 from trilemma.learning import LocalTraining, Task, way_of
 from trilemma.learning.modules import fitted
 from trilemma.quantities import counted, whole
@@ -133,8 +134,9 @@ class Scenario:
                 f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
                 f"clients, got {self.cohort}."
             )
+        full = self.local_training.sampling == "full"
         for k, client in enumerate(records):
-            if len(client) < self.local_training.unit_size:
+            if len(client) < self.local_training.unit_size and not full:
                 raise InvalidInput(
                     f"client {k} has {len(client)} records, but an update is made of "
                     f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
@@ -168,7 +170,7 @@ class Scenario:
         check_labels(public, classes, "the public records")
         seen = records[0].labels[: len(outputs)].to(self.device)
         check_mean(self.loss, outputs[: len(seen)], seen)
-        unit = records[0][torch.arange(self.local_training.unit_size)]
+        unit = records[0][torch.arange(self.local_training.unit_size) % len(records[0])]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         if not task.runs_on(records[0].inputs[: self.local_training.batch]):
             raise InvalidInput(
@@ -210,6 +212,13 @@ class Scenario:
     def with_local_training(self, **changes: Any) -> Self:
         """The same federation with other local training, e.g. `batch=8`."""
         return replace(self, local_training=replace(self.local_training, **changes))
+
+    @property
+    def server(self) -> ServerTraining:
+        """How the server applies the mean update."""
+        own = self.local_training
+        usual = own.lr if own.algorithm == "fedsgd" else 1.0
+        return ServerTraining(self.server_lr or usual, self.server_decay)
 
     @cached_property
     def couples_records(self) -> bool:

@@ -7,7 +7,7 @@ where the two are equal in every field.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from trilemma.bounds.training import Participation
@@ -15,7 +15,7 @@ from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining
 from trilemma.quantities import positive, whole
 
-__all__ = ["Deployment", "Weighting"]
+__all__ = ["Deployment", "ServerTraining", "Weighting", "room_for"]
 
 Weighting = Literal["equal", "records"]
 
@@ -30,7 +30,39 @@ _WAY_OUT: Final = {
     "sampling_rate": "draw the share of records that was measured, or measure again",
     "participation": "claim what was measured, or measure again",
     "helpers": "assume what was measured, or measure again",
+    "server": "leave it out, as the step that was measured is taken, or measure again",
+    "records": "state all records of a round's clients, within that bound, or measure again",
 }
+
+
+@dataclass(frozen=True)
+class ServerTraining:
+    """How the server moves the model: w ← w - step · mean, the step falling to zero with `decay`.
+
+    The mean is that of the clients' updates: gradients under FedSGD, changes of weights under
+    FedAvg, where a step of 1 is plain averaging.
+    """
+
+    step: float
+    decay: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", positive("step (of the server)", self.step))
+        if not isinstance(self.decay, bool):
+            raise InvalidInput(f"decay must be True or False, got {self.decay!r}.")
+
+    def step_in(self, round: int, rounds: int) -> float:
+        """The step in a round (0, 1, ...) of so many: constant, or falling linearly to zero.
+
+        >>> [ServerTraining(8.0, decay=True).step_in(round, 4) for round in range(5)]
+        [8.0, 6.0, 4.0, 2.0, 0.0]
+        """
+        return self.step * max(0.0, 1 - round / rounds) if self.decay else self.step
+
+
+def room_for(records: int) -> int:
+    """A cap on the records of a deployment's clients: a quarter more than took part in tuning."""
+    return -(-5 * records // 4)
 
 
 @dataclass(frozen=True)
@@ -42,7 +74,9 @@ class Deployment:
     A node's data take part in `rounds` rounds at most. `sampling_rate` is the largest share
     S / n of its n records that a client draws (for each step under Poisson sampling, else for an
     update); `participation` says whether an attacker knows which rounds drew the record, and
-    `helpers` how many clients at most share what they know with it.
+    `helpers` how many clients at most share what they know with it. `server` is how the server
+    trains (None: as its strategy does), `records` how many all clients of a
+    round hold together at most, where they weigh by that (None: not bounded).
 
     >>> measured = Deployment(LocalTraining(batch=4), 4810, clients=10, cohort=10, threshold=7)
     >>> measured.mismatches(measured)
@@ -59,6 +93,8 @@ class Deployment:
     sampling_rate: float = 1.0
     participation: Participation = "known"
     helpers: int = 0
+    server: ServerTraining | None = None
+    records: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.local_training, LocalTraining):
@@ -70,6 +106,12 @@ class Deployment:
             if value < least:
                 raise InvalidInput(f"{name} must be at least {least}, got {value}.")
             object.__setattr__(self, name, value)
+        if self.records is not None:
+            object.__setattr__(self, "records", whole("records", self.records))
+            if self.records < 1:
+                raise InvalidInput(f"records must be at least 1, got {self.records}.")
+        if self.server is not None and not isinstance(self.server, ServerTraining):
+            raise InvalidInput(f"server must be a ServerTraining, got {self.server!r}.")
         rate = positive(
             "sampling_rate (share of its records that a client draws)", self.sampling_rate
         )
@@ -106,6 +148,8 @@ class Deployment:
     def mismatches(self, other: Deployment) -> list[str]:
         """One sentence for each field in which this, as measured, differs from another, as run.
 
+        Another without a `server` states none of its own, and `records` may be fewer.
+
         >>> measured = Deployment(LocalTraining(), 10, 3, 3, 2, rounds=150)
         >>> measured.mismatches(Deployment(LocalTraining(), 10, 3, 3, 2, rounds=200))[0][:51]
         'rounds was 150 when measured and is 200 here; run t'
@@ -113,22 +157,24 @@ class Deployment:
         sentences = []
         for name in (field.name for field in fields(self)):
             pairs = {name: (getattr(self, name), getattr(other, name))}
-            if name == "local_training":
+            if all(map(is_dataclass, pairs[name])):
                 pairs = {
-                    f"{name}.{each.name}": tuple(
-                        getattr(who.local_training, each.name) for who in (self, other)
-                    )
-                    for each in fields(LocalTraining)
+                    f"{name}.{part.name}": tuple(getattr(each, part.name) for each in pairs[name])
+                    for part in fields(pairs[name][0])
                 }
             sentences += [
                 f"{what} was {measured!r} when measured and is {own!r} here; {_WAY_OUT[name]}."
                 for what, (measured, own) in pairs.items()
-                if not _same(measured, own)
+                if not _fits(what, measured, own)
             ]
         return sentences
 
 
-def _same(measured: Any, own: Any) -> bool:
+def _fits(name: str, measured: Any, own: Any) -> bool:
+    if name == "records":  # a cap on what is there, not what is there
+        return measured is None or (own is not None and own <= measured)
+    if name == "server" and own is None:  # whoever deploys takes the one that was measured
+        return True
     if isinstance(measured, float) and isinstance(own, float):
         return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out
     return bool(measured == own)

@@ -15,7 +15,8 @@ import torch
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.federation.cohorts import Federated, Labelled
+    from trilemma.federation.cohorts import Federated
+    from trilemma.federation.server import Labelled
 
 __all__ = ["Metric", "Score", "Scored", "read_scores", "write_scores"]
 

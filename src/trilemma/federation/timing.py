@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohorts import Cohorts, Federated
+from trilemma.federation.cohorts import Cohorts, Federated, pooled
+from trilemma.federation.sending import Sending
 from trilemma.federation.training import start_weights
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
@@ -24,6 +25,7 @@ from trilemma.protections.transports.wire import SERVER
 from trilemma.work.clock import work_seconds
 
 if TYPE_CHECKING:
+    from trilemma.federation.recipe import Recipe
     from trilemma.protections.transcripts import RoundResult
 
 __all__ = ["RoundCosts", "Spent", "round_costs"]
@@ -119,14 +121,13 @@ class RoundCosts:
 def round_costs(
     federated: Federated,
     protection: Protection,
+    recipe: Recipe,
     *,
     rounds: int = 6,
     seed: int = 0,
     clients_per_round: int | None = None,
-    threshold: int | None = None,
-    weighted: bool = True,
 ) -> RoundCosts:
-    """Run `rounds` pairs of real rounds at the model's own weights, after one that warms up.
+    """Run `rounds` pairs of a recipe's real rounds at the model's weights, after a first.
 
     Each client trains by itself, as on a machine of its own, once for both rounds of a pair. Where
     clients may pin identities they do, unless the threshold is too low for that. Ciphertexts are
@@ -136,8 +137,9 @@ def round_costs(
         raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
     everyone = len(federated.records)
     size = clients_per_round or everyone
-    cohorts = Cohorts(federated, size, seed)
-    weights, entropy = start_weights(federated, None), Seeded(seed)
+    sending = Sending(federated.task, recipe.local_training, *pooled(federated))
+    cohorts, threshold = Cohorts(federated, sending, size, seed), recipe.threshold
+    weights, entropy = start_weights(federated, None)[0], Seeded(seed)
     arms = {"without": Protection(), "within": protection}
     secrets = {"without": None, "within": protection.transport.new_secret(System())}
     high = threshold is None or 3 * threshold > 2 * size
@@ -149,7 +151,7 @@ def round_costs(
         start = work_seconds(weights.device)
         updates = [cohorts.update(weights, number, client) for client in clients]
         local = (work_seconds(weights.device) - start) / len(clients)
-        counts = [cohorts.sizes[client] if weighted else 1 for client in clients]
+        counts = [1 if recipe.equal_weights else cohorts.sizes[client] for client in clients]
         info = RoundInfo.new(clients, entropy, run="costs", number=number, threshold=threshold)
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second

@@ -23,7 +23,7 @@ class LocalTraining:
     `record_clip` (C_r) scales each record's gradient g by min(1, C_r / ‖g‖) before the mean.
     `sampling="poisson"`: each of the client's n records joins each step with probability
     batch / n, independently; the sum of their gradients is divided by `batch`, never by the
-    number drawn.
+    number drawn. `sampling="full"`: all n join each step, and `batch` is that constant still.
     """
 
     algorithm: Literal["fedsgd", "fedavg"] = "fedsgd"
@@ -32,18 +32,16 @@ class LocalTraining:
     batch: int = 1
     records: int | None = None
     record_clip: float | None = None
-    sampling: Literal["fixed", "poisson"] = "fixed"
+    sampling: Literal["fixed", "poisson", "full"] = "fixed"
 
     def __post_init__(self) -> None:
         for name, choices in (
             ("algorithm", ("fedsgd", "fedavg")),
-            ("sampling", ("fixed", "poisson")),
+            ("sampling", ("fixed", "poisson", "full")),
         ):
             if getattr(self, name) not in choices:
-                raise InvalidInput(
-                    f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
-                    f"{getattr(self, name)!r}."
-                )
+                known = " or ".join(map(repr, choices))
+                raise InvalidInput(f"{name} must be {known}, got {getattr(self, name)!r}.")
         numbers = {"lr": self.lr, "record_clip": self.record_clip}
         for name, value in numbers.items():
             if value is not None or name == "lr":
@@ -62,10 +60,10 @@ class LocalTraining:
                 f"{self.records or self.batch} records; for several steps or batches use "
                 f"algorithm='fedavg'."
             )
-        if self.records is not None and self.sampling == "poisson":
+        if self.records is not None and self.sampling != "fixed":
             raise InvalidInput(
-                f"Poisson sampling draws from all of a client's records, so records must be "
-                f"None, got {self.records}; leave it out, or use sampling='fixed'."
+                f"sampling={self.sampling!r} draws from all of a client's records, so records "
+                f"must be None, got {self.records}; leave it out, or use sampling='fixed'."
             )
         if self.records is not None and self.records < self.batch:
             raise InvalidInput(
@@ -74,7 +72,7 @@ class LocalTraining:
 
     @property
     def unit_size(self) -> int:
-        """S, the number of records behind one update; under Poisson sampling, behind one step.
+        """S, the number of records behind one update; but for fixed sampling, behind one step.
 
         There it is the expected number, and the constant by which the sum is divided.
         """
@@ -91,4 +89,4 @@ class LocalTraining:
     @property
     def by_record(self) -> bool:
         """Whether an update is made of single records' gradients, not of a batch's mean loss."""
-        return self.record_clip is not None or self.sampling == "poisson"
+        return self.record_clip is not None or self.sampling != "fixed"

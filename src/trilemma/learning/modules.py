@@ -6,17 +6,33 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import pad
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.statistics import send_statistics
 
-__all__ = ["drop_nothing", "fitted", "normalises_batches", "scores"]
+if TYPE_CHECKING:
+    from trilemma.updates import Layout
+
+__all__ = [
+    "centred",
+    "drop_nothing",
+    "fitted",
+    "normalises_batches",
+    "read_by_layers",
+    "scores",
+    "shift_biases",
+]
 
 
 def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
@@ -92,6 +108,72 @@ def drop_nothing(model: nn.Module) -> list[str]:
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
     return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
+
+
+def centred(model: nn.Module, means: Mapping[str, torch.Tensor]) -> nn.Module:
+    """A copy whose layers, by name, are affine in x - m: W x + b = W (x - m) + b̃, b̃ = b + W m.
+
+    Its weights are (W, b̃), of which one record's gradient is (δ (x - m)ᵀ, δ): what is clipped and
+    made noisy is that. A convolution subtracts m [channels] after padding.
+    """
+    made = copy.deepcopy(model)
+    for name, mean in means.items():
+        layer, around = made.get_submodule(name), (0, 0, 0, 0)
+        if isinstance(layer, nn.Conv2d):
+            down, across = (int(each) for each in layer.padding)  # no text: `_can_be_centred`
+            around, layer.padding = (across, across, down, down), (0, 0)
+        layer.register_forward_pre_hook(_Subtracting(mean, around))
+    shift_biases(made, means)
+    return made
+
+
+def shift_biases(model: nn.Module, means: Mapping[str, torch.Tensor]) -> None:
+    """b ← b + W m in place, in each layer by its name."""
+    with torch.no_grad():
+        for name, mean in means.items():
+            layer: Any = model.get_submodule(name)
+            places = layer.weight.flatten(2).sum(2) if layer.weight.ndim > 2 else layer.weight
+            layer.bias += places @ mean.to(layer.weight).flatten()
+
+
+def read_by_layers(
+    model: nn.Module, layout: Layout, weights: torch.Tensor, inputs: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """What layers that can be centred read at weights [m], the mean: [e], or [channels, 1, 1]."""
+    made, means = copy.deepcopy(model), dict[str, torch.Tensor]()
+
+    def note(name: str, layer: nn.Module, given: tuple[torch.Tensor]) -> None:
+        axes = (0, 2, 3) if isinstance(layer, nn.Conv2d) else tuple(range(given[0].ndim - 1))
+        mean = given[0].mean(axes)
+        means[name] = mean[:, None, None] if isinstance(layer, nn.Conv2d) else mean
+
+    for name, layer in made.named_modules():
+        if _can_be_centred(layer):
+            layer.register_forward_pre_hook(partial(note, name))
+    with torch.no_grad():
+        functional_call(made, layout.unflatten(weights), (inputs,))
+    return means
+
+
+def _can_be_centred(layer: nn.Module) -> bool:
+    """Whether it is affine with a bias, of one group, and surrounded by zeros if by anything."""
+    if type(layer) is nn.Conv2d:
+        plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return plain and layer.groups == 1 and layer.bias is not None
+    return type(layer) is nn.Linear and layer.bias is not None
+
+
+@dataclass(frozen=True, eq=False)
+class _Subtracting:
+    """Before a layer: what it reads, padded, less a mean."""
+
+    mean: torch.Tensor
+    around: tuple[int, int, int, int]
+
+    def __call__(self, layer: nn.Module, given: tuple[torch.Tensor]) -> torch.Tensor:
+        (read,) = given
+        wide = pad(read, self.around) if any(self.around) else read
+        return wide - self.mean.to(wide)
 
 
 def _drops(module: nn.Module) -> bool:

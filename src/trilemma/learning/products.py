@@ -94,6 +94,14 @@ class Products:
 
     uses: tuple[tuple[_Site, torch.Tensor, torch.Tensor], ...]
 
+    @property
+    def factors(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """δ [n, d] and x [n, e] where every gradient is one product δ xᵀ, else None."""
+        site, read, slopes = self.uses[0]
+        made, seen = site.sides(read, slopes)
+        one = len(self.uses) == 1 and made.shape[2] == 1
+        return (made[..., 0], seen[..., 0]) if one else None
+
     def between(
         self, left: torch.Tensor | None = None, right: torch.Tensor | None = None
     ) -> torch.Tensor:

@@ -27,7 +27,8 @@ def draw_rows(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The rows [B] of a client's n records that its update is made of, and who takes part when.
 
-    Fixed sampling: `unit_size` different rows in random order, and None. Poisson sampling: the
+    Fixed sampling: `unit_size` different rows in random order, and None. Full: all rows, and ones
+    [n], whatever `unit_size` is. Poisson sampling: the
     rows drawn in any step, padded with row 0 to a width B that fewer than one draw in 10⁹ exceeds
     (that one is wider), and present [B], or [steps, B] for several steps: 1 where the row takes
     part, 0 where it does not or is padding. Padding comes last.
@@ -38,6 +39,8 @@ def draw_rows(
     >>> rows.tolist(), present.tolist()
     ([1, 2, 3, 0, 0], [1.0, 1.0, 1.0, 0.0, 0.0])
     """
+    if local_training.sampling == "full":
+        return torch.arange(n), torch.ones(n)
     if n < local_training.unit_size:
         raise InvalidInput(
             f"a client with {n} records cannot give {local_training.unit_size} to an update; use "
@@ -63,10 +66,10 @@ def stack_rows(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Several draws of one local training as rows [K, B] and present [K, ...], or None.
 
-    B is as small as the draw with the most rows allows, at least 1.
+    B is as small as the draw with the most rows allows, at least 1. No mask where all count.
     """
     masks = [mask for _, mask in drawn if mask is not None]
-    if not masks:
+    if len({len(rows) for rows, _ in drawn}) == 1 and all(bool(mask.all()) for mask in masks):
         return torch.stack([rows for rows, _ in drawn]), None
     width = max(1, *(int((mask > 0).reshape(-1, mask.shape[-1]).any(0).sum()) for mask in masks))
     # A negative number of columns to add cuts as many off.

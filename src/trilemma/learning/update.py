@@ -31,7 +31,7 @@ def client_update(
     if local_training.algorithm == "fedsgd":
         return _gradient(task, weights, inputs, targets, local_training, present)
     size = inputs.shape[0]
-    current = weights
+    current, update = weights, torch.zeros_like(weights)
     for step in range(local_training.steps):
         here = present[step] if present is not None and present.ndim == 2 else present
         x, y = inputs, targets
@@ -43,8 +43,11 @@ def client_update(
         gradient = _gradient(task, still, x, y, local_training, here)
         if task.statistics is not None:
             gradient = gradient + task.statistics.to(current) * (current - still)
-        current = current - local_training.lr * gradient
-    return weights - current
+        # The sum of the steps, not a difference of weights: crafted ones would round that by more
+        # than a record's share.
+        update = update + local_training.lr * gradient
+        current = weights - update
+    return update
 
 
 def _still(task: Task, weights: torch.Tensor) -> torch.Tensor:
@@ -93,10 +96,13 @@ def _gradient(
 def clip_records(gradients: torch.Tensor, clip: float) -> torch.Tensor:
     """Rows g [..., m] scaled by min(1, clip / ‖g‖); a row that is not finite becomes zero.
 
-    So no record, whatever it holds, moves the sum by more than `clip`.
+    So no record, whatever it holds, moves the sum by more than `clip`: by a relative 1e-6 more at
+    most in single precision, for any weights. Norms are in double precision, and one that
+    overflows makes its row zero.
     """
     finite = torch.isfinite(gradients).all(-1, keepdim=True)
     rows = torch.where(finite, gradients, 0.0)
-    # The smallest normal number: the root has a slope at a gradient of zero.
-    norms = torch.sqrt((rows * rows).sum(-1, keepdim=True) + torch.finfo(rows.dtype).tiny)
-    return rows * torch.clamp(clip / norms, max=1.0)
+    norms = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
+    # The factor's root, twice: below 1e-38 single precision would round the factor itself away.
+    root = torch.sqrt(clip / norms.clamp(min=clip)).to(rows.dtype)
+    return rows * root * root

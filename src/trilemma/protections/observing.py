@@ -19,7 +19,7 @@ from trilemma.protections.transforms.base import Making, Partial
 from trilemma.protections.transports.base import Payload
 from trilemma.protections.transports.wire import SERVER
 
-__all__ = ["observe", "observe_updates"]
+__all__ = ["observe", "observe_updates", "summed"]
 
 
 def observe(
@@ -87,20 +87,32 @@ def observe_updates(
                 seen.append(_observation(made, protection.making(round, size, client), (1.0,)))
         if not _server_reads_sum(protection) or (seen and len(who) == 1):
             return seen
-    total = torch.zeros_like(updates[0])
     shares = _shares(who, weights)
     if adversary is Adversary.CLIENT:
         del shares[curious]
-    for client, update in zip(who, updates, strict=True):
+    if shares:
+        total = summed(protection, updates, shares, round, entropy)
+        whole = Partial(total)
+        if adversary is Adversary.CLIENT:
+            whole = _without_places(protection, total)
+        seen.append(_observed_sum(protection, whole, round, shares))
+    return seen
+
+
+def summed(
+    protection: Protection,
+    updates: Sequence[torch.Tensor],
+    shares: Mapping[int, float],
+    round: RoundInfo,
+    entropy: Seeded,
+) -> torch.Tensor:
+    """Σ_k share_k · update_k [m], as protected, over the participants that have a share."""
+    total = torch.zeros_like(updates[0])
+    for client, update in zip(round.participants, updates, strict=True):
         if client in shares:
             made = protection.apply(update, client, round, entropy, of_sum=True)
             total += shares[client] * made.values
-    if shares:
-        summed = Partial(total)
-        if adversary is Adversary.CLIENT:
-            summed = _without_places(protection, total)
-        seen.append(_observed_sum(protection, summed, round, shares))
-    return seen
+    return total
 
 
 def _server_reads_sum(protection: Protection) -> bool:

@@ -45,9 +45,11 @@ class ProtectedClient(Sealed):
         client: int,
         session: ClientSession,
         entropy: Seeded | System,
+        *,
+        counts: bool = True,
     ) -> None:
         self.protection, self.round, self.size, self.client = protection, round, size, client
-        self.entropy, self._session = entropy, session
+        self.entropy, self._session, self.counts = entropy, session, counts
         self.sent: torch.Tensor | None = None  # the values [m] that left, once they have
 
     @classmethod
@@ -62,12 +64,14 @@ class ProtectedClient(Sealed):
         entropy: Seeded | System | None = None,
         state: bytes | None = None,
         least: int = 1,
+        counts: bool = True,
     ) -> ProtectedClient:
         """A client's session for updates of `size` coordinates, or the one whose `state` this is.
 
         `entropy` feeds the transforms' noise: `System()` by default, `Seeded` to measure. Keys
         and masks of the transport come from the system whatever it is. `state` is what `export`
         wrote, in another process; `least` are the fewest clients that this one is summed with.
+        `counts` says whether the sum tells how many values lay beyond the transport's range.
         """
         transport, label = protection.transport, protection.label(round, size)
         if state is None:
@@ -81,7 +85,7 @@ class ProtectedClient(Sealed):
                 )
             session = transport.restore(body, round, secret, System(), label)
         session.least = least
-        return cls(protection, round, size, client, session, entropy or System())
+        return cls(protection, round, size, client, session, entropy or System(), counts=counts)
 
     @property
     def wants_update(self) -> bool:
@@ -106,7 +110,7 @@ class ProtectedClient(Sealed):
                     f"client {self.client} is to send its update now; pass it with its weight."
                 )
             payload = replace(self._payload(update, weight), shown=shown)
-            payload = self.protection.transport.in_range(payload)
+            payload = self.protection.transport.in_range(payload, counted=self.counts)
         outcome = self._session.step(inbox, payload)
         if isinstance(outcome, Aggregate):
             return _expand(self.protection, outcome, self.round, self.size)

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput
 from trilemma.reporting.figures.curves import draw_leakage
-from trilemma.reporting.figures.ladder import draw_ladder
 from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds import draw_rounds
 from trilemma.reporting.page.page import verdict_cell
 from trilemma.reporting.page.panels import verdict_panels
 from trilemma.reporting.page.rounds import rounds_series
 from trilemma.reporting.words.answer import answer, metric_name
-from trilemma.reporting.words.ladder import ladder
 from trilemma.reporting.words.numbers import hundred, metric
 from trilemma.reporting.words.protections import family, phrase
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["frame", "ladder_figure", "leakage_figure", "short", "verdict_cell"]
+__all__ = ["frame", "leakage_figure", "short", "verdict_cell"]
 
 
 def short(verdict: Verdict) -> str:
@@ -54,18 +52,6 @@ def leakage_figure(verdict: Verdict) -> Figure:
     if series := rounds_series(verdict.rounds):
         return draw_rounds(series, budget)
     return draw_ranking(verdict)
-
-
-def ladder_figure(verdict: Verdict) -> Figure:
-    """The ladder, where other rungs were looked at."""
-    _inline()
-    steps = ladder(verdict)
-    if steps is None:
-        raise InvalidInput(
-            f"the verdict has no other rung than {verdict.request.knows!r}; tune with ladder=True "
-            f"(a quick look leaves it out)."
-        )
-    return draw_ladder(steps)
 
 
 def frame(verdict: Verdict) -> Any:

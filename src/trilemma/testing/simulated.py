@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -13,10 +13,11 @@ from trilemma.errors import UnknownName
 from trilemma.quantities import between
 
 if TYPE_CHECKING:
-    from trilemma.tuning.calibrating.outcomes import AttackUnits
+    from trilemma.tuning.calibrating.outcomes import Trials
 
 __all__ = ["CURVES", "SimulatedAttacker"]
 
+Found = TypeVar("Found")
 _DECADES: Final = {"steep": 0.15, "moderate": 0.45, "flat": 1.5}  # from success .9 to .1
 _BOTH_TAILS: Final = 2 * float(ndtri(0.9))  # the same fall in units of sd
 CURVES: Final = (*_DECADES, "step", "plateau", "bump", "everywhere")
@@ -74,10 +75,17 @@ class SimulatedAttacker:
             return math.inf
         return self.middle - self.sd * float(ndtri((self.p_max - floor) / (1 - floor)))
 
-    def units(self, generator: np.random.Generator) -> AttackUnits:
-        """Independent units that fall with probability p(x)."""
+    def won(self, x: float, units: int, generator: np.random.Generator) -> int:
+        """Of independent units at strength x those that fall, each with probability p(x)."""
+        return int(generator.binomial(units, self.success(x)))
 
-        def attack(strength: float, count: int, stage: str, first_unit: int) -> int:  # noqa: ARG001
-            return int(generator.binomial(count, self.success(strength)))
-
-        return attack
+    def play(self, trials: Trials[Found], generator: np.random.Generator) -> Found:
+        """What comes of trials that this attacker plays."""
+        try:
+            wanted = next(trials)
+            while True:
+                won = [self.won(each.strength, each.units, generator) for each in wanted]
+                wanted = trials.send(won)
+        except StopIteration as end:
+            found: Found = end.value
+            return found

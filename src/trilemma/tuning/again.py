@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scipy.stats import binom
@@ -17,16 +16,16 @@ from trilemma.estimation.identity import parts_of, require_own, require_scenario
 from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.leakage import Estimate, success_rate
 from trilemma.estimation.playing.suite import suite_of
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.observations import Adversary
 from trilemma.quantities import counted
 from trilemma.tuning.certificate.beside import recipe_of
 from trilemma.tuning.families.counts import played
-from trilemma.tuning.forecasting.forecast import Forecast
-from trilemma.tuning.forecasting.kinds import kind_of
+from trilemma.tuning.remaining import Kind, Range, Remaining
 from trilemma.work.executors import executor
-from trilemma.work.replay import settle
+from trilemma.work.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["Attacked", "attack_again"]
 
@@ -97,10 +96,10 @@ def attack_again(
         require_scenario(run, scenario)
         require_own(run, parts_of(verdict.protection))
     asked, spec = verdict.request, verdict.protection.describe()
-    line_up = asked.line_up and min(asked.line_up, verdict.claim.candidates)
     bench = Bench(
-        *(source, line_up, restarts or asked.restarts, asked.steps, seed),
+        *(source, verdict.claim, restarts or asked.restarts, asked.steps, seed),
         together=views_together(scenario),
+        threshold=verdict.deployment.threshold,
     )
     recipe = None if verdict.choice is None else recipe_of(verdict.choice)
     if verdict.claim.participation == "secret":
@@ -112,13 +111,13 @@ def attack_again(
         rungs = ("rest",)
     claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)
 
-    def attacked(rung: Rung, attack: str, ask: Ask) -> Attacked:
+    def attacked(rung: Rung, attack: str) -> Procedure[Attacked]:
         job = AttackJob(
             *("again", spec, (attack,), asked.adversary, verdict.claim.rounds, 0, units),
             recipe=recipe,
             participation=verdict.claim.participation,
         )
-        seen = played(ask, job, _CHUNK)
+        seen = yield from played(job, _CHUNK)
         won = int(seen.correct[attack].sum())
         return Attacked(
             rung=rung,
@@ -132,16 +131,15 @@ def attack_again(
         )
 
     wanted = {
-        name: partial(attacked, get(name).rung, name)
+        name: attacked(get(name).rung, name)
         for rung in rungs
         for name in suite_of(scenario, rung).attacks
         if get(name).rung in rungs
     }
     if ticker is not None:
-        over = verdict.claim.rounds
-        tasks = [AttackJob("", spec, (name,), asked.adversary, over, 0, 1) for name in wanted]
-        games = dict.fromkeys(map(kind_of, tasks), units)
-        ticker.expect(Forecast(games, {over: 1.0}, workers=workers))
+        games = Range(units, units)
+        kinds = {name: Kind("games", (name,), verdict.claim.rounds) for name in wanted}
+        ticker.expect(Remaining({name: {kinds[name]: games} for name in wanted}, workers))
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
-        found = settle(wanted, crew, run=run, ticker=ticker, known={})
+        found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
     return tuple(found[name] for name in wanted)

@@ -16,12 +16,12 @@ from trilemma.estimation.leakage import Estimate, client_leakage
 from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.suite import Suite, leading, suite_of
+from trilemma.estimation.playing.suite import Suite, suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
-from trilemma.tuning.families.families import Family, families
+from trilemma.tuning.families.families import Family, families, families_asked
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.setting import Setting
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
     from trilemma.work.executors import Executor
     from trilemma.work.journal import Run
-    from trilemma.work.replay import Ask
 
 __all__ = ["Plan"]
 
@@ -88,7 +87,7 @@ class Plan:
         torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
-            request.families_for(setting.clients),
+            families_asked(request, setting.clients),
             proved=request.knows == "anyone",
         )
         made = cls(
@@ -109,7 +108,7 @@ class Plan:
                 request.confidence,
             ),
             federation=Federation.of(scenario, data_hash(scenario, key)),
-            deployment=_deployment(scenario, request, trained),
+            deployment=_deployment(scenario, request, rounds),
         )
         if run is not None:
             require_own(run, made.own)
@@ -121,19 +120,15 @@ class Plan:
         mechanisms = {each.name: each.mechanism for each in self.families}
         return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
-    def gauge(self, ask: Ask, *, rung: Rung | None = None) -> Gauge:
+    def gauge(self) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
         tested = [each for each in self.families if each.tested_over(self.claim.rounds)]
         level = (1 - self.request.confidence) / streams(tested)
-        suite = self.suite
-        if rung is not None:
-            suite = leading(self.scenario, rung, self.claim.rounds) or suite
         bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
         cores = torch.device(self.scenario.device).type == "cpu"
         return Gauge(
-            *(ask, suite, self.request.adversary, self.claim.rounds, self.p_max, level),
-            self.setting.ceiling(self.claim),
-            next(bare, None),
+            *(self.suite, self.request.adversary, self.claim.rounds, self.p_max, level),
+            bare=next(bare, None),
             brief=self.request.preset == "quick",
             part=FEW if cores and self.claim.rounds > 1 else CHUNK,
         )
@@ -151,10 +146,10 @@ class Plan:
     def bench(self) -> Bench:
         """What can do every task of this plan."""
         asked = self.request
-        line_up = asked.line_up and min(asked.line_up, self.claim.candidates)
         return Bench(
-            *(self.source, line_up, asked.restarts, asked.steps, asked.seed, self.suite.rung),
+            *(self.source, self.claim, asked.restarts, asked.steps, asked.seed, self.suite.rung),
             together=views_together(self.scenario),
+            threshold=self.deployment.threshold,
         )
 
     def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
@@ -192,4 +187,6 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
         participation="known",
         helpers=request.helpers,
+        server=scenario.server,
+        records=room_for(sum(map(len, scenario.records))),
     )

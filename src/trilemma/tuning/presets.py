@@ -20,7 +20,6 @@ PRESETS: Final[Mapping[Preset, Mapping[str, Any]]] = MappingProxyType(
             "restarts": 1,
             "seeds": 4,  # with fewer the costs cannot be told apart
             "strengths": 0,
-            "ladder": False,
         },
         "usual": {},
         "thorough": {

@@ -34,7 +34,7 @@ __all__ = [
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
 # These decide no number of the others: a run may go on to have them, or more of them.
-BESIDE: Final = ("strengths", "ladder", "paper")
+BESIDE: Final = ("strengths", "paper")
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
     *(
@@ -205,7 +205,6 @@ class Request(Settings):
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
-    ladder: bool = Field(True, description="Whether the other rungs are estimated as well.")
     paper: bool = Field(
         False, description="Whether the optimum of the paper's closed forms is attacked as well."
     )
@@ -285,19 +284,6 @@ class Request(Settings):
             )
         leakage = mean_leakage_bound(self.at_most, kappa)
         return self.model_copy(update={"budget": leakage}), self.at_most
-
-    def families_for(self, clients: int) -> tuple[str, ...] | None:
-        """The families asked for; of a preset's own, those that so many clients can run.
-
-        For a proof they are those with noise: nothing can be proved of others.
-        """
-        own = PRESETS[self.preset].get("families")
-        if own is None or self.families != own:
-            return self.families
-        able = [name for name in own if clients > 1 or "secret-sharing" not in name]
-        if self.knows == "anyone":
-            able = [name for name in able if "randomization" in name]
-        return tuple(able)
 
     def decides(self, beside: Collection[str] = BESIDE) -> dict[str, Any]:
         """The settings that decide a number, as plain values: all but those `beside`."""

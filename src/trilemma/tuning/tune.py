@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trilemma.tuning.choosing.pictures import gallery_procedures, keep_gallery
-from trilemma.tuning.forecasting.imagining import beginnings, forecast_of, guess_of
+from trilemma.attacks import get
+from trilemma.estimation.results import decode
+from trilemma.protections.specs import parse_protection
+from trilemma.tuning.choosing.advice import advice, headline, limits, untried, weak
+from trilemma.tuning.choosing.choice import choose, procedures
+from trilemma.tuning.choosing.pictures import keep_gallery
+from trilemma.tuning.further import further_procedures
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.possible import possible_further, possible_jobs
+from trilemma.tuning.remaining import Remaining
 from trilemma.tuning.request import Request
-from trilemma.tuning.telling import judged
-from trilemma.work.replay import Ahead, hand_out_early, settle
+from trilemma.tuning.results.provenance import versions
+from trilemma.tuning.results.verdict import AttackUsed, Verdict
+from trilemma.work.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trilemma.estimation.scenario import Source
-    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.tuning.choosing.choice import Choice
     from trilemma.work.journal import Run
     from trilemma.work.progress import Ticker
 
-__all__ = ["tune"]
+__all__ = ["tune", "verdict_on"]
 
 
 def tune(
@@ -38,35 +45,76 @@ def tune(
 
     `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
     measured again; without it everything stays in memory. `workers` are processes, or actors of
-    the Ray cluster at the address `ray`. `answered` is called when the choice is made, while what
-    stands beside it is still measured. Where the scenario shows records, gallery.json in the run's
+    the Ray cluster at the address `ray`. `answered` is called when the choice is made, while
+    further results are still measured. Where the scenario shows records, gallery.json in the run's
     folder shows some beside what the attacks make of them.
     """
-    plan = Plan.of(source, Request.of(request, settings), run=run)
+    plan, pictures = Plan.of(source, Request.of(request, settings), run=run), run is not None
     if run is not None:
         plan.setting.keep(run)
-    known: dict[tuple[str, int], bytes] = {}
-    with plan.crew(workers, ray) as crew:
-        ahead = Ahead(workers, guess_of(plan, known)) if workers > 1 else None
-        if ahead is not None:
-            hand_out_early(beginnings(plan), crew, run=run, ahead=ahead)
-        if ticker is not None:  # which takes a while
-            found = forecast_of(plan, workers=workers, pictures=run is not None, known=known)
-            ticker.expect(found)
-        done = partial(settle, crew=crew, run=run, ticker=ticker, known=known, ahead=ahead)
-
-        def tell(answer: str) -> None:
-            if ticker is not None:
-                ticker.tell(answer)
-            if answered is not None:
-                answered()
-
-        verdict = judged(
-            plan,
-            done,
-            tell,
-            along=(lambda choice: gallery_procedures(plan, choice.chosen)) if run else None,
+    with plan.crew(workers, ray) as pool:
+        scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
+        remaining = Remaining(
+            possible_jobs(plan, pictures=pictures), workers, share=plan.setting.share
         )
-        if run is not None:
-            keep_gallery(plan, verdict.choice, run, done)
-    return verdict
+        if ticker is not None:
+            ticker.expect(remaining)
+        choice = choose(scheduler.run_all(procedures(plan)))
+        if ticker is not None:
+            ticker.tell(choice.answer)
+            remaining.expect(possible_further(plan, pictures=pictures))
+        if answered is not None:
+            answered()
+        further = scheduler.run_all(further_procedures(plan, choice, pictures=pictures))
+    gallery = further.pop("gallery", None)
+    if run is not None:
+        keep_gallery(gallery, run)
+    return verdict_on(plan, choice, further)
+
+
+def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdict:
+    """Everything in one value: what was chosen, and the further results by their fields."""
+    request, chosen, control = plan.request, choice.chosen, choice.control
+    protection = None if chosen is None else parse_protection(chosen.protection or "none")
+    *others, last = limits(plan, chosen)
+    return Verdict(
+        headline=headline(request, plan.claim, plan.p_max, chosen),
+        limits=(
+            *weak(chosen, control.by_attack, control.units),
+            *others,
+            *untried(plan, control.by_attack, control.units),
+            *plan.scenario.remarks,
+            *(protection.caveats if protection else ()),
+            last,
+        ),
+        protection=protection,
+        basis=request.basis if chosen is None else chosen.basis,
+        statement=(
+            "No protection was shown to keep the budget." if chosen is None else chosen.statement
+        ),
+        advice="" if chosen else advice(choice.candidates, request, plan.setting),
+        leakage=None if chosen is None else chosen.leakage,
+        request=request,
+        claim=plan.claim,
+        largest_success_rate=plan.p_max,
+        attacks=tuple(
+            AttackUsed(
+                name=name,
+                rung=get(name).rung,
+                effort=repr(get(name)),
+                restarts=plan.bench.starts(get(name)),
+                control_units=control.units,
+                control_recovered=control.by_attack[name],
+            )
+            for name in plan.suite.attacks
+        ),
+        deployment=(chosen and chosen.deployment) or plan.deployment,
+        federation=plan.federation,
+        chosen=None if chosen is None else chosen.name,
+        candidates=choice.candidates,
+        constants=choice.constants,
+        promises=choice.promises,
+        versions=versions(),
+        show_records=plan.scenario.show_records,
+        **{field: further.get(field, ()) for field in ("beside", "curves", "rounds", "beliefs")},
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["spoken", "work_seconds"]
+__all__ = ["spoken", "spoken_range", "work_seconds"]
 
 
 def work_seconds(device: torch.device) -> float:
@@ -31,3 +31,18 @@ def spoken(seconds: float) -> str:
         return f"{seconds:.0f} s"
     value, unit = (seconds / 60, "min") if seconds < 5400 else (seconds / 3600, "h")
     return f"{value:.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"
+
+
+def spoken_range(least: float, most: float) -> str:
+    """A time between two ends, the unit once where both have it.
+
+    >>> [spoken_range(*ends) for ends in ((120, 360), (20, 100), (42, 42.3), (0.2, 9))]
+    ['2.0 to 6.0 min', '20 s to 1.7 min', 'about 42 s', 'at most 9 s']
+    """
+    low, high = spoken(least), spoken(most)
+    if low == high:
+        return f"about {low}"
+    if least < 0.5:
+        return f"at most {high}"
+    (number, unit), same = low.split(), high.split()[1]
+    return f"{number if unit == same else low} to {high}"

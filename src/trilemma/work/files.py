@@ -14,16 +14,19 @@ from trilemma.errors import InvalidInput
 __all__ = ["is_folder", "parse_json", "sqlite_url", "write_json", "write_text"]
 
 
-def write_json(path: Path | str, document: Mapping[str, object]) -> None:
-    """Write a result; the file is complete, or not there."""
-    write_text(path, json.dumps(document, allow_nan=False, indent=2) + "\n")
+def write_json(path: Path | str, document: Mapping[str, object], *, private: bool = False) -> None:
+    """Write a result; the file is complete, or not there, and its owner's alone if `private`."""
+    write_text(path, json.dumps(document, allow_nan=False, indent=2) + "\n", private=private)
 
 
-def write_text(path: Path | str, text: str) -> None:
-    """Write a file that is complete, or not there."""
+def write_text(path: Path | str, text: str, *, private: bool = False) -> None:
+    """Write a file that is complete, or not there, and its owner's alone if `private`."""
     target = Path(path)
     draft = target.with_name(target.name + ".part")
     try:
+        if private:
+            draft.unlink(missing_ok=True)
+            draft.touch(0o600)
         draft.write_text(text, "utf-8")
         draft.replace(target)
     except OSError as error:

@@ -63,11 +63,15 @@ class Folder:
         path = self.path / _SECRET
         found = _read_secret(path)
         if found is None and needed:
-            raise InvalidInput(
-                f"{path} is not the key that this run began with; bring it back to resume, choose "
-                f"another folder, or start over with --fresh."
-            )
+            raise self.replaced()
         return found or _write_secret(path)
+
+    def replaced(self) -> InvalidInput:
+        """What to say where the secret is another than the run's."""
+        return InvalidInput(
+            f"{self.path / _SECRET} is not the key that this run began with; bring it back to "
+            f"resume, choose another folder, or start over with --fresh."
+        )
 
 
 def in_use(path: Path) -> bool:

@@ -27,6 +27,7 @@ __all__ = ["JOURNAL", "DiskRefused", "Run", "SettingsChanged"]
 JOURNAL: Final = "journal.sqlite"
 _REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _SHOWN: Final = 80
+_KEY_CHECK: Final = ("run.key", "check")  # tells the key that the run began with from another
 
 
 class DiskRefused(TrilemmaError):
@@ -43,10 +44,10 @@ class Run:
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> with Run.open(folder, {"seed": 1}) as run:
-    ...     run.commit("attack", 0, b"payload")
+    ...     run.commit("key of a job", b"payload")
     >>> with Run.open(folder, {"seed": 1}) as run:
-    ...     run.committed("attack")
-    {0: b'payload'}
+    ...     run.committed("key of a job")
+    b'payload'
     """
 
     def __init__(self, folder: Folder, store: Store, *, begun: bool) -> None:
@@ -57,6 +58,7 @@ class Run:
         self._begun = begun
         self._settings: dict[tuple[str, str], str] = {}
         self._first: tuple[str, bytes] | None = None
+        self._payloads: dict[str, bytes] | None = None  # read when somebody asks
 
     @classmethod
     def open(
@@ -120,11 +122,11 @@ class Run:
                     )
         self._settings |= wanted
 
-    def commit(self, stage: str, chunk: int, payload: bytes) -> None:
+    def commit(self, key: str, payload: bytes) -> None:
         """Write one finished chunk, durable when this returns; a chunk is never written twice."""
-        chunks = [(stage, chunk, payload)]
+        chunks = [(key, payload)]
         if not self._begun and self._first is not None:
-            chunks.insert(0, (self._first[0], 0, self._first[1]))
+            chunks.insert(0, self._first)
         with _told(self.folder):
             for each in chunks:
                 if self._begun:
@@ -132,21 +134,27 @@ class Run:
                 else:
                     self._store.begin(self._settings, *each)
                     self._begun = True
+        if self._payloads is not None:
+            self._payloads.update(chunks)
 
-    def first(self, stage: str, payload: bytes) -> None:
-        """Have a stage's only chunk written before all others, once there is one to write.
+    def first(self, key: str, payload: bytes) -> None:
+        """Have a chunk written before all others, once there is another to write.
 
         What no work went into is no reason to claim a folder, nor to delete what it holds.
         """
         if self._begun:
-            if not self.committed(stage):
-                self.commit(stage, 0, payload)
+            if self.committed(key) is None:
+                self.commit(key, payload)
         else:
-            self._first = stage, payload
+            self._first = key, payload
 
-    def committed(self, stage: str) -> dict[int, bytes]:
-        """Payloads of the finished chunks of a stage, by chunk."""
-        return self._store.chunks(stage) if self._begun else {}
+    def committed(self, key: str) -> bytes | None:
+        """The payload of a finished chunk; None where it is not finished."""
+        if not self._begun:
+            return None
+        if self._payloads is None:
+            self._payloads = self._store.payloads()
+        return self._payloads.get(key)
 
     def key(self, name: str) -> bytes:
         """A secret of 32 bytes that stays in this folder; the same one whenever it is asked for.
@@ -155,6 +163,10 @@ class Run:
         """
         with _told(self.folder):
             secret = self._folder.secret(needed=self._begun)
+        check = _text("check", hmac.new(secret, b"check", hashlib.sha256).hexdigest())
+        if self._begun and self._store.settings().get(_KEY_CHECK, check) != check:
+            raise self._folder.replaced()
+        self._settings[_KEY_CHECK] = check
         return hmac.new(secret, name.encode(), hashlib.sha256).digest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import threading
 import time
@@ -21,14 +20,13 @@ from trilemma.work.clock import spoken
 from trilemma.work.notebooks import notebook_cell
 
 if TYPE_CHECKING:
-    from trilemma.work.executors import Job
+    from trilemma.work.executors import Job, Spent
 
 __all__ = ["Outlook", "Progress", "Ticker"]
 
 _INTERVAL_S: Final = 5.0
 _LIVE_S: Final = 1.0
 _PAUSES: Final = ((1800.0, 60.0), (120.0, 15.0), (-math.inf, _INTERVAL_S))  # (after, pause)
-_SETTING: Final = re.compile(r"=(\d+\.?\d*(?:e[+-]?\d+)?)((?:,[a-z_]+=[^,+ ]+)*)")
 
 
 class _Line:
@@ -93,17 +91,17 @@ class _Line:
 class Progress(_Line):
     """How many updates are attacked, how many of them with success, updates/s and time left.
 
-    `count` gives the updates of a payload and how many of them were recovered. `done` are those
+    `count` gives the updates of a result and how many of them were recovered. `done` are those
     of an earlier, interrupted run, which do not count for the rate.
 
     >>> import io
     >>> sink = io.StringIO()
     >>> ticks = iter([0.0, 2.0, 2.0])
     >>> with Progress(
-    ...     "attack", lambda payload: (4, 3), total=8, stream=sink, clock=lambda: next(ticks)
+    ...     "attack", lambda result: (4, 3), total=8, stream=sink, clock=lambda: next(ticks)
     ... ) as progress:
-    ...     progress.begun(None)
-    ...     progress.finished(None, b"payload", 2.0)
+    ...     progress.begun("", None)
+    ...     progress.finished(None, b"payload", (2.0, 2.0))
     >>> print(sink.getvalue(), end="")
     attack: 0 of 8 updates
     attack: 4 of 8 updates, 75.0 % recovered, 2.0 updates/s, 2 s left
@@ -112,7 +110,7 @@ class Progress(_Line):
     def __init__(
         self,
         what: str,
-        count: Callable[[bytes], tuple[int, int]],
+        count: Callable[[Any], tuple[int, int]],
         *,
         total: int,
         done: int = 0,
@@ -133,23 +131,26 @@ class Progress(_Line):
         if self._done > self._before and not self._quiet:
             print(printable(self._line(self._clock())), file=self._stream, flush=True)
 
-    def begun(self, task: Job) -> None:
+    def begun(self, procedure: str, job: Job) -> None:
         """Say at once what is being done."""
         if not self._told:
             self._told = True
             self._show(f"{self._what}: {self._done} of {self._total} updates", self._row, None)
 
-    def kept(self, task: Job) -> None:
+    def kept(self, procedure: str, job: Job) -> None:
         """Updates of an earlier run: `done` has counted them."""
+
+    def ended(self, procedure: str) -> None:
+        """All updates are there."""
 
     def _beat(self) -> None:
         now = self._clock()
         if self._told:
             self._show(f"{self._line(now)}; {spoken(now - self._start)} so far", self._row, now)
 
-    def finished(self, task: Job, payload: bytes, seconds: float) -> None:
-        """Count the updates of one more payload."""
-        units, successes = self._count(payload)
+    def finished(self, job: Job, result: Any, spent: Spent) -> None:
+        """Count the updates of one more result."""
+        units, successes = self._count(result)
         self._done += units
         self._successes += successes
         now = self._clock()
@@ -174,33 +175,33 @@ class Progress(_Line):
 
 
 class Outlook(Protocol):
-    """What is known of work whose end is open: what a task does, how much is left, and news."""
+    """What is known of work whose end is open: what of it is done, and how much is left."""
 
-    def kept(self, task: Any) -> None: ...
+    def kept(self, procedure: str, job: Any) -> None: ...
 
-    def finished(self, task: Any, seconds: float) -> None: ...
+    def begun(self, procedure: str, job: Any) -> None: ...
 
-    def said(self, task: Any) -> str: ...
+    def finished(self, job: Any, spent: Spent) -> None: ...
 
-    def left(self) -> float | None: ...
+    def ended(self, procedure: str) -> None: ...
 
-    def news(self) -> str: ...
+    def said(self) -> str: ...
 
 
 class Ticker(_Line):
     """What has been done of work whose end is not known: games, seconds, and the last thing done.
 
-    A task that plays games says how many in its `count`; others have none. An `outlook` adds
-    words for the task, and the time left.
+    A job that plays games says how many in its `count`; others have none. An `outlook` adds what
+    is left.
 
     >>> import io
     >>> from types import SimpleNamespace
-    >>> task = SimpleNamespace(key=lambda: ("attack on noise", 0), count=16)
+    >>> job = SimpleNamespace(key="1f", label="attack on noise", count=16)
     >>> sink = io.StringIO()
     >>> ticks = iter([0.0, 6.0, 6.0])
     >>> with Ticker("tune", stream=sink, clock=lambda: next(ticks)) as ticker:
-    ...     ticker.begun(task)
-    ...     ticker.finished(task, b"", 6.0)
+    ...     ticker.begun("noise", job)
+    ...     ticker.finished(job, None, (6.0, 6.0))
     >>> print(sink.getvalue(), end="")
     tune: begins with attack on noise
     tune: 16 games played in 6 s; attack on noise
@@ -218,8 +219,7 @@ class Ticker(_Line):
         super().__init__(stream, clock, quiet=quiet)
         self._what, self._units, self._told = what, 0, False
         self._outlook: Outlook | None = None
-        self._waiting: dict[tuple[str, int], Job] = {}
-        self._counted: set[tuple[str, int]] = set()
+        self._waiting: dict[str, Job] = {}
         self._before = 0
         self._saying = ""
 
@@ -230,10 +230,11 @@ class Ticker(_Line):
 
     def expect(self, outlook: Outlook) -> None:
         """From now on say how much is left."""
-        self._outlook = outlook
+        with self._lock:
+            self._outlook = outlook
 
     def say(self, line: str) -> None:
-        """Show a line at once; it stays until there is a task to speak of."""
+        """Show a line at once; it stays until there is a job to speak of."""
         self._saying = line
         self._show(f"{self._what}: {line}", _one_line, None)
 
@@ -248,36 +249,40 @@ class Ticker(_Line):
             elif not self._quiet:
                 print(shown, file=self._stream, flush=True)
 
-    def kept(self, task: Job) -> None:
-        """Count a task that an earlier process has done."""
-        if task.key() not in self._counted:
-            self._counted.add(task.key())
-            self._before += getattr(task, "count", 0)
+    def kept(self, procedure: str, job: Job) -> None:
+        """Count a job that an earlier process has done."""
+        with self._lock:
+            self._before += getattr(job, "count", 0)
             if self._outlook is not None:
-                self._outlook.kept(task)
+                self._outlook.kept(procedure, job)
 
-    def begun(self, task: Job) -> None:
+    def begun(self, procedure: str, job: Job) -> None:
         """Say at once what is being done."""
         with self._lock:
-            self._waiting[task.key()] = task
+            self._waiting[job.key] = job
+            if self._outlook is not None:
+                self._outlook.begun(procedure, job)
         if not self._told:
             self._told = True
             start = f"goes on after {self._before} games" if self._before else "begins"
-            self.say(f"{start} with {self._said(task)}")
+            self.say(f"{start} with {job.label}")
             self._saying = "putting together what was found"
 
-    def finished(self, task: Job, payload: bytes, seconds: float) -> None:
-        """Count the games of one more task, and name it."""
+    def finished(self, job: Job, result: Any, spent: Spent) -> None:
+        """Count the games of one more job, and name it."""
         with self._lock:
-            self._units += getattr(task, "count", 0)
-            self._waiting.pop(task.key(), None)
-            self._counted.add(task.key())
+            self._units += getattr(job, "count", 0)
+            self._waiting.pop(job.key, None)
             if self._outlook is not None:
-                self._outlook.finished(task, seconds)
-                if news := self._outlook.news():
-                    self.say(news)
+                self._outlook.finished(job, spent)
             now = self._clock()
-            self._show(self._line(task, now), _one_line, now)
+            self._show(self._line(job, now), _one_line, now)
+
+    def ended(self, procedure: str) -> None:
+        """What a procedure might have asked for does not come any more."""
+        with self._lock:
+            if self._outlook is not None:
+                self._outlook.ended(procedure)
 
     def _beat(self) -> None:
         now = self._clock()
@@ -287,25 +292,10 @@ class Ticker(_Line):
             line = f"{self._what}: {self._saying}, {spoken(now - self._start)} so far"
             self._show(line, _one_line, now)
 
-    def _line(self, task: Job, now: float) -> str:
+    def _line(self, job: Job, now: float) -> str:
         spent = f"{self._units} games played in {spoken(now - self._start)}"
-        left = None if self._outlook is None else self._outlook.left()
-        ending = "" if left is None else f", about {spoken(left)} left"
-        return f"{self._what}: {spent}{ending}; {self._said(task)}"
-
-    def _said(self, task: Job) -> str:
-        return _in_short(task) if self._outlook is None else self._outlook.said(task)
-
-
-def _in_short(task: Job) -> str:
-    """What a task does: numbers to three digits, and of each part of a protection one setting.
-
-    >>> from types import SimpleNamespace
-    >>> spec = "dlg on randomization:variance=0.0191552+secret-sharing:clip_range=1.0,bits=8"
-    >>> _in_short(SimpleNamespace(key=lambda: (f"{spec} seen by the server, 6 games", 0)))
-    'dlg on randomization:variance=0.0192+secret-sharing:clip_range=1 seen by the server, 6 games'
-    """
-    return _SETTING.sub(lambda found: f"={float(found[1]):.3g}", task.key()[0])
+        left = "" if self._outlook is None else self._outlook.said()
+        return f"{self._what}: {', '.join(filter(None, (spent, left)))}; {job.label}"
 
 
 def _one_line(line: str) -> RenderableType:

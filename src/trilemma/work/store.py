@@ -6,6 +6,7 @@ Every row carries a digest of its content, so that a damaged one is told, not co
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,20 +20,19 @@ __all__ = ["Settings", "Store"]
 Settings = Mapping[tuple[str, str], str]
 """JSON texts by (whose, name)."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = f"""
 BEGIN;
 CREATE TABLE settings (
     whose TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, digest BLOB NOT NULL,
     PRIMARY KEY (whose, name));
 CREATE TABLE chunks (
-    stage TEXT NOT NULL, chunk INTEGER NOT NULL, payload BLOB NOT NULL, digest BLOB NOT NULL,
-    PRIMARY KEY (stage, chunk));
+    key TEXT NOT NULL, payload BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (key));
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
 _SETTINGS: Final = "SELECT whose, name, value, digest FROM settings"
-_ROWS: Final = "SELECT stage, chunk, payload, digest FROM chunks"
+_ROWS: Final = "SELECT key, payload, digest FROM chunks"
 _REMEDY: Final = "bring back a copy of it, choose another folder, or start over with --fresh"
 
 
@@ -48,6 +48,9 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Self:
         """The store in a file, made where there is none."""
+        with suppress(OSError):  # which SQLite then words, or another owner's file
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            path.chmod(0o600)  # its payloads are of records; SQLite gives its log the same mode
         store = cls(path, sqlite3.connect(path))
         try:
             with store._told("it is not a journal of trilemma", disk=True):
@@ -113,25 +116,22 @@ class Store:
                 raise self._damaged(damage)
         return {(whose, name): value for whose, name, value, _ in rows}
 
-    def chunks(self, stage: str) -> dict[int, bytes]:
-        """Payloads of a stage, by chunk."""
-        with self._told(f"chunks of {stage!r} are damaged"):
-            rows = self._connection.execute(f"{_ROWS} WHERE stage = ?", (stage,)).fetchall()
-        return {chunk: payload for _, chunk, payload in sorted(self._whole(rows))}
+    def payloads(self) -> dict[str, bytes]:
+        """All payloads, by the key of their chunk."""
+        with self._told("its chunks are damaged"):
+            return dict(self._whole(self._connection.execute(_ROWS)))
 
     def check(self) -> None:
         """Read every row."""
         self.settings()
-        with self._told("its chunks are damaged"):
-            for _ in self._whole(self._connection.execute(_ROWS)):
-                pass
+        self.payloads()
 
-    def write(self, stage: str, chunk: int, payload: bytes) -> None:
+    def write(self, key: str, payload: bytes) -> None:
         """Add a chunk; a chunk is never written twice."""
         with self._told("it cannot be added to", disk=True), self._connection:
-            self._insert(stage, chunk, payload)
+            self._insert(key, payload)
 
-    def begin(self, settings: Settings, stage: str, chunk: int, payload: bytes) -> None:
+    def begin(self, settings: Settings, key: str, payload: bytes) -> None:
         """Empty the store, then keep the settings and the first chunk made with them, at once."""
         with self._told("it cannot be emptied", disk=True), self._connection:
             self._connection.execute("DELETE FROM chunks")
@@ -140,11 +140,11 @@ class Store:
                 "INSERT INTO settings VALUES (?, ?, ?, ?)",
                 [(*key, value, _digest(*key, value.encode())) for key, value in settings.items()],
             )
-            self._insert(stage, chunk, payload)
+            self._insert(key, payload)
 
-    def _insert(self, stage: str, chunk: int, payload: bytes) -> None:
-        row = (stage, chunk, payload, _digest(stage, chunk, payload))
-        self._connection.execute("INSERT INTO chunks VALUES (?, ?, ?, ?)", row)
+    def _insert(self, key: str, payload: bytes) -> None:
+        row = (key, payload, _digest("chunk", key, payload))
+        self._connection.execute("INSERT INTO chunks VALUES (?, ?, ?)", row)
 
     def _check_version(self) -> None:
         with self._told("it is not a journal of trilemma"):
@@ -156,18 +156,15 @@ class Store:
                 f"version {_VERSION}; choose another folder, or start over with --fresh."
             )
 
-    def _whole(
-        self, rows: Iterable[tuple[object, object, object, object]]
-    ) -> Iterator[tuple[str, int, bytes]]:
-        for stage, chunk, payload, digest in rows:
+    def _whole(self, rows: Iterable[tuple[object, object, object]]) -> Iterator[tuple[str, bytes]]:
+        for key, payload, digest in rows:
             if not (
-                isinstance(stage, str)
-                and isinstance(chunk, int)
+                isinstance(key, str)
                 and isinstance(payload, bytes)
-                and digest == _digest(stage, chunk, payload)
+                and digest == _digest("chunk", key, payload)
             ):
-                raise self._damaged(f"chunk {chunk!r:.40} of {stage!r:.80} is damaged")
-            yield stage, chunk, payload
+                raise self._damaged(f"chunk {key!r:.80} is damaged")
+            yield key, payload
 
     @contextmanager
     def _told(self, what: str, *, disk: bool = False) -> Iterator[None]:
@@ -183,7 +180,7 @@ class Store:
         return InvalidInput(f"{self._path} cannot be used ({what}); {_REMEDY}.")
 
 
-def _digest(first: str, second: str | int, payload: bytes) -> bytes:
+def _digest(first: str, second: str, payload: bytes) -> bytes:
     """A digest of the payload under its name, so that rows cannot change places either."""
     name = hashlib.sha256(repr((first, second)).encode("utf-8", "surrogatepass")).digest()
     return hashlib.blake2b(payload, key=name, digest_size=16).digest()

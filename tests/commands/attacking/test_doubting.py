@@ -45,9 +45,20 @@ Said = tuple[int, str, str]
 @pytest.fixture
 def attack(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     def attack(path: Path, *words: str) -> Said:
-        return here(monkeypatch, capsys, "attack", str(path), *words)
+        return here(monkeypatch, capsys, "attack", str(path), "--trust", *words)
 
     return attack
+
+
+def test_the_scenario_of_somebodys_verdict_is_made_if_named_or_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("attack", str(folder), "--units", "20", "--seed", "3")
+    code, _, err = here(monkeypatch, capsys, *words)
+    assert code == 2
+    assert f"scenario '{OWN}:small' is named by the file" in err
+    named = ("--scenario", f"{OWN}:small")
+    assert here(monkeypatch, capsys, *words, *named)[0] == 0
 
 
 def test_a_table_of_every_attack_of_every_rung(attack: Any, folder: Path) -> None:

@@ -22,7 +22,7 @@ def test_all_attacks_of_a_rung(
     code, out, err = here(monkeypatch, capsys, *words)
     assert code == 0, err
     assert err.startswith("attack: begins with ")
-    assert "of about 16 games" in err
+    assert "done: 64 games in" in err, "8 by each attack, with and without"
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
     row = next(line for line in out.splitlines() if line.strip().startswith("analytic"))
     assert row.split()[2:5] == ["8", "of", "8"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 from trilemma.commands.starting.check import _show
 from trilemma.door.checking import Examined
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.remaining import Left
 from trilemma.tuning.request import Request
 
 SPEC = "tests.commands.own_scenario:small"
@@ -30,7 +32,7 @@ def test_a_look_at_ones_own_function(
     assert "starts from fresh random weights" in said
     assert "pictures of records: the scenario does not set show_records" in said
     for name in ("tune:", "tune --quick:"):
-        assert f"trilemma {name} about " in said
+        assert re.search(rf"trilemma {name} (about|at most|\d.* to) .* in one process, ", said)
 
 
 def test_absolute_errors_can_be_tuned(
@@ -58,6 +60,10 @@ def test_what_is_changed_in_a_model_is_told_before_it_is_tuned(
 ) -> None:
     net = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3))
     made = replace(small(), model=net)
-    _show(Examined(Plan.of(made, Request()), (), (), {"tune": 60.0}, 5.0, False), "mine:make")
+    _show(
+        Examined(Plan.of(made, Request()), (), (), {"tune": Left(60.0, 360.0, ())}, 5.0),
+        "mine:make",
+    )
     said = " ".join(capsys.readouterr().out.split())
+    assert "trilemma tune: 65 s to 6.1 min in one process, 35 s to 3.1 min with" in said
     assert "What is done with your model - Dropout ('1') is off in what is trained" in said

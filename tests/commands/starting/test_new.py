@@ -20,3 +20,6 @@ def test_it_says_what_it_wrote_and_what_comes_next(
     code, out, err = here(monkeypatch, capsys, "new", str(folder))
     assert (code, out) == (2, "")
     assert "is there already; name another folder." in err
+    code, out, err = here(monkeypatch, capsys, "new", "x" * 300)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "(File name too long); name another folder." in err

@@ -14,10 +14,11 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import get
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.picks import play
 from trilemma.estimation.playing.sights import Observer
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary, Noise
@@ -45,9 +46,9 @@ def right_picks(rounds: int, variance: float, stream: str) -> int:
     task = AttackJob(
         stream, f"randomization:variance={variance}", (EXACT,), Adversary.SERVER, rounds, 0, GAMES
     )
-    found = read_attack(work(task))
-    assert set(found["rounds"]) == {rounds}, "every round holds the record"
-    return sum(found["correct"][EXACT])
+    found = decode(work(task))
+    assert set(found.rounds) == {rounds}, "every round holds the record"
+    return int(found.won(EXACT))
 
 
 def differ(one: int, other: int) -> float:

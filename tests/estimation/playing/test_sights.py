@@ -17,12 +17,14 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sending import Sending
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
+from trilemma.records.records import Records
 
 SUM = "secret-sharing"
 
@@ -102,6 +104,46 @@ def test_a_sum_weighs_clients_as_it_is_deployed(equal: bool) -> None:
     assert isinstance(view.observation.weights, tuple)
     own = [game.client, *(k for k in range(3) if k != game.client)]
     assert view.observation.weights == pytest.approx(shares[own])
+
+
+@pytest.mark.parametrize("rounds", [1, 30])
+def test_a_sum_is_of_the_fewest_clients_that_a_round_may_end_with(rounds: int) -> None:
+    """Of ten, where seven may be deployed, a record would be seen behind too many others."""
+    sizes = (80, 120, 100, 90, 84)
+    made = scenario(sizes=sizes)
+    seen = observer(made, SUM, rounds=rounds, threshold=3)
+    games = [seen.arena.draw(number, 3) for number in range(8)]
+    summed: list[int] = []
+    for game, views in zip(games, seen.views(games), strict=True):
+        for view in views:
+            rest = view.knowledge.rest
+            assert view.observation.clients == 3
+            assert rest is not None
+            assert rest.inputs.shape[0] == 3 * 4
+            rows = [seen.arena.scenario.kinds[place] for place in _places(made, rest.inputs)]
+            clients = np.searchsorted(np.cumsum(sizes), rows[1::4], side="right")
+            assert clients[0] == game.client
+            assert len(set(clients)) == 3
+            shares = np.array(sizes)[clients] / np.array(sizes)[clients].sum()
+            assert view.observation.weights == pytest.approx(shares)
+            summed += list(clients[1:])
+    assert set(summed) == set(range(5)), "whoever drops out"
+
+
+def _places(made: Scenario, inputs: torch.Tensor) -> list[int]:
+    return [int((made.pooled().inputs == each).all(1).nonzero()[0]) for each in inputs]
+
+
+def test_the_law_of_the_others_is_fitted_on_all_public_records() -> None:
+    made = scenario()
+    many = Records(torch.rand(900, 6), torch.randint(0, 3, (900,)))
+    game = observer(made).arena.draw(0, 3)
+    for public in (made.test_records, many):
+        seen = observer(replace(made, public=public), SUM, "candidates")
+        (view,) = seen.views([game])[0]
+        assert view.knowledge.population is not None
+        own = {tuple(row) for row in view.knowledge.population.inputs.tolist()}
+        assert own >= {tuple(row) for row in public.inputs.tolist()}
 
 
 def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
@@ -270,3 +312,31 @@ def test_who_is_not_told_the_rounds_still_sees_the_cohorts() -> None:
     assert 0 < sum(drawn) < 30
     (views,) = seen.views([game])
     assert [view.round for view in views] == [n for n, there in enumerate(drawn) if there]
+
+
+def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
+    """All free records and the tagged one; momentum and the falling step are the server's."""
+    made = scenario((40, 40, 40), sampling="full", record_clip=0.2)
+    recipe = Recipe(made.local_training, 2.0, server_decay=True, momentum=0.7)
+    seen = observer(made, SUM, rounds=5, equal_weights=True, recipe=recipe)
+    games = [seen.arena.draw(number, 3) for number in range(2)]
+    pool, layout = made.pooled(), made.task.layout
+    for game, views in zip(games, seen.views(games), strict=True):
+        assert len(views) == 5
+        used = np.append(np.flatnonzero(game.free.ravel()), game.sought)
+        velocity = torch.zeros(layout.size)
+        for number, view in enumerate(views):
+            model = nn.Linear(6, 3)
+            model.load_state_dict(layout.unflatten(view.weights))
+            total = torch.zeros(layout.size)
+            for x, y in zip(pool.inputs[used], pool.labels[used], strict=True):
+                grads = torch.autograd.grad(
+                    cross_entropy(model(x[None]), y[None]), list(model.parameters())
+                )
+                row = torch.cat([each.flatten() for each in grads])
+                total += row * min(1.0, 0.2 / float(row.norm())) / 4 / 3
+            assert torch.allclose(view.observation.update, total, atol=1e-6)
+            velocity = 0.7 * velocity + total
+            after = view.weights - 2.0 * (5 - number) / 5 * velocity
+            if number < 4:
+                assert torch.allclose(views[number + 1].weights, after, atol=1e-5)

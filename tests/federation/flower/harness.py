@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from flwr.app import (
     Array,
     ArrayRecord,
@@ -24,12 +23,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from tests.federation.nodes.driver import steps_as_measured
 from tests.federation.nodes.pins import pin
 
 from trilemma.federation.flower import Terms, protect_mod
 from trilemma.federation.flower.messages import read_stages, write_stages
 from trilemma.federation.nodes.stages import Stage
-from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
@@ -73,14 +72,6 @@ def train_only(nodes: int = 4) -> FedAvg:
 def small_paillier(mode: Literal["open", "blind"] = "open") -> Paillier:
     """For speed alone."""
     return Paillier(bits=512, mode=mode, max_weight=100, insecure=True)
-
-
-def steps_as_measured(training: LocalTraining) -> None:
-    """What a node sees of an app that trains in this way."""
-    weight = torch.nn.Parameter(torch.zeros(1))
-    for _ in range(training.steps):
-        torch.nn.Identity()(torch.ones(training.batch))
-        torch.optim.SGD([weight], lr=training.lr).step()
 
 
 def toy_app(terms: Terms | None, seen: list[dict[str, np.ndarray]] | None = None) -> ClientApp:

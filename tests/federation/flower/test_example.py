@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from flower_digits import client_app, server_app, task
+from flower_digits import client_app, server_app
 from flwr.app import MetricRecord, UserConfig
 from flwr.serverapp.strategy import Result
 from tests.federation.flower.harness import DirectGrid
-from tests.federation.flower.machines import ROOT, quiet
+from tests.federation.flower.machines import ROOT, machine, quiet, run
 
 from trilemma.crypto.keyfiles import save_private, save_public
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, NotConfigured
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.nodes.files.ledger import Ledger
+from trilemma.learning import LocalTraining
 
 FIXED_POINT = "clip_range=4.0,precision_bits=20,max_weight=2000"
 PROTECTIONS = {
@@ -45,8 +50,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def federate(keys: Path, **settings: bool | float | int | str) -> Result:
-    """The app as it is shipped, its nodes and its server in this process."""
+def federate(
+    keys: Path, *, without: str = "", lacking: int = 3, **settings: bool | float | int | str
+) -> Result:
+    """The app as it is shipped, its nodes and its server in this process.
+
+    The first `lacking` nodes are not given the setting `without`.
+    """
     config: UserConfig = {"local-epochs": 5, "lr": 0.1, "least-nodes": 3, **SETTINGS, **settings}
     if "paillier" in str(config.get("protection")):
         config["public-key"] = str(keys / "public")
@@ -59,6 +69,8 @@ def federate(keys: Path, **settings: bool | float | int | str) -> Result:
             "trilemma-ledger": str(keys / "ledger"),
             "trilemma-data": f"digits {index}",
         }
+        if index < lacking:
+            context.node_config.pop(without, None)
         context.run_config = dict(config)
     return server_app.federate(grid, dict(config))
 
@@ -70,52 +82,80 @@ def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
     return result.evaluate_metrics_clientapp
 
 
-BY_RECORD: dict[str, float | str] = {
+CERTIFIED = {
+    "schema_version": 3,
     "protection": f"randomization:variance=1e-6+secret-sharing:{FIXED_POINT}",
-    "record-clip": 0.5,
-    "lr": 4.0,
-    "rounds": 12,
+    "basis": "certified",
+    "deployment": asdict(
+        Deployment(
+            LocalTraining("fedsgd", batch=64, record_clip=1.0, sampling="poisson"),
+            *(2410, 3, 3, 3),
+            rounds=12,
+            sampling_rate=64 / 500,
+            participation="secret",
+            helpers=1,
+            server=ServerTraining(8.0, decay=True),
+        )
+    ),
 }
 
 
-def test_the_app_trains_record_by_record_for_the_rounds_of_its_deployment(keys: Path) -> None:
+@pytest.fixture
+def verdict(tmp_path: Path) -> dict[str, Any]:
+    """The settings that deploy it."""
+    (tmp_path / "verdict.json").write_text(json.dumps(CERTIFIED))
+    return {"verdict": str(tmp_path / "verdict.json"), "rounds": 12}
+
+
+def test_the_app_deploys_a_verdict_for_its_rounds(keys: Path, verdict: dict[str, Any]) -> None:
     (keys / "ledger").unlink(missing_ok=True)
-    result = federate(keys, **BY_RECORD)
+    result = federate(keys, **verdict)
     metrics = result.evaluate_metrics_serverapp
-    first, last = (float(str(metrics[number]["eval_loss"])) for number in (0, 12))
-    assert last < 2.0 < first, "it learns"
-    told = {"cohort", "survivors", "refusals"}
+    first, last = (float(str(metrics[number]["eval_acc"])) for number in (0, 12))
+    assert first < 0.2 < 0.45 < last, "it learns, by the server's step"
     proved = {"dp-epsilon", "dp-epsilon-round", "dp-delta"}
-    assert set(result.train_metrics_clientapp[12]) == proved | told
-    assert {*map(frozenset, result.evaluate_metrics_clientapp.values())} == {frozenset(told)}
+    reported = proved | {"cohort", "survivors", "refusals"}
+    assert set(result.train_metrics_clientapp[12]) == reported
+    assert not result.evaluate_metrics_clientapp, "only updates leave a node"
     (event,) = Ledger(keys / "ledger").events("digits 2")
     assert event.rounds == 12
     assert event.level == "record"
-    assert event.q == pytest.approx(32 / 453)
-    again = federate(keys, **BY_RECORD | {"evaluate-every-round": False})
+    assert event.q == pytest.approx(64 / 500)
+    again = federate(keys, **verdict)
     left = {each["survivors"] for each in again.train_metrics_clientapp.values()}
     assert left == {0}, "another run has no rounds left"
 
 
-def test_the_app_deploys_a_verdict_that_was_measured_for_it(keys: Path, tmp_path: Path) -> None:
-    (keys / "ledger").unlink(missing_ok=True)
-    settings: UserConfig = {"least-nodes": 3, **SETTINGS, **BY_RECORD}
-    path = tmp_path / "verdict.json"
-    measured = {
-        "schema_version": 3,
-        "protection": BY_RECORD["protection"],
-        "deployment": asdict(task.make_deployment(settings)),
-    }
-    path.write_text(json.dumps(measured))
-    own: dict[str, float | str] = {
-        "record-clip": 0.5,
-        "lr": 4.0,
-        "rounds": 12,
-        "verdict": str(path),
-    }
-    assert len(federate(keys, **own).train_metrics_clientapp) == 12
-    with pytest.raises(InvalidInput, match=r"local_training\.lr was 4\.0 when measured and is 1"):
-        federate(keys, **own | {"lr": 1.0})
+def test_the_app_refuses_a_verdict_about_another_federation(
+    keys: Path, verdict: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput, match="rounds was 12 when measured and is 150 here"):
+        federate(keys, **verdict | {"rounds": 150})
+
+
+def test_a_run_whose_nodes_all_lack_the_key_ends_with_an_error(keys: Path) -> None:
+    with pytest.raises(NotConfigured, match=r"no node can take part: .*TRILEMMA_KEY"):
+        federate(keys, protection=PROTECTIONS["Paillier, open"], without="trilemma-key")
+    result = federate(
+        keys, protection=PROTECTIONS["Paillier, open"], without="trilemma-key", lacking=1
+    )
+    assert result.train_metrics_clientapp[1]["refusals"] == 1
+
+
+@pytest.mark.slow
+def test_the_app_deploys_a_verdict_on_a_machine_where_nothing_is_installed_for_it(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("ray", reason="needs the extra `ray`: pip install 'trilemma[ray]'")
+    app = tmp_path / "app"
+    shutil.copytree(ROOT / "examples/flower-digits", app)
+    (app / "flower_digits" / "verdict.json").write_text(json.dumps(CERTIFIED))
+    with machine(tmp_path) as (_, environment):
+        del environment["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]
+        settings = {"verdict": "verdict.json", "rounds": 12, "nodes": 3, "least-nodes": 3}
+        said = run(app, environment, settings, supernodes=3)
+    last = re.findall(r"round 12: on test digits .*'eval_acc': ([0-9.]+)", said)
+    assert float(last[0]) > 0.45, said[-4000:]
 
 
 @pytest.mark.parametrize("name", PROTECTIONS)

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
 from flwr.app import Message, RecordDict
-from flwr.serverapp.strategy import FedAdam, FedMedian, Krum, Strategy
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, Krum, Strategy
 from tests.federation.flower.harness import (
     LOSSES,
     MODEL,
@@ -38,10 +38,17 @@ from tests.federation.flower.harness import (
 
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.errors import InvalidInput
-from trilemma.federation.flower import Deployment, ProtectedGrid, Terms, from_verdict
+from trilemma.federation.flower import (
+    Deployment,
+    ProtectedGrid,
+    ServerTraining,
+    Terms,
+    from_verdict,
+)
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.base import Transport
+from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 
@@ -76,7 +83,12 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
     variance, lr = 0.04, 0.1
     noise = f"randomization:variance={variance}"
     deployment = Deployment(
-        LocalTraining("fedsgd", lr=lr, batch=4), 65, 4, 4, 3, weighting="records", rounds=1
+        LocalTraining("fedsgd", lr=lr, batch=4),
+        *(65, 4, 4, 3),
+        weighting="records",
+        rounds=1,
+        server=ServerTraining(lr),
+        records=100,
     )
     path = tmp_path / "verdict.json"
     document = {
@@ -98,6 +110,70 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
         ]
     )
     assert 1e-9 < chi2.cdf((off**2).sum() / spread**2, len(off)) < 1 - 1e-9
+
+
+FALLING = Deployment(
+    LocalTraining("fedsgd", lr=0.1, batch=4),
+    *(65, 4, 4, 3),
+    weighting="records",
+    rounds=3,
+    server=ServerTraining(0.6, decay=True),
+    records=100,
+)
+STEPPED = [0.6, 1.0, 1.2]  # over lr: after steps of 0.6, 0.4 and 0.2
+
+
+def stepped(rounds: int) -> np.ndarray:
+    """The weights after the falling steps, where an app's local step is lr · gradient."""
+    return np.asarray(
+        MODEL["weight"] + STEPPED[rounds - 1] / 0.1 * (mean_of(NODES, "weight") - MODEL["weight"])
+    )
+
+
+@pytest.mark.parametrize("mode", ["plain", "secret-sharing", "blind"])
+def test_the_server_takes_the_steps_that_were_measured(
+    mode: str, tmp_path: Path, key: PrivateKey, key_file: Path
+) -> None:
+    transport = {
+        "plain": Protection().transport,
+        "secret-sharing": SecretSharing(clip_range=8.0, max_weight=100, ring_bits=64),
+        "blind": Paillier(bits=512, mode="blind", clip_range=8.0, max_weight=100, insecure=True),
+    }[mode]
+    terms = Terms.deployed(Protection((), transport), FALLING)
+    seen: list[dict[str, np.ndarray]] = []
+    direct = with_ledgers(
+        DirectGrid(toy_app(terms, seen), node_config={"trilemma-key": str(key_file)}), tmp_path
+    )
+    grid = ProtectedGrid(direct, terms, public_key=key.public)
+    result = fedavg().start(grid, initial(), num_rounds=3)
+    np.testing.assert_allclose(seen[-1]["weight"], stepped(3), atol=2e-2)
+    if mode != "blind":
+        np.testing.assert_allclose(result.arrays["weight"].numpy(), stepped(3), atol=2e-2)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_measured_steps(tmp_path: Path) -> None:
+    terms = Terms.deployed("none", FALLING)
+    app, checkpoint, arrays = toy_app(terms), tmp_path / "model.npz", initial()
+    for rounds in (1, 3):
+        direct = with_ledgers(DirectGrid(app), tmp_path)
+        grid = ProtectedGrid(direct, terms, checkpoint=checkpoint)
+        result = train_only().start(
+            grid, grid.resumed(arrays), num_rounds=grid.rounds_left(rounds)
+        )
+        made = result.arrays["weight"].numpy()
+        np.testing.assert_allclose(made, stepped(rounds), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [FedAdam, FedAvgM])
+def test_a_strategy_with_a_step_of_its_own_is_refused_where_one_was_measured(
+    kind: type[FedAvg], tmp_path: Path
+) -> None:
+    terms = Terms.deployed("none", FALLING)
+    direct = with_ledgers(DirectGrid(toy_app(terms)), tmp_path)
+    strategy = kind(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
+    with pytest.raises(InvalidInput, match=f"{kind.__name__} .* takes a server step of its own"):
+        strategy.start(ProtectedGrid(direct, terms), initial(), num_rounds=3)
+    assert not direct.sent
 
 
 def test_two_exchanges_a_round_while_the_cohort_stays() -> None:

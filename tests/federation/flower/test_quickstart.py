@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -22,12 +21,9 @@ import torch
 
 pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trilemma[flower]'")
 
-from tests.federation.flower.machines import ROOT, free_ports, quiet, read
+from tests.federation.flower.machines import ROOT, free_ports, machine, quiet, read, run
 
-from trilemma.crypto.keyfiles import save_private, save_public
-from trilemma.crypto.paillier import PrivateKey
-from trilemma.entropy import System
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.learning import LocalTraining
 
@@ -53,7 +49,25 @@ terms = Terms.of(
     evaluate_metrics=("eval_loss", "eval_acc"),
 )
 """
-VERDICT = 'terms = from_verdict(Path(__file__).with_name("verdict.json"), own)\n'
+VERDICT = """from dataclasses import replace
+from pathlib import Path
+
+from pytorchexample.task import Net
+from trilemma.federation.flower import from_verdict, measured_deployment
+
+verdict = Path(__file__).with_name("verdict.json")
+own = replace(
+    measured_deployment(verdict),  # what is not stated below: how nodes and server train
+    parameters=sum(each.numel() for each in Net().parameters()),
+    clients=10,
+    cohort=10,
+    threshold=7,
+    rounds=150,
+    sampling_rate=4 / 150,
+    records=1500,
+)
+terms = from_verdict(verdict, own)
+"""
 CLIENT = "app = ClientApp(mods=[protect_mod(terms)])\n"
 SERVER = "    grid=ProtectedGrid(grid, terms),\n"
 SERVER_WITH_KEY = (
@@ -153,39 +167,6 @@ def unused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
         yield made
 
 
-@contextmanager
-def machine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with keys, and the environment of a machine that never saw Flower."""
-    key = PrivateKey.generate(System(), bits=2048)
-    save_private(key, folder / "federation.key")
-    save_public(key.public, folder / "federation.pub")
-    first = free_ports(2)
-    environment = quiet(folder) | {
-        "TRILEMMA_KEY": str(folder / "federation.key"),
-        "TRILEMMA_LEDGER": str(folder / "ledger"),
-        "TRILEMMA_DATA": "digits",
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(first),
-        "FLWR_LOCAL_CONTROL_API_PORT": str(first + 1),
-    }
-    yield folder, environment
-    started = subprocess.run(
-        ["pgrep", "-f", f"flower-superlink .*--port {first} "], capture_output=True, check=False
-    )
-    for process in started.stdout.split():
-        os.kill(int(process), signal.SIGTERM)
-
-
-def run(app: Path, environment: dict[str, str], **settings: Any) -> str:
-    """What `flwr run` says, to its end."""
-    config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-    command = ["flwr", "run", str(app), "--stream", "--run-config", config]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROTECTIONS)
 def test_the_quickstart_runs_under_each_protection_by_the_lines_of_the_docs(
@@ -196,7 +177,7 @@ def test_the_quickstart_runs_under_each_protection_by_the_lines_of_the_docs(
     public = folder / "federation.pub" if name == "Paillier" else None
     app = protected(tmp_path, PROTECTIONS[name], public)
     saved = tmp_path / "final.pt"
-    said = run(app, environment, **{"final-model": str(saved)})
+    said = run(app, environment, {"final-model": str(saved)})
     assert said.count("'survivors': 2.0") == 2 * ROUNDS, said[-4000:]
     assert "'eval_loss'" in said
     assert "'train_loss'" in said
@@ -228,17 +209,15 @@ def test_the_quickstart_deploys_a_verdict(
         sampling_rate=64 / fewest,
         participation="secret",
         helpers=1,
+        server=ServerTraining(2.0, decay=True),
     )
     chosen = f"randomization:variance=1e-8+{PROTECTIONS['secret sharing']}"
     measured = {"schema_version": 3, "protection": chosen, "deployment": asdict(own)}
     (package / "verdict.json").write_text(json.dumps(measured))
-    imports = (
-        "from pathlib import Path\n\n"
-        "from trilemma.federation.flower import Deployment, from_verdict\n"
-        "from trilemma.learning import LocalTraining\n\n"
-    )
-    told = documented(imports) + f"own = {own!r}\n" + documented(VERDICT)
-    (package / "terms.py").write_text(told)
+    (package / "terms.py").write_text(documented(VERDICT))
+    numbers = {"clients=10": "clients=2", "cohort=10": "cohort=2", "threshold=7": "threshold=2"}
+    numbers |= {"rounds=150": f"rounds={ROUNDS}", "4 / 150": f"64 / {fewest}"}
+    changed(package / "terms.py", *numbers.items())
     line = documented(LOCAL_UPDATE).replace("dataset", "trainloader.dataset")
     changed(
         package / "client_app.py",
@@ -248,7 +227,7 @@ def test_the_quickstart_deploys_a_verdict(
         ("from flwr.app", f"{documented(LOSS)}from flwr.app"),
     )
     saved = tmp_path / "final.pt"
-    said = run(app, environment, **{"final-model": str(saved)})
+    said = run(app, environment, {"final-model": str(saved)})
     assert said.count("'survivors': 2.0") == 2 * ROUNDS, said[-4000:]
     for part in range(2):
         (event,) = Ledger(folder / "ledger").events(f"digits {part}")

@@ -9,11 +9,14 @@ from typing import Any
 import torch
 
 from trilemma.errors import TrilemmaError
-from trilemma.federation.nodes.answering import Work, answer
+from trilemma.federation.nodes.answering import answer
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.rounds import ServerRound
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind, Terms
+from trilemma.federation.nodes.working import Call, Reply
+from trilemma.learning import LocalTraining
+from trilemma.updates import Layout
 
 RUN = 77
 SIZE = 6
@@ -31,6 +34,27 @@ class DictStore:
 def update_of(number: int, size: int = SIZE) -> torch.Tensor:
     """A node's update [m], the same in every round."""
     return torch.rand(size, generator=torch.Generator().manual_seed(number)) - 0.5
+
+
+def steps_as_measured(training: LocalTraining) -> None:
+    """What a node sees of an app that trains in this way."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    for _ in range(training.steps):
+        torch.nn.Identity()(torch.ones(training.batch))
+        torch.optim.SGD([weight], lr=training.lr).step()
+
+
+def call_of(number: int, stage: Stage, terms: Terms) -> Call:
+    """An app that moves a model of zeros by a node's update, and reports one record."""
+    start = torch.zeros(stage.size)
+
+    def run() -> Reply:
+        if terms.deployment is not None and stage.kind == "train":
+            steps_as_measured(terms.deployment.local_training)
+        after = start - terms.learning_rate * update_of(number, stage.size)
+        return Reply({"weight": after}, {terms.weighted_by: 1})
+
+    return Call({"weight": start}, Layout(("weight",), ((stage.size,),)), start, run)
 
 
 @dataclass
@@ -54,11 +78,10 @@ class Federation:
         return self.answers(number, [stage])[0]
 
     def answers(self, number: int, stages: list[Stage]) -> list[Stage]:
-        def work(stage: Stage) -> Work:
-            metrics = torch.zeros(2 * len(self.terms.names(stage.kind)), dtype=torch.float64)
-            return Work({"update": update_of(number, stage.size), "metrics": metrics}, 1)
+        def call(stage: Stage) -> Call:
+            return call_of(number, stage, self.terms)
 
-        return answer(self.node(number), stages[0].kind, stages, work)
+        return answer(self.node(number), stages[0].kind, stages, call)
 
     def round(
         self, number: int, kind: Kind = "train", size: int = SIZE, terms: Terms | None = None

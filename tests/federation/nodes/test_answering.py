@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.federation.nodes.driver import SIZE, Federation, update_of
+from tests.federation.nodes.driver import SIZE, Federation, call_of, update_of
 
 from trilemma.errors import ProtocolViolation, TooFewClients
-from trilemma.federation.nodes.answering import Work, answer
+from trilemma.federation.nodes.answering import answer
 from trilemma.federation.nodes.rounds import ServerRound
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
+from trilemma.federation.nodes.working import Call
 
 NODES = (3, 40, 55)
 PLAIN = Terms.of("none", weighting="equal")
@@ -23,18 +24,18 @@ def first(terms: Terms, number: int = 1) -> Stage:
     return stage
 
 
-def work(stage: Stage) -> Work:
-    return Work({"update": update_of(3, stage.size)}, 1)
+def call(stage: Stage) -> Call:
+    return call_of(3, stage, PLAIN)
 
 
-def test_work_runs_where_a_stage_asks_for_an_update() -> None:
+def test_the_app_runs_where_a_stage_asks_for_an_update() -> None:
     federation = Federation(PLAIN, {node: {} for node in NODES})
-    (reply,) = answer(federation.node(3), "train", [first(PLAIN)], work)
+    (reply,) = answer(federation.node(3), "train", [first(PLAIN)], call)
     assert set(reply.blobs) == {"update"}
     sharing = Terms.of("secret-sharing:max_weight=100", weighting="equal")
     other = Federation(sharing, {node: {} for node in NODES})
 
-    def never(stage: Stage) -> Work:
+    def never(stage: Stage) -> Call:
         raise AssertionError("keys need no training")
 
     (reply,) = answer(other.node(3), "train", [first(sharing)], never)
@@ -44,7 +45,7 @@ def test_work_runs_where_a_stage_asks_for_an_update() -> None:
 def test_one_message_asks_for_one_update() -> None:
     federation = Federation(PLAIN, {node: {} for node in NODES})
     stages = [first(PLAIN), first(PLAIN, number=2)]
-    assert len(answer(federation.node(3), "train", stages, work)) == 1, "the second is left out"
+    assert len(answer(federation.node(3), "train", stages, call)) == 1, "the second is left out"
     memory = federation.stores[3].memory
     assert memory["last train"] == 1
 
@@ -74,17 +75,17 @@ def test_a_stage_of_one_kind_in_a_message_of_another_is_refused(place: int) -> N
     stages = [first(PLAIN), first(PLAIN, number=2)]
     stages[place] = replace(stages[place], kind="evaluate")
     with pytest.raises(ProtocolViolation, match="a message to train holds a stage to evaluate"):
-        answer(federation.node(3), "train", stages, work)
+        answer(federation.node(3), "train", stages, call)
     forged = replace(first(PLAIN), kind="evaluate", version=1)
     with pytest.raises(ProtocolViolation, match="a message to evaluate holds a stage to evaluate"):
-        answer(federation.node(3), "evaluate", [forged], work)
+        answer(federation.node(3), "evaluate", [forged], call)
     assert not federation.stores[3].memory, "nothing was begun"
 
 
 def test_a_message_that_asks_for_nothing_is_refused() -> None:
     federation = Federation(PLAIN, {node: {} for node in NODES})
     with pytest.raises(ProtocolViolation, match="holds 0 sums and asks for nothing"):
-        answer(federation.node(3), "train", [], work)
+        answer(federation.node(3), "train", [], call)
 
 
 def test_a_sum_is_applied_in_its_order_only() -> None:
@@ -92,7 +93,7 @@ def test_a_sum_is_applied_in_its_order_only() -> None:
     federation = Federation(blind, {node: {} for node in NODES})
     late = replace(first(PLAIN), terms="", version=2, blobs={"update": b""})
     with pytest.raises(ProtocolViolation, match="holds version 0 of the model and cannot apply"):
-        answer(federation.node(3), "train", [late], work)
+        answer(federation.node(3), "train", [late], call)
 
 
 def test_the_weight_of_a_reply_is_its_own() -> None:

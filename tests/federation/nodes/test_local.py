@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Literal, cast
 
 import numpy as np
 import pytest
@@ -45,14 +47,14 @@ def records(count: int = COUNT) -> Records:
     return Records(inputs, torch.arange(count) % 3)
 
 
-def gradients(model: nn.Module, data: Records) -> torch.Tensor:
+def gradients(model: nn.Module, data: Records, clip: float | None = CLIP) -> torch.Tensor:
     """Each record's clipped gradient over S [n, m], by plain autograd."""
     rows = []
     for x, y in zip(data.inputs, data.labels, strict=True):
         model.zero_grad()
         cross_entropy(model(x[None]), y[None]).backward()  # type: ignore[no-untyped-call]
         row = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        rows.append(row * min(1.0, CLIP / float(row.norm())) / BATCH)
+        rows.append(row * min(1.0, (clip or math.inf) / float(row.norm())) / BATCH)
     model.zero_grad()
     return torch.stack(rows)
 
@@ -106,6 +108,54 @@ def test_draws_come_from_the_system_and_are_uniform() -> None:
     assert min(binomtest(int(each), 3000, 0.4).pvalue for each in counts) > 1e-6
 
 
+# Records on which the model fails
+
+
+def fails_on(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy, and no number where an output is large."""
+    root = (1e6 - outputs.abs().sum(1, keepdim=True)).sqrt().detach()
+    return cross_entropy(outputs * (root / root), labels)
+
+
+@pytest.mark.parametrize("clip", [None, CLIP])
+@pytest.mark.parametrize("algorithm", ["fedsgd", "fedavg"])
+@pytest.mark.parametrize("what", ["overflows", "raises"])
+def test_a_record_that_fails_contributes_nothing_and_the_others_what_they_do(
+    clip: float | None, algorithm: Literal["fedsgd", "fedavg"], what: str
+) -> None:
+    """All records take part, so that what is left out is seen."""
+    for sampling in ("poisson",) if clip is None else ("poisson", "fixed"):
+        training = LocalTraining(
+            algorithm,
+            lr=0.5,
+            batch=COUNT,
+            record_clip=clip,
+            sampling=cast(Literal["fixed", "poisson"], sampling),
+        )
+        every = replace(POISSON, local_training=training, participation="known", sampling_rate=1.0)
+        data = records()
+        inputs, labels = data.inputs.clone(), data.labels.clone()
+        if what == "overflows":
+            inputs[0] *= 1e7
+        else:
+            labels[0] = 3  # of three classes
+        update = local_update(network(), fails_on, Records(inputs, labels), terms_of(every))
+        shares = gradients(network(), Records(data.inputs[1:], data.labels[1:]), clip)
+        expected = shares.sum(0) * BATCH / COUNT * (0.5 if algorithm == "fedavg" else 1.0)
+        torch.testing.assert_close(update, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_model_that_fails_on_every_record_is_refused() -> None:
+    model = network()
+    with torch.no_grad():
+        model.get_parameter("bias").fill_(1e20)
+    unclipped = replace(POISSON.local_training, record_clip=None)
+    with pytest.raises(InvalidInput, match="the update holds NaN or infinity"):
+        local_update(
+            model, fails_on, records(), terms_of(replace(POISSON, local_training=unclipped))
+        )
+
+
 # Refusals
 
 
@@ -113,6 +163,13 @@ def test_a_larger_share_than_measured_is_refused() -> None:
     with pytest.raises(InvalidInput, match="a round draws 4 of this node's 19 records, a share"):
         local_update(network(), cross_entropy, records(COUNT - 1), terms_of())
     local_update(network(), cross_entropy, records(COUNT + 1), terms_of())
+
+
+def test_a_precision_that_rounds_beyond_the_clip_is_refused() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"'weight' is torch\.bfloat16, .* \(model\.float\(\)\)"
+    ):
+        local_update(network().bfloat16(), cross_entropy, records(), terms_of())
 
 
 def test_a_model_with_a_memory_of_batches_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.federation.nodes.driver import SIZE, Federation, update_of
+from tests.federation.nodes.driver import RUN, SIZE, Federation, call_of, update_of
 
 from trilemma.errors import (
     BudgetSpent,
@@ -18,9 +18,13 @@ from trilemma.errors import (
     TooFewClients,
 )
 from trilemma.federation.deployment import Deployment
+from trilemma.federation.nodes.answering import answer
 from trilemma.federation.nodes.events import Event
 from trilemma.federation.nodes.files.ledger import Ledger
+from trilemma.federation.nodes.rounds import ServerRound
+from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Terms
+from trilemma.federation.nodes.working import Call, Reply, work_of
 from trilemma.learning import LocalTraining
 
 NODES = (3, 40, 55)
@@ -69,17 +73,113 @@ def test_the_rounds_of_a_claim_end_over_all_runs(tmp_path: Path) -> None:
 
 
 def test_a_round_counts_before_its_update_leaves_even_if_it_fails(tmp_path: Path) -> None:
-    narrow = "randomization:variance=25.0,clip=1.0+secret-sharing:max_weight=100,clip_range=0.1"
-    federation = Federation(Terms.of(narrow, weighting="equal", budget=1.0), configured(tmp_path))
-    with pytest.raises(RangeExceeded, match=r"coordinates lay beyond clip_range=0\.1"):
+    terms = Terms.of(
+        f"{NOISE.protection.describe()}+secret-sharing", weighting="equal", budget=9.0
+    )
+
+    def cut(node: int, stage: Stage) -> Stage:  # from the message that asks for the update
+        body = stage.blobs["update"]
+        return replace(stage, blobs={"update": body[:-1] if b"BOX" in body[:8] else body})
+
+    federation = Federation(terms, configured(tmp_path), on_stage=cut)
+    with pytest.raises(TooFewClients):
         federation.round(1)
     (event,) = Ledger(tmp_path / "3").events("ward")
     assert event.rounds == 1
 
 
-def test_evaluation_is_not_counted(tmp_path: Path) -> None:
+def test_a_sum_with_a_claim_does_not_say_what_lay_beyond_the_range(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That count has no noise of its own; a node says it in its own log."""
+    narrow = "randomization:variance=25.0,clip=1.0+secret-sharing:max_weight=100,clip_range=0.1"
+    with pytest.raises(RangeExceeded, match=r"coordinates lay beyond clip_range=0\.1"):
+        Federation(Terms.of(narrow, weighting="equal"), {node: {} for node in NODES}).round(1)
+    claimed = Federation(Terms.of(narrow, weighting="equal", budget=9.0), configured(tmp_path))
+    assert claimed.round(1).released["update"].saturated == 0
+    assert "beyond clip_range=0.1, and count as its edge" in caplog.text
+
+
+def test_each_asking_is_counted_before_the_app_runs(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "3")
+    federation = Federation(NOISE, configured(tmp_path))
+    rounds: list[int] = []
+
+    def call(stage: Stage) -> Call:
+        made = call_of(3, stage, NOISE)
+
+        def run() -> Reply:
+            rounds.append(sum(event.rounds for event in ledger.events("ward")))
+            raise RuntimeError("the app fails")
+
+        return replace(made, run=run)
+
+    spent = ServerRound(NOISE, RUN, "train", 1, NODES, SIZE).message(3)
+    assert spent is not None
+    (reply,) = answer(federation.node(3), "train", [spent], call)
+    assert len(reply.blobs["update"]) == len(federation.answer(40, spent).blobs["update"])
+    with pytest.raises(ProtocolViolation, match="is at stage 'done'"):
+        answer(federation.node(3), "train", [spent], call)
+    assert rounds == [1]
+
+
+def test_a_message_that_a_node_refuses_costs_nothing(tmp_path: Path) -> None:
+    federation = Federation(NOISE, configured(tmp_path))
+
+    def refused(stage: Stage) -> Call:
+        raise ProtocolViolation("the model has 7 parameters, the round is for 6.")
+
+    stage = ServerRound(NOISE, RUN, "train", 1, NODES, SIZE).message(3)
+    assert stage is not None
+    for changed in (stage, replace(stage, terms="none"), replace(stage, run=5)):
+        with pytest.raises(ProtocolViolation):
+            answer(federation.node(3), "train", [changed], refused)
+    assert Ledger(tmp_path / "3").events("ward") == ()
+
+
+def test_evaluations_and_queries_are_counted_apart(tmp_path: Path) -> None:
     Federation(NOISE, configured(tmp_path)).round(1, "evaluate")
     assert Ledger(tmp_path / "3").events("ward") == ()
+    assert Ledger(tmp_path / "3").asked("ward") == {"evaluate": 1}
+    named = Terms.of("none", queries=("stats",))
+    node = Federation(named, configured(tmp_path)).node(3)
+    node.query("stats")
+    for other in ("default", "labels"):
+        with pytest.raises(ProtocolViolation, match=f"answers no query '{other}'"):
+            node.query(other)
+    assert Ledger(tmp_path / "3").asked("ward") == {"evaluate": 1, "query": 1}
+
+
+def test_more_clients_than_the_weights_have_room_for_are_refused_before_they_count(
+    tmp_path: Path,
+) -> None:
+    terms = Terms.of("secret-sharing:max_weight=2", weighting="equal")
+    federation = Federation(terms, configured(tmp_path))
+    with pytest.raises(TooFewClients):
+        federation.round(1)
+    assert "3 clients weigh at least one each, and max_weight = 2" in federation.refusals[0]
+    assert Ledger(tmp_path / "3").events("ward") == ()
+
+
+@pytest.mark.parametrize(
+    ("reported", "weight"),
+    [(5, 5), (7.0, 7), (1000, 100), (None, 5), (0, 5), (2.5, 5), (float("inf"), 5), ("5", 5)],
+)
+def test_a_count_of_records_that_makes_no_sense_leaves_the_last_one(
+    reported: object, weight: int
+) -> None:
+    terms = Terms.of("secret-sharing:max_weight=100")
+    federation = Federation(terms, {node: {} for node in NODES})
+
+    def work(metric: object) -> int:
+        stage = ServerRound(terms, RUN, "train", 1, NODES, SIZE).stage
+        made = call_of(3, stage, terms)
+        made = replace(made, run=lambda: Reply(made.arrays, {"num-examples": metric}))
+        return work_of(federation.node(3), stage, made).weight
+
+    assert work(None) == 1
+    assert work(5) == 5
+    assert work(reported) == weight
 
 
 def test_a_damaged_ledger_lets_nothing_leave(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
+from trilemma.federation.nodes.events import Event
 from trilemma.federation.nodes.verdicts import from_verdict
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
@@ -22,6 +23,8 @@ MEASURED = Deployment(
     threshold=3,
     weighting="records",
     rounds=150,
+    server=ServerTraining(0.5, decay=True),
+    records=500,
 )
 
 
@@ -41,12 +44,40 @@ def write(path: Path, **changes: Any) -> Path:
 
 
 def test_the_terms_are_what_was_measured(path: Path) -> None:
-    terms = from_verdict(path, MEASURED, metrics=("train_loss",))
+    terms = from_verdict(path, MEASURED)
     assert terms.protection == Protection((), SecretSharing(max_weight=500))
-    assert terms.metrics == ("train_loss",)
     assert terms.deployment == MEASURED
     assert (terms.threshold, terms.min_cohort, terms.weighting) == (3, 4, "records")
     assert terms.learning_rate == 1.0, "what was measured is the change of the weights"
+
+
+def test_a_federation_states_how_its_server_trains_and_how_many_records_there_are(
+    path: Path,
+) -> None:
+    for own in (replace(MEASURED, records=420), replace(MEASURED, server=None)):
+        assert from_verdict(path, own).deployment == MEASURED
+    for own, sentence in {
+        replace(MEASURED, server=ServerTraining(1.0, decay=True)): r"server\.step was 0\.5 when",
+        replace(MEASURED, server=ServerTraining(0.5)): r"server\.decay was True when .* is False",
+        replace(MEASURED, records=501): "records was 500 when measured and is 501 here",
+        replace(MEASURED, records=None): "records was 500 when measured and is None here",
+    }.items():
+        with pytest.raises(InvalidInput, match=sentence):
+            from_verdict(path, own)
+
+
+def test_a_verdict_that_does_not_say_how_the_server_trains_is_refused(path: Path) -> None:
+    write(path, deployment={**asdict(MEASURED), "server": None})
+    with pytest.raises(InvalidInput, match="does not say how the server trained"):
+        from_verdict(path, replace(MEASURED, server=None))
+
+
+def test_a_proof_for_one_round_is_deployed_for_one(path: Path) -> None:
+    once = replace(MEASURED, rounds=1)
+    write(path, deployment=asdict(once))
+    with pytest.raises(InvalidInput, match="rounds was 1 when measured and is 150 here"):
+        from_verdict(path, MEASURED)
+    assert from_verdict(path, once).refusal([Event(0.0), Event(0.0)]) is not None
 
 
 def test_a_federation_that_differs_is_refused_field_by_field(path: Path) -> None:
@@ -113,3 +144,16 @@ def test_a_text_is_no_number_of_a_deployment(tmp_path: Path, change: dict[str, A
     path = write(tmp_path / "verdict.json", deployment=asdict(MEASURED) | change)
     with pytest.raises(InvalidInput, match="is not a verdict"):
         from_verdict(path, MEASURED)
+
+
+@pytest.mark.parametrize("basis", ["measured", "certified"])
+@pytest.mark.parametrize(
+    "beside",
+    [{"metrics": ("train_loss",)}, {"evaluate_metrics": ("loss",)}, {"queries": ("labels",)}],
+)
+def test_nothing_leaves_beside_what_a_verdict_is_about(
+    path: Path, basis: str, beside: dict[str, tuple[str, ...]]
+) -> None:
+    write(path, basis=basis)
+    with pytest.raises(InvalidInput, match="evaluate the model on the server"):
+        from_verdict(path, MEASURED, **beside)

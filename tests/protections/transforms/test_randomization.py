@@ -8,6 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from tests.protections.transforms.applying import LEAST_P, apply, some_values
 
@@ -97,6 +99,32 @@ def test_the_norm_holds_for_any_length_and_magnitude(size: int, scale: float) ->
     clipped = apply(Randomization(1e-6 * clip**2 / size, clip), values).values.double().numpy()
     exact = np.linalg.norm(values.double().numpy())
     assert np.linalg.norm(clipped) == pytest.approx(min(clip, exact), rel=2e-3)
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    values=st.lists(
+        st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20
+    ),
+    repeat=st.sampled_from([1, 100, 10_000]),
+    clip=st.sampled_from([1e-3, 0.1, 7.3]),
+)
+def test_no_update_is_longer_than_its_clip(values: list[float], repeat: int, clip: float) -> None:
+    """Against double precision, with noise that is too small to count."""
+    update = torch.tensor(values, dtype=torch.float32).repeat(repeat)
+    made = apply(Randomization(1e-60, clip), update, entropy=Seeded(1)).values
+    assert float(made.double().norm()) <= clip * (1 + 1e-6)
+    exact = update.double() * min(1.0, clip / max(float(update.double().norm()), 1e-60))
+    torch.testing.assert_close(made.double(), exact, rtol=2e-6, atol=1e-29)
+
+
+def test_rounding_that_goes_one_way_does_not_shorten_a_norm() -> None:
+    for value in (1.0000001, 1.1, 1.3333334, 1.9999999):
+        made = apply(Randomization(1e-60, 1.0), torch.full((50_000,), value), entropy=Seeded(1))
+        assert float(made.values.double().norm()) <= 1 + 1e-6
 
 
 def test_noise_for_a_sum_survives_dropouts_and_colluders() -> None:

@@ -11,14 +11,14 @@ from tests.reporting import examples
 from trilemma.reporting.figures.files import draw_figures
 from trilemma.reporting.words.protections import family
 
-CURVED = ["ladder", "leakage", "costs", "front", "ranking"]
+CURVED = ["leakage", "costs", "front", "ranking"]
 
 
 def words(path: Path) -> str:
     return " ".join("".join(each.itertext()) for each in ElementTree.parse(path).iter())
 
 
-def test_a_verdict_gives_five_figures_with_real_text(tmp_path: Path) -> None:
+def test_a_verdict_gives_four_figures_with_real_text(tmp_path: Path) -> None:
     examples.verdict().save(tmp_path / "verdict.json")
     files = draw_figures(tmp_path)
     assert files == [tmp_path / "figures" / f"{name}.svg" for name in CURVED]
@@ -29,8 +29,6 @@ def test_a_verdict_gives_five_figures_with_real_text(tmp_path: Path) -> None:
     for word in ("budget", "verdict", "tested with fresh games", "noise variance"):
         assert word in text["leakage"]
     assert "CPU seconds" in text["costs"]
-    for word in ("public records", "the rest", "secret sharing alone", "accuracy"):
-        assert word in text["ladder"]
     assert "a round takes" in text["front"]
     assert "2=  noise inside Paillier" in text["ranking"]
 
@@ -44,8 +42,8 @@ def test_a_front_gives_three_in_both_forms(tmp_path: Path) -> None:
             assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_curves_and_ladder_only_the_ranking_is_drawn(tmp_path: Path) -> None:
-    replace(examples.verdict(), curves=(), ladder=()).save(tmp_path / "verdict.json")
+def test_without_curves_only_the_ranking_is_drawn(tmp_path: Path) -> None:
+    replace(examples.verdict(), curves=()).save(tmp_path / "verdict.json")
     files = draw_figures(tmp_path)
     assert [path.name for path in files] == ["ranking.svg"]
     again = draw_figures(tmp_path, tmp_path / "again")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from trilemma.estimation.recovering.recoveries import Outcomes
+from trilemma.estimation.results import Pictures, Shown
 from trilemma.records.range import InputSpec
 from trilemma.reporting.figures.recoveries import draw_recoveries, draw_suite
 
@@ -34,10 +34,10 @@ def test_records_of_any_shape_are_drawn(shape: tuple[int, ...], tmp_path: Path) 
 @pytest.mark.parametrize("shape", [(1, 2, 3), (3, 2, 2), (4, 5)])
 def test_a_row_for_each_attack(shape: tuple[int, ...], tmp_path: Path) -> None:
     levels = [[100] * int(np.prod(shape))] * 4
-    mine = {"made": levels, "picked": levels, "correct": [True, False, True, False]}
+    mine = Shown(levels, levels, [True, False, True, False])
 
-    def found(name: str) -> dict[str, Any]:
-        return {"tagged": levels, "attacks": {name: mine}}
+    def found(name: str) -> Pictures:
+        return Pictures(levels, {name: mine})
 
     pictures = {"dlg": {"none": found("dlg")}}
     draw_suite(tmp_path / "one.png", pictures, shape)

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.stats import binom
+from tests.tuning.simulating import answered
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
@@ -20,10 +22,10 @@ from trilemma.tuning.calibrating.acceptance import (
 from trilemma.tuning.calibrating.calibration import calibrate
 from trilemma.tuning.calibrating.outcomes import (
     UNPROTECTED,
-    AttackUnits,
     Calibration,
     Control,
     Tested,
+    Trial,
 )
 
 ALPHA = 0.05
@@ -40,12 +42,25 @@ class Simulation:
     units: list[int]
 
 
+AttackUnits = Callable[[float, int, str, int], int]
+"""The games won of so many at a strength, in a stage, from a number on."""
+
+
+def calibrated(attack: AttackUnits, *arguments: Any, **settings: Any) -> Calibration:
+    """A calibration whose trials an attack plays."""
+
+    def won(trials: Sequence[Trial]) -> list[int]:
+        return [attack(*astuple(trial)) for trial in trials]
+
+    return answered(calibrate(*arguments, **settings), won)
+
+
 def simulate(curve: str, p_max: float, runs: int, seed: int = 0) -> Simulation:
     generator = np.random.default_rng([seed, CURVES.index(curve), P_MAX.index(p_max)])
     violations, over_protection, units = 0, [], []
     for _ in range(runs):
         attacker = SimulatedAttacker(curve, p_max, generator.uniform(-0.3, 0.3))
-        result = calibrate(attacker.units(generator), p_max, alpha=ALPHA, control=WORKS)
+        result = attacker.play(calibrate(p_max, alpha=ALPHA, control=WORKS), generator)
         units.append(result.units)
         if result.strength is not None:
             violations += attacker.success(result.strength) > p_max
@@ -95,14 +110,14 @@ def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
 
 def test_a_cliff_is_found_to_a_step_of_the_lattice() -> None:
     for edge in (-1.5, -0.4, 0.0, 0.7, 1.6):
-        result = calibrate(cliff(edge), 0.286, control=WORKS)
+        result = calibrated(cliff(edge), 0.286, control=WORKS)
         assert result.strength is not None
         assert edge <= result.strength <= edge + 0.15
 
 
 def test_the_result_is_a_strength_exactly_as_it_passed_with_fresh_units() -> None:
     attacker = SimulatedAttacker("moderate", 0.286)
-    result = calibrate(attacker.units(np.random.default_rng(1)), 0.286, WORKS)
+    result = attacker.play(calibrate(0.286, WORKS), np.random.default_rng(1))
     passed = [point for point in result.tested if point.passed]
     assert result.strength == passed[-1].strength
     # An exact test: so few wins, or fewer, were as rare as its level at a rate of p_max.
@@ -127,7 +142,7 @@ def journalled(attack: AttackUnits, journal: Journal, stop_after: int) -> Attack
             if fresh == stop_after:
                 raise KeyboardInterrupt
             fresh += 1
-            successes = int(np.sum(attack(x, count, stage, first_unit)))
+            successes = attack(x, count, stage, first_unit)
             journal[first_unit] = (x, stage, count, successes)
         assert journal[first_unit][:3] == (x, stage, count), "a replay asks for the same units"
         return journal[first_unit][3]
@@ -142,13 +157,13 @@ def test_an_interrupted_run_replays_to_the_same_result() -> None:
         draws = np.random.default_rng([7, first_unit]).random(count)
         return int((draws < attacker.success(x)).sum())
 
-    whole = calibrate(by_unit, 0.286, WORKS)
+    whole = calibrated(by_unit, 0.286, WORKS)
     journal: Journal = {}
     result: Calibration | None = None
     interrupts = 0
     while result is None:
         try:
-            result = calibrate(journalled(by_unit, journal, stop_after=3), 0.286, WORKS)
+            result = calibrated(journalled(by_unit, journal, stop_after=3), 0.286, WORKS)
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts > 2
@@ -159,32 +174,25 @@ def test_an_interrupted_run_replays_to_the_same_result() -> None:
     assert ends[-1] == whole.units
 
 
-def test_truth_values_are_as_good_as_a_count() -> None:
-    def bools(x: float, count: int, stage: str, first_unit: int) -> list[bool]:
-        return [x < 0.2] * count
-
-    assert calibrate(bools, 0.286, WORKS) == calibrate(cliff(0.2), 0.286, WORKS)
-
-
 def test_no_protection_is_the_answer_where_it_is_enough() -> None:
     attack = cliff(math.inf, high=0.25)
-    result = calibrate(attack, 0.559, Control(6, 24))
+    result = calibrated(attack, 0.559, Control(6, 24))
     assert result.strength == UNPROTECTED
     assert "no protection" in result.reason
-    bounded = calibrate(attack, 0.559, Control(6, 24), domain=(-0.5, 0.5), unprotected=False)
+    bounded = calibrated(attack, 0.559, Control(6, 24), domain=(-0.5, 0.5), unprotected=False)
     assert bounded.strength is not None
     assert -0.5 <= bounded.strength <= 0.5
 
 
 def test_an_attack_that_wins_nothing_is_tested_without_protection_at_once() -> None:
-    result = calibrate(cliff(math.inf, high=0.0), 0.212, Control(0, 16))
+    result = calibrated(cliff(math.inf, high=0.0), 0.212, Control(0, 16))
     assert result.strength == UNPROTECTED
     assert [point.stage for point in result.points] == ["walk"]
 
 
 def test_luck_without_protection_costs_one_test_and_then_the_search_begins() -> None:
     """One of 16 control games was won, though half of them are: the test says so."""
-    result = calibrate(cliff(0.2, high=0.5), 0.286, Control(1, 16))
+    result = calibrated(cliff(0.2, high=0.5), 0.286, Control(1, 16))
     assert result.strength is not None
     assert 0.2 <= result.strength < 0.8
     first, second, *_ = result.points
@@ -200,7 +208,7 @@ def test_an_attack_with_a_ceiling_is_still_calibrated() -> None:
         return int(generator.binomial(count, 0.6 * full.success(x)))
 
     for _ in range(20):
-        result = calibrate(attack, 0.286, Control(14, 24))
+        result = calibrated(attack, 0.286, Control(14, 24))
         assert result.strength is not None
         results.append(result.strength)
     weakest = -full.sd * float(stats.norm.ppf(0.286 / 0.6))
@@ -211,7 +219,7 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
     # At 2 % a test of p_max = .025 needs thousands of games: not passed, but not hopeless.
     generator = np.random.default_rng(3)
     outcomes = [
-        calibrate(SimulatedAttacker("plateau", 0.025).units(generator), 0.025, control=WORKS)
+        SimulatedAttacker("plateau", 0.025).play(calibrate(0.025, WORKS), generator)
         for _ in range(20)
     ]
     short = [each for each in outcomes if each.strength is None]
@@ -229,7 +237,7 @@ def test_a_curve_that_rises_again_is_reported() -> None:
             return round(0.1 * count)
         return count
 
-    result = calibrate(attack, 0.078, control=WORKS)
+    result = calibrated(attack, 0.078, control=WORKS)
     assert result.non_monotone is not None
     weaker, stronger = result.non_monotone
     assert weaker < 1.3 <= stronger
@@ -239,13 +247,12 @@ def test_a_curve_that_rises_again_is_reported() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: calibrate(cliff(0), 0.0, WORKS), "p_max"),
-        (lambda: calibrate(cliff(0), 0.3, WORKS, alpha=1.0), "alpha"),
-        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(1.0, 1.0)), "domain"),
-        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(-math.inf, 1.0)), "domain"),
-        (lambda: calibrate(cliff(0), 0.3, WORKS, domain=(0.3, 0.3 + 1e-9)), "domain"),
-        (lambda: calibrate(cliff(0, high=1.5), 0.3, WORKS), "attack_units"),
-        (lambda: calibrate(lambda x, count, stage, first: [True], 0.3, WORKS), "attack_units"),
+        (lambda: calibrated(cliff(0), 0.0, WORKS), "p_max"),
+        (lambda: calibrated(cliff(0), 0.3, WORKS, alpha=1.0), "alpha"),
+        (lambda: calibrated(cliff(0), 0.3, WORKS, domain=(1.0, 1.0)), "domain"),
+        (lambda: calibrated(cliff(0), 0.3, WORKS, domain=(-math.inf, 1.0)), "domain"),
+        (lambda: calibrated(cliff(0), 0.3, WORKS, domain=(0.3, 0.3 + 1e-9)), "domain"),
+        (lambda: calibrated(cliff(0, high=1.5), 0.3, WORKS), "none to all are won"),
         (lambda: Control(3, 2), "3 of 2"),
         (lambda: Tested("", 0.0, 0, 0), "0 of 0"),
         (lambda: SimulatedAttacker("stepp", 0.3), "did you mean 'step'"),

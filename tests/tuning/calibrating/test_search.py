@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
-from tests.tuning.calibrating.test_calibration import ALPHA, WORKS
+from tests.tuning.calibrating.test_calibration import ALPHA, WORKS, calibrated
+from tests.tuning.simulating import answered
 
-from trilemma.tuning.calibrating.calibration import calibrate, crossing
-from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.calibrating.calibration import crossing
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Trial
 from trilemma.tuning.calibrating.success_curve import SuccessCurve
 
 
@@ -18,7 +21,7 @@ def test_no_request_leaves_the_domain() -> None:
         asked.append(x)
         return count  # nothing helps
 
-    result = calibrate(attack, 0.286, WORKS, domain=(-0.31, 0.47))
+    result = calibrated(attack, 0.286, WORKS, domain=(-0.31, 0.47))
     protected = [x for x in asked if x != UNPROTECTED]
     assert min(protected) >= -0.31
     assert max(protected) == 0.47
@@ -36,7 +39,7 @@ def test_a_failed_start_falls_back_to_a_stronger_setting_at_a_stricter_level() -
             return count
         return 0 if x >= 0.1 else count
 
-    result = calibrate(attack, 0.286, control=WORKS)
+    result = calibrated(attack, 0.286, control=WORKS)
     assert result.strength is not None
     first, second = result.tested[:2]
     assert (first.stage, first.passed, second.stage) == ("walk", False, "fallback 1")
@@ -52,7 +55,7 @@ def test_the_levels_of_all_chains_add_up_to_less_than_alpha() -> None:
     def attack(x: float, count: int, stage: str, first_unit: int) -> int:
         return round(0.4 * count) if stage != "explore" else int(x < 0) * count
 
-    result = calibrate(attack, 0.286, control=WORKS, domain=(-2.0, 4.0))
+    result = calibrated(attack, 0.286, control=WORKS, domain=(-2.0, 4.0))
     assert len(result.tested) > 2
     assert not any(point.passed for point in result.tested)
     assert sum(point.level for point in result.tested if point.level is not None) < ALPHA
@@ -72,7 +75,7 @@ def explored(*answers: int) -> list[tuple[float, int, int]]:
         return answers[len(asked) - 1]
 
     with pytest.raises(Enough):
-        calibrate(attack, 0.258, WORKS, alpha=ALPHA)
+        calibrated(attack, 0.258, WORKS, alpha=ALPHA)
     return asked
 
 
@@ -89,15 +92,22 @@ def test_exploration_goes_in_pairs_of_which_neither_waits_for_the_other() -> Non
 def test_an_estimate_plays_its_last_games_where_the_strength_is_believed_to_be(units: int) -> None:
     log: list[tuple[float, int]] = []
 
-    def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
-        log.append((strength, 2 if len(log) % 3 else 1))  # whatever the strength
-        return log[-1][1]
+    def won(trials: Sequence[Trial]) -> list[int]:
+        for trial in trials:
+            log.append((trial.strength, 2 if len(log) % 3 else 1))  # whatever the strength
+        return [each for _, each in log[-len(trials) :]]
 
-    crossing(attack, 0.258, domain=(-2.0, 2.0), units=units)
+    answered(crossing(0.258, domain=(-2.0, 2.0), units=units), won)
     assert 6 * len(log) == units
     curve = SuccessCurve.prior(-2.0, 2.0)
-    for number, (strength, won) in enumerate(log):
+    for number, (strength, successes) in enumerate(log):
         if number >= len(log) - 2:
             assert abs(strength - curve.crossing(0.258)[0]) < 0.02, "the lattice is finer"
         place = int(np.argmin(np.abs(curve.strengths - strength)))
-        curve = curve.observe(place, 6, won)
+        curve = curve.observe(place, 6, successes)
+
+
+def test_an_estimate_lies_where_the_rate_is_p_max() -> None:
+    trials = crossing(0.286, domain=(-2.0, 2.0), units=48)
+    found = answered(trials, lambda some: [each.units * (each.strength < 0.2) for each in some])
+    assert 0 < found < 0.4

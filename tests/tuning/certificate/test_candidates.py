@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.simulating import Simulated, asking, simulate
+from tests.tuning.simulating import Simulated, runner, simulate
 
 from trilemma.bounds.certificate import (
     epsilon,
@@ -47,7 +47,7 @@ def found(
 ) -> Candidate:
     made = plan(**settings)
     bench = Simulated(made.source, None, 1, 2, 0, **(laws or {}))
-    candidate = certified_procedures(made)[name](asking(bench, done))
+    candidate = runner(bench, done)(certified_procedures(made)[name])
     assert isinstance(candidate, Candidate)
     return candidate
 
@@ -112,12 +112,12 @@ def test_utility_is_reported_on_records_that_did_not_choose() -> None:
 
 
 def test_families_that_add_as_much_noise_share_their_search() -> None:
-    tried: list[set[tuple[str, int]]] = []
+    tried: list[set[str]] = []
     for name in (SHARED, "randomization+paillier"):
         done: list[Job] = []
         found(name, done)
         tried.append(
-            {task.key() for task in done if isinstance(task, TrainJob) and task.seed >= 1000}
+            {task.key for task in done if isinstance(task, TrainJob) and task.seed >= 1000}
         )
     assert tried[0] == tried[1]
 
@@ -144,9 +144,7 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
     made, done = plan(helpers=1), list[Job]()
     candidate = found(helpers=1)
     bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
-    procedures = measured_beside(made, candidate)
-    assert list(procedures) == ["certified, known"]
-    (beside,) = [each(asking(bench, done)) for each in procedures.values()]
+    (beside,) = [runner(bench, done)(each) for each in measured_beside(made, candidate)]
     assert (beside.units, beside.who) == (64, "whoever knows every other record")
     assert beside.statement.startswith("told which rounds held the record")
     proof = candidate.certificate
@@ -159,7 +157,7 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
         assert task.recipe == recipe_of(candidate)
         (noise,) = parse_protection(task.protection).transforms
         assert isinstance(noise, Randomization)
-        assert noise.variance == pytest.approx(proof.variance * 2 / 4)
+        assert noise.variance == pytest.approx(proof.variance * 2 / 3)
     assert sum(task.count for task in done if isinstance(task, AttackJob)) == 64
 
 
@@ -167,9 +165,18 @@ def test_secret_participation_is_played_both_ways() -> None:
     candidate = found()
     assert candidate.certificate is not None
     secret = replace(candidate, certificate=replace(candidate.certificate, participation="secret"))
-    assert list(measured_beside(plan(), secret)) == ["certified, secret", "certified, known"]
+    done: list[Job] = []
+    both = [
+        runner(Simulated(small(4), None, 1, 2, 0), done)(each)
+        for each in measured_beside(plan(), secret)
+    ]
+    assert [each.statement.partition(",")[0] for each in both] == [
+        "not told which rounds held the record", "told which rounds held the record",
+    ]  # fmt: skip
+    played = {each.participation for each in done if isinstance(each, AttackJob)}
+    assert played == {"secret", "known"}
     whole = replace(candidate, certificate=replace(candidate.certificate, clips_updates=True))
-    assert measured_beside(plan(), whole) == {}
+    assert measured_beside(plan(), whole) == []
 
 
 def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
@@ -177,7 +184,7 @@ def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
     proof = candidate.certificate
     assert proof is not None
     bench = Simulated(made.source, None, 1, 2, 0, summed=0.02)
-    points = proved_rounds(made, candidate)(asking(bench))
+    points = runner(bench)(proved_rounds(made, candidate))
     proved = {each.rounds: each.leakage.high for each in points if each.certified}
     played = {each.rounds: each.leakage for each in points if not each.certified}
     assert proved.keys() == played.keys()
@@ -204,7 +211,7 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert any("momentum, error feedback" in each for each in verdict.limits)
     assert verdict.beside
     assert {each.knows for each in verdict.rounds} == {"anyone", "rest"}
-    assert [each.knows for each in verdict.ladder] == ["anyone"] * 3
+    assert [each.basis for each in verdict.candidates] == ["certified"] * 3
     assert not verdict.curves
     verdict.save(tmp_path / "verdict.json")
     assert Verdict.load(tmp_path / "verdict.json") == verdict

@@ -16,7 +16,9 @@ from torch.utils.data import TensorDataset
 
 from trilemma.bounds.training import Participation
 from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.playing.claims import Claim
+from trilemma.estimation.results import decode
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
@@ -51,7 +53,7 @@ def proof(participation: Participation) -> Proof:
 
 def right_picks(made: Proof, participation: Participation, share: float = 1.0) -> int:
     """Right picks of the exact posterior, with this share of the noise that is proved."""
-    work = Bench(scenario(), SIZE, 1, 2, 0)()
+    work = Bench(scenario(), Claim(20, SIZE), 1, 2, 0)()
     variance = made.variance(CLIP) * share
     found = 0
     for first in range(0, GAMES, 50):
@@ -66,7 +68,7 @@ def right_picks(made: Proof, participation: Participation, share: float = 1.0) -
             recipe=made.recipe(CLIP, 1.0, "test"),
             participation=participation,
         )
-        found += sum(read_attack(work(task))["correct"]["exact-posterior"])
+        found += decode(work(task)).won("exact-posterior")
     return found
 
 

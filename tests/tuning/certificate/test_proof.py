@@ -17,6 +17,7 @@ from trilemma.bounds.weight_changes import noise_ratio_for
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.deployment import ServerTraining
 from trilemma.learning import LocalTraining
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.fixed_point import FixedPointTransport
@@ -84,7 +85,7 @@ def test_only_honest_survivors_count(
     assert (made.survivors, made.helpers) == (survivors, helpers)
     least = by_hand(made, survivors)
     assert least < made.variance(CLIP) < least * 1.003, "a little more, never less"
-    assert made.deployment(CLIP, 30).helpers == helpers
+    assert made.deployment(CLIP, 3.0).helpers == helpers
 
 
 def test_whom_a_lying_server_may_keep_out_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +149,7 @@ def test_the_client_with_the_fewest_records_decides() -> None:
     few = proof(replace(scenario, clients=shorter), line_up=50)
     assert few.training.q == 2 / 40
     assert few.variance(CLIP) > proof(scenario, line_up=50).variance(CLIP)
-    assert few.deployment(CLIP, 30).sampling_rate == 2 / 40
+    assert few.deployment(CLIP, 3.0).sampling_rate == 2 / 40
 
 
 def test_a_full_batch_is_in_every_round() -> None:
@@ -157,23 +158,24 @@ def test_a_full_batch_is_in_every_round() -> None:
     z = math.sqrt(30) / made.training.noise_multiplier
     worst = max(float(norm.cdf(norm.ppf(1 / n) + z)) - made.success(n) for n in (2, 5, 100))
     assert abs(worst) < 1e-8
-    assert made.deployment(CLIP, 30).participation == "known"
+    assert made.deployment(CLIP, 3.0).participation == "known"
 
 
 def test_one_round_is_known_to_hold_the_record() -> None:
     made = proof(claim="one-round")
     assert (made.training.rounds, made.training.q) == (1, 1.0)
-    assert made.deployment(CLIP, 30).rounds == 30, "as long as the federation trains"
+    assert made.deployment(CLIP, 3.0).rounds == 1, "as long as the proof is about"
 
 
 def test_what_is_deployed_is_what_is_proved() -> None:
     made = proof(helpers=1, participation="secret")
-    deployed = made.deployment(CLIP, 30)
+    deployed = made.deployment(CLIP, 3.0)
     assert deployed.local_training == LocalTraining(batch=2, record_clip=CLIP, sampling="poisson")
     assert deployed.weighting == "equal"
     assert deployed.participation == "secret"
-    assert proof().deployment(CLIP, 30).participation == "known"
+    assert proof().deployment(CLIP, 3.0).participation == "known"
     assert (deployed.threshold, deployed.rounds, deployed.parameters) == (4, 30, 83)
+    assert deployed.server == ServerTraining(3.0, decay=True)
     recipe = made.recipe(CLIP, 3.0, "reporting")
     assert recipe.local_training == deployed.local_training
     assert recipe.equal_weights
@@ -244,7 +246,7 @@ def test_a_cohort_is_what_is_deployed_and_hides_nobody() -> None:
     )
     assert drawn.training == proof().training
     assert (drawn.population, drawn.clients, drawn.survivors) == (5, 4, 3)
-    deployed = drawn.deployment(CLIP, 30)
+    deployed = drawn.deployment(CLIP, 3.0)
     assert (deployed.clients, deployed.cohort, deployed.threshold) == (5, 4, 3)
     (sentence,) = deployed.mismatches(replace(deployed, cohort=5))
     assert sentence.startswith("cohort was 4 when measured and is 5 here")

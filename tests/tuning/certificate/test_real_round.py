@@ -8,10 +8,11 @@ from functools import cache
 import pytest
 import torch
 from scipy.stats import chi2
+from tests.federation.small import cohorts_of
 
 from trilemma.entropy import Seeded, System
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.cohorts import Cohorts
+from trilemma.estimation.recipes import applied
 from trilemma.learning import client_update
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.rounds import run_round
@@ -35,8 +36,8 @@ def certified() -> tuple[Plan, Proof]:
 
 
 def updates_of(plan: Plan, proof: Proof, number: int) -> list[torch.Tensor]:
-    scenario = proof.recipe(CLIP, 8.0, "test").applied(plan.scenario)
-    cohorts = Cohorts(scenario, 10, seed=0)
+    scenario = applied(proof.recipe(CLIP, 8.0, "test"), plan.scenario)
+    cohorts = cohorts_of(scenario, 10, seed=0)
     return list(cohorts.updates(fresh_weights(scenario, [0])[0], number, range(10)))
 
 
@@ -84,7 +85,7 @@ def test_survivors_leave_the_noise_that_was_proved(entropy: Seeded | System, dro
 
 def test_one_record_moves_an_update_by_at_most_its_clip() -> None:
     plan, proof = certified()
-    scenario = proof.recipe(CLIP, 8.0, "test").applied(plan.scenario)
+    scenario = applied(proof.recipe(CLIP, 8.0, "test"), plan.scenario)
     weights = fresh_weights(scenario, [0])[0]
     records, local = scenario.records[0], scenario.local_training
     inputs, labels = records.inputs[:6], records.labels[:6]

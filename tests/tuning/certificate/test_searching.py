@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,15 +9,20 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.commands.own_scenario import small
+from tests.tuning.simulating import answered
 from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.results import Failed
 from trilemma.estimation.scenario import Scenario
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import (
+    CLIP_TRAININGS,
+    STEP_TRAININGS,
     best_clip,
     best_unprotected,
     climb,
@@ -26,31 +30,39 @@ from trilemma.tuning.certificate.searching import (
 )
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.work.replay import Ask
+from trilemma.work.scheduler import Procedure
+
+Trained = Callable[[Sequence[Job]], list[History | Failed]]
 
 
-def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainJob]) -> Ask:
-    """Answers as trainings whose metric is this function of recipe and protection."""
+def trained(metric: Callable[[Recipe, str], float | None], done: list[TrainJob]) -> Trained:
+    """Results of trainings whose metric is this function of recipe and protection."""
 
-    def ask(tasks: Sequence[Job]) -> list[bytes]:
-        made = []
-        for task in tasks:
-            assert isinstance(task, TrainJob)
-            assert task.recipe is not None
-            done.append(task)
-            value = metric(task.recipe, task.protection)
-            last = {"number": 7, "clients": [0, 1], "loss": 0.0, "metric": value}
-            found = {
-                "rounds": [last],
-                "client_metrics": [value] * 2,
-                "one_by_one": None,
-                "scores": None,
-                "client_scores": [None] * 2,
-            }
-            made.append(json.dumps({"diverged": "why"} if value is None else found).encode())
+    def results(jobs: Sequence[Job]) -> list[History | Failed]:
+        made: list[History | Failed] = []
+        for job in jobs:
+            assert isinstance(job, TrainJob)
+            assert job.recipe is not None
+            done.append(job)
+            value = metric(job.recipe, job.protection)
+            last = Round(7, (0, 1), 0.0, value)
+            whole = History((last,), torch.empty(0), (value or 0.0,) * 2, None)
+            made.append(Failed("why") if value is None else whole)
         return made
 
-    return ask
+    return results
+
+
+def climbed(
+    scores: Callable[[Sequence[float]], list[tuple[float, float]]], start: float, factor: float
+) -> float:
+    """Where a climb ends whose scores are known."""
+
+    def known(places: Sequence[float]) -> Procedure[list[tuple[float, float]]]:
+        yield from ()
+        return scores(places)
+
+    return answered(climb(known, start, factor), lambda jobs: [])
 
 
 def proof(**settings: object) -> Proof:
@@ -65,19 +77,19 @@ def test_a_climb_ends_on_the_nearest_power(peak: float) -> None:
         tried.extend(places)
         return [(-abs(math.log(place / peak)), 0.0) for place in places]
 
-    found = climb(scores, 1.0, 2.0)
+    found = climbed(scores, 1.0, 2.0)
     nearest = 2.0 ** max(-8, min(8, round(math.log2(peak))))
     assert found == pytest.approx(nearest)
     assert len(tried) == len(set(tried)), "no setting is trained twice"
 
 
 def test_ties_stay_near_the_start_and_failures_lose() -> None:
-    assert climb(lambda places: [(0.0, 0.0)] * len(places), 3.0, 2.0) == 3.0
+    assert climbed(lambda places: [(0.0, 0.0)] * len(places), 3.0, 2.0) == 3.0
 
     def broken_above(places: Sequence[float]) -> list[tuple[float, float]]:
         return [(-math.inf, 0.0) if place > 1.5 else (place, 0.0) for place in places]
 
-    assert climb(broken_above, 1.0, 2.0) == 1.0
+    assert climbed(broken_above, 1.0, 2.0) == 1.0
 
 
 def test_clip_and_step_are_found_where_trainings_are_best() -> None:
@@ -87,10 +99,11 @@ def test_clip_and_step_are_found_where_trainings_are_best() -> None:
     def metric(recipe: Recipe, _: str) -> float:
         clip = recipe.local_training.record_clip
         assert clip is not None
-        move = recipe.server_lr * clip
+        move = recipe.step * clip
         return 1 - abs(math.log(clip / (0.3 * norm))) - abs(math.log(move / norm))
 
-    found = best_clip(trained(metric, done), proof(), scenario, 8)
+    found = answered(best_clip(proof(), scenario, 8), trained(metric, done))
+    assert CLIP_TRAININGS[0] <= len({task.key for task in done}) <= CLIP_TRAININGS[1]
     assert found.clip == pytest.approx(0.3 * norm)
     assert found.server_lr * found.clip == pytest.approx(norm, rel=0.2)
     for task in done:
@@ -111,12 +124,13 @@ def test_clip_and_step_are_found_where_trainings_are_best() -> None:
 def test_the_unprotected_training_is_tuned_too() -> None:
     def metric(recipe: Recipe, protection: str) -> float | None:
         assert protection == "none"
-        if recipe.server_lr > 3:
+        if recipe.step > 3:
             return None
-        return -abs(math.log(recipe.server_lr / 1.6)) + 0.1 * recipe.server_decay
+        return -abs(math.log(recipe.step / 1.6)) + 0.1 * recipe.server_decay
 
     done: list[TrainJob] = []
-    found = best_unprotected(trained(metric, done), small(), 8)
+    found = answered(best_unprotected(small(), 8), trained(metric, done))
+    assert STEP_TRAININGS[0] <= len({task.key for task in done}) <= STEP_TRAININGS[1]
     assert found.server_lr == pytest.approx(1.6, rel=0.2)
     assert found.server_decay
     assert (found.judge, found.equal_weights) == ("choosing", False)

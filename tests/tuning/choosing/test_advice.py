@@ -87,12 +87,6 @@ def test_attacks_that_are_lost_in_sums_are_named() -> None:
     assert said.endswith(": analytic.")
 
 
-def test_what_was_only_counted_says_that_a_record_in_use_may_be_read() -> None:
-    counted = replace(candidate("a", 0.1), basis="counted")
-    found = not_covered(counted)
-    assert found[0].startswith("Most records are never used")
-
-
 def test_limits_of_a_key_name_no_attacker() -> None:
     key = replace(candidate("paillier", 0.1), basis="cryptographic")
     found = " ".join(not_covered(key))

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.choosing.test_procedures import plan
+from tests.tuning.choosing.test_choice import plan
 from tests.tuning.families.test_pricing import candidate
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
 from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.observations import Adversary
-from trilemma.tuning.choosing.beside import procedures_beside
+from trilemma.tuning.choosing.beside import beside
 
 NOISE = replace(candidate("randomization", 0.1), protection="randomization:variance=0.001")
 KEY = replace(candidate("paillier", 0.1), protection="paillier:mode=blind")
@@ -22,11 +22,10 @@ KEY = replace(candidate("paillier", 0.1), protection="paillier:mode=blind")
 def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str) -> None:
     done: list[Job] = []
     asked = plan(adversary=adversary)
-    (measure,) = procedures_beside(asked, NOISE).values()
-    beside = measure(asking(Simulated(small, None, 1, 2, 0), done))
-    assert other in beside.who
-    assert beside.units == 16
-    assert beside.leakage is not None
+    (found,) = runner(Simulated(small, None, 1, 2, 0), done)(beside(asked, NOISE))
+    assert other in found.who
+    assert found.units == 16
+    assert found.leakage is not None
     for task in done:
         assert isinstance(task, AttackJob)
         assert task.adversary is Adversary(other)
@@ -34,11 +33,12 @@ def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str)
 
 
 def test_beside_a_key_the_server_has_nothing() -> None:
-    (measure,) = procedures_beside(plan(adversary="client"), KEY).values()
-    beside = measure(asking(Simulated(small, None, 1, 2, 0)))
-    assert (beside.who, beside.leakage) == ("the server", None)
+    run = runner(Simulated(small, None, 1, 2, 0))
+    (found,) = run(beside(plan(adversary="client"), KEY))
+    assert (found.who, found.leakage) == ("the server", None)
 
 
 def test_nobody_stands_beside_nothing_or_a_lone_client() -> None:
-    assert procedures_beside(plan(), None) == {}
-    assert procedures_beside(plan(1), NOISE) == {}
+    run = runner(Simulated(small, None, 1, 2, 0))
+    assert run(beside(plan(), None)) == ()
+    assert run(beside(plan(1), NOISE)) == ()

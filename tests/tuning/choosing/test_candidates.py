@@ -10,9 +10,9 @@ from scipy.stats import beta
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import CLAIM, P_MAX, family
 from tests.tuning.families.test_pricing import pricing
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
-from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
+from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.playing.suite import Suite
@@ -27,14 +27,21 @@ from trilemma.tuning.results.candidates import Candidate
 KAPPA = CLAIM.kappa
 
 
-def gauge(rounds: int = 1, **laws: Any) -> Gauge:
+def gauge(rounds: int = 1) -> Gauge:
     suite = Suite("candidates", ("gaussian-posterior", "analytic"))
-    ask = asking(Simulated(small, None, 1, 2, 0, **laws))
-    return Gauge(ask, suite, Adversary.SERVER, rounds, P_MAX, 0.05)
+    return Gauge(suite, Adversary.SERVER, rounds, P_MAX, 0.05)
 
 
-def measured(name: str, rounds: int = 1, **laws: Any) -> Candidate:
-    return measured_candidate(gauge(rounds, **laws), family(name), pricing(), KAPPA)
+def measured(
+    name: str,
+    rounds: int = 1,
+    done: list[Job] | None = None,
+    bare: Family | None = None,
+    **laws: Any,
+) -> Candidate:
+    made = replace(gauge(rounds), bare=bare)
+    run = runner(Simulated(small, None, 1, 2, 0, **laws), done)
+    return run(measured_candidate(made, family(name), pricing(), KAPPA))
 
 
 def test_a_strength_that_every_attack_passes_is_feasible() -> None:
@@ -46,8 +53,7 @@ def test_a_strength_that_every_attack_passes_is_feasible() -> None:
     assert found.leakage.value == bernoulli_leakage(found.success.value, KAPPA)
     assert found.leakage.high == bernoulli_leakage(found.success.high, KAPPA)
     done: list[Job] = []
-    again = replace(gauge(), ask=asking(Simulated(small, None, 1, 2, 0), done))
-    assert measured_candidate(again, family("randomization"), pricing(), KAPPA) == found
+    assert measured("randomization", done=done) == found
     games = [each for each in {*done} if isinstance(each, AttackJob) and each.stream != "control"]
     assert found.units == sum(each.count * len(each.attacks) for each in games)
     assert found.objective is not None
@@ -70,8 +76,7 @@ def test_a_bare_sum_that_passes() -> None:
 
 @pytest.mark.parametrize("carrier", ["secret-sharing", "paillier"])
 def test_noise_that_a_sum_does_not_need_is_told_as_the_bare_sum(carrier: str) -> None:
-    alone = replace(gauge(), bare=family("secret-sharing"))
-    found = measured_candidate(alone, family(f"randomization+{carrier}"), pricing(), KAPPA)
+    found = measured(f"randomization+{carrier}", bare=family("secret-sharing"))
     assert found.feasible
     assert found.statement.startswith("The bare sum of all clients: every attack")
     assert (found.protection or "").startswith(carrier)
@@ -89,21 +94,6 @@ def test_what_thins_is_for_one_round_only(name: str) -> None:
     assert not whole.tests, "what cannot be chosen is not tested"
     assert whole.leakage is not None
     assert whole.costs is not None
-
-
-@pytest.mark.parametrize("name", ["randomization", "compression", "secret-sharing"])
-def test_where_few_records_are_used_nothing_is_attacked(name: str) -> None:
-    least = replace(gauge(8), ceiling=P_MAX - 0.01)
-    found = measured_candidate(least, family(name), pricing(), KAPPA)
-    assert (found.basis, found.feasible, found.strength) == ("counted", True, None)
-    assert found.units == 0
-    assert found.leakage is not None
-    assert found.leakage.high == mean_leakage_bound(P_MAX - 0.01, KAPPA) < 0.3
-    assert "counted and not attacked" in found.statement
-    only = "secret-sharing" if name == "secret-sharing" else "none"
-    assert (found.protection or "").startswith(only)
-    just = replace(gauge(8), ceiling=P_MAX + 1e-9)
-    assert "counted" not in measured_candidate(just, family(name), pricing(), KAPPA).statement
 
 
 def test_a_protection_that_cannot_be_run_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

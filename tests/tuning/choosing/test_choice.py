@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tests.commands.own_scenario import small
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
-from trilemma.tuning.choosing.choice import Choice, choose
+from trilemma.estimation.jobs import AttackJob, Job, TrainJob
+from trilemma.observations import Adversary
+from trilemma.tuning.choosing.choice import Choice, choose, procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.work.replay import Procedure
 
 
 def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
     asked = {"attacks": ("gaussian-posterior",), "steps": 2, "efficiency_weight": 0.0}
-    plan = Plan.of(small(), Request(**{**asked, **settings}))
-    ask = asking(Simulated(small, None, 1, 2, 0, **laws))
-
-    def done(procedures: Mapping[str, Procedure], **_: object) -> dict[str, Any]:
-        return {name: procedure(ask) for name, procedure in procedures.items()}
-
-    return choose(plan, done)
+    made = Plan.of(small(), Request(**{**asked, **settings}))
+    run = runner(Simulated(small, None, 1, 2, 0, **laws))
+    return choose({name: run(procedure) for name, procedure in procedures(made).items()})
 
 
 def test_the_best_is_chosen_and_the_control_kept() -> None:
@@ -45,3 +41,52 @@ def test_the_papers_part_is_kept_apart() -> None:
     assert [each.basis for each in found.candidates] == ["surrogate"]
     assert found.constants is not None
     assert {each.mechanism for each in found.promises} >= {"randomization", "compression"}
+
+
+ATTACKS = ("gaussian-posterior", "analytic")
+
+
+def plan(clients: int = 2, **settings: Any) -> Plan:
+    asked = {"attacks": ATTACKS, "steps": 2, "families": ("randomization",), **settings}
+    return Plan.of(small(clients), Request(**asked))
+
+
+def test_every_family_and_the_control() -> None:
+    found = procedures(plan(families=("randomization", "paillier")))
+    assert list(found) == ["control", "baseline", "randomization", "paillier"]
+    done: list[Job] = []
+    run = runner(Simulated(small, None, 1, 2, 0), done)
+    control = run(found["control"])
+    assert control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
+    for task in done:
+        assert isinstance(task, AttackJob)
+        assert (task.protection, task.rounds) == ("none", 1)
+        assert task.adversary is Adversary.SERVER
+    done.clear()
+    run(found["baseline"])
+    trained = [each for each in done if isinstance(each, TrainJob)]
+    assert [(each.protection, each.seed) for each in trained] == [("none", n) for n in range(5)]
+    assert trained == done
+
+
+def test_the_papers_basis_measures_what_the_paper_promises() -> None:
+    found = procedures(plan(basis="surrogate"))
+    assert list(found) == ["control", "promises", "surrogate"]
+    run = runner(Simulated(small, None, 1, 2, 0))
+    constants, promises = run(found["promises"])
+    assert constants.smoothed, "all 16 controls were won, so the plain estimate is infinite"
+    assert {each.mechanism for each in promises} >= {"randomization", "compression"}
+    assert run(found["surrogate"]).basis == "surrogate"
+
+
+def test_a_measured_run_attacks_the_papers_optimum_only_if_asked_and_with_the_leading() -> None:
+    found = procedures(plan(paper=True))
+    assert list(found) == ["control", "promises", "baseline", "randomization"]
+    assert "promises" not in procedures(plan())
+    done: list[Job] = []
+    runner(Simulated(small, None, 1, 2, 0), done)(found["promises"])
+    assert {
+        task.attacks
+        for task in done
+        if isinstance(task, AttackJob) and task.stream.startswith("surrogate")
+    } == {ATTACKS[:1]}

@@ -12,11 +12,12 @@ import pytest
 import torch
 from tests.commands.own_scenario import shown, small
 from tests.tuning.families.test_pricing import candidate
-from tests.tuning.simulating import asking, simulate
+from tests.tuning.simulating import runner, simulate
 
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, Job
-from trilemma.tuning.choosing.pictures import gallery_procedures
+from trilemma.estimation.results import decode
+from trilemma.tuning.choosing.pictures import gallery as drawn
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.gallery import GALLERY, RECORDS, Gallery
@@ -35,8 +36,7 @@ LOUD = "randomization:variance=1e3"
 def made(protection: str | None, done: list[Job] | None = None, **settings: Any) -> Gallery:
     plan = Plan.of(shown(), Request(attacks=ATTACKS, steps=2, claim="one-round", **settings))
     chosen = replace(candidate("randomization", 0.1), protection=protection)
-    make = gallery_procedures(plan, chosen)["gallery"]
-    found = make(asking(Bench(shown, None, 1, 2, 0), done))
+    found = runner(Bench(shown, None, 1, 2, 0), done)(drawn(plan, chosen))
     assert isinstance(found, Gallery)
     return found
 
@@ -123,7 +123,5 @@ def test_no_picture_is_made_where_records_are_not_shown(
         find(small, run=run)
     assert not (tmp_path / GALLERY).exists(), "an old one goes too"
     task = AttackJob("x", "none", ("analytic",), Request().adversary, 1, 0, 4, pictures=4)
-    assert [b"pictures" in Bench(source, None, 1, 2, 0)()(task) for source in (small, shown)] == [
-        False,
-        True,
-    ]
+    made = [decode(Bench(source, None, 1, 2, 0)()(task)) for source in (small, shown)]
+    assert [each.pictures is not None for each in made] == [False, True]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import pricing
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
 from trilemma.estimation.leakage import Estimate
 from trilemma.tuning.choosing.promised import promised_candidate
@@ -26,7 +26,8 @@ def promise(mechanism: str, objective: float | None, **changes: Any) -> Promise:
 
 
 def promised(*promises: Promise) -> Candidate:
-    return promised_candidate(promises, asking(Simulated(small, None, 1, 2, 0)), pricing())
+    run = runner(Simulated(small, None, 1, 2, 0))
+    return run(promised_candidate(promises, pricing()))
 
 
 def test_the_papers_choice_is_that_of_least_objective() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
-from tests.tuning.simulating import Simulated, asking, simulate
+from tests.tuning.simulating import Simulated, runner, simulate
 
 from trilemma.attacks.base import RUNGS
 from trilemma.bounds.certificate import leakage_bound
@@ -18,7 +18,7 @@ from trilemma.estimation.jobs import AttackJob, BeliefJob, Job
 from trilemma.estimation.leakage import client_leakage
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.tuning.calibrating.outcomes import Tested
-from trilemma.tuning.choosing.shown import shown_procedures
+from trilemma.tuning.choosing.shown import leakage_by_rounds, paper_leakage
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.tune import tune
@@ -46,7 +46,7 @@ def plan() -> Plan:
 
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
     done: list[Job] = []
-    found = shown_procedures(plan, NOISE)["rounds"](asking(Simulated(small, None, 1, 2, 0), done))
+    found = runner(Simulated(small, None, 1, 2, 0), done)(leakage_by_rounds(plan, NOISE))
     assert {each.stream for each in done if isinstance(each, AttackJob)} == {"rounds"}
     for knows in RUNGS:
         points = [each for each in found if each.knows == knows]
@@ -64,8 +64,8 @@ def test_who_reconstructs_is_shown_in_the_games_of_its_test(plan: Plan) -> None:
     early = Tested("map", 0.01, 50, 40, False, after=rising(40))
     done: list[Job] = []
     chosen = replace(NOISE, strength=0.1, tests=(early, *tests))
-    ask = asking(Simulated(small, None, 1, 2, 0), done)
-    found = shown_procedures(plan, chosen)["rounds"](ask)
+    ask = runner(Simulated(small, None, 1, 2, 0), done)
+    found = ask(leakage_by_rounds(plan, chosen))
     for knows, won in (("nothing", after["idlg"]), ("public", after["map"])):
         drawn = [each.leakage for each in found if each.knows == knows]
         assert drawn == [plan.leakage(games, 50) for games in won]
@@ -77,7 +77,7 @@ def test_a_tuning_shows_every_rung_and_plays_no_game_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulate(monkeypatch)
-    verdict = tune(small(), families=("randomization",), seeds=2, strengths=0, ladder=False)
+    verdict = tune(small(), families=("randomization",), seeds=2, strengths=0)
     assert {each.knows for each in verdict.rounds} == set(RUNGS)
     chosen = verdict.choice
     assert chosen is not None
@@ -92,9 +92,9 @@ def test_a_tuning_shows_every_rung_and_plays_no_game_for_it(
 def test_what_is_proved_stands_above_what_is_measured(plan: Plan) -> None:
     """Clipped records of Poisson batches under noise; z by hand, and real games below it."""
     clipped = plan.scenario.with_local_training(sampling="poisson", record_clip=0.5)
-    made, ask = replace(plan, scenario=clipped), asking(Bench(clipped, None, 1, 2, 0))
+    made, ask = replace(plan, scenario=clipped), runner(Bench(clipped, None, 1, 2, 0))
     chosen = replace(NOISE, protection="randomization:variance=0.04", tests=TESTED)
-    found = shown_procedures(made, chosen)["rounds"](ask)
+    found = ask(leakage_by_rounds(made, chosen))
     q = clipped.local_training.batch / min(map(len, clipped.records))
     z, last = clipped.local_training.batch * 0.2 / 0.5, STEPS[-1]
     for who in ("known", "secret"):
@@ -110,32 +110,32 @@ def test_what_is_proved_stands_above_what_is_measured(plan: Plan) -> None:
 
 def test_poisson_sampling_has_a_curve_of_who_is_not_told_the_rounds(plan: Plan) -> None:
     poisson = plan.scenario.with_local_training(sampling="poisson")
-    made, ask = replace(plan, scenario=poisson), asking(Bench(poisson, None, 1, 2, 0))
-    found = shown_procedures(made, replace(NOISE, tests=TESTED))["rounds"](ask)
+    made, ask = replace(plan, scenario=poisson), runner(Bench(poisson, None, 1, 2, 0))
+    found = ask(leakage_by_rounds(made, replace(NOISE, tests=TESTED)))
     ends = {(e.knows, e.participation): e.leakage for e in found if e.rounds == STEPS[-1]}
     assert list(ends)[-3:] == [("candidates", "known"), ("rest", "known"), ("rest", "secret")]
     assert ends["rest", "secret"].value <= ends["rest", "known"].high
     clipped = replace(NOISE, protection="randomization:variance=0.001,clip=1")
     for fixed, chosen in ((plan, NOISE), (made, clipped)):
         done: list[Job] = []
-        simulated = asking(Simulated(small, None, 1, 2, 0), done)
-        shown_procedures(fixed, chosen)["rounds"](simulated)
+        simulated = runner(Simulated(small, None, 1, 2, 0), done)
+        simulated(leakage_by_rounds(fixed, chosen))
         assert {each.participation for each in done if isinstance(each, AttackJob)} == {"known"}
 
 
 def test_one_round_has_no_curve_and_a_key_shows_nothing(plan: Plan) -> None:
-    ask = asking(Simulated(small, None, 1, 2, 0))
+    ask = runner(Simulated(small, None, 1, 2, 0))
     alone = replace(plan, claim=replace(plan.claim, rounds=1))
-    assert shown_procedures(alone, NOISE)["rounds"](ask) == ()
-    assert shown_procedures(plan, KEY)["rounds"](ask) == ()
-    assert shown_procedures(plan, KEY)["beliefs"](ask) == ()
+    assert ask(leakage_by_rounds(alone, NOISE)) == ()
+    assert ask(leakage_by_rounds(plan, KEY)) == ()
+    assert ask(paper_leakage(plan, KEY)) == ()
     client = replace(plan, request=Request(adversary="client"))
-    assert shown_procedures(client, KEY)["rounds"](ask), "a curious client opens the sum"
+    assert ask(leakage_by_rounds(client, KEY)), "a curious client opens the sum"
 
 
 def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
     done: list[Job] = []
-    found = shown_procedures(plan, NOISE)["beliefs"](asking(Simulated(small, None, 1, 2, 0), done))
+    found = runner(Simulated(small, None, 1, 2, 0), done)(paper_leakage(plan, NOISE))
     asked = [each for each in done if isinstance(each, BeliefJob)]
     assert [(each.first, each.count) for each in asked] == [(at, 4) for at in (0, 4, 8, 12)]
     assert {each.attacks for each in asked} == {("gaussian-posterior", "exact-posterior")}
@@ -147,12 +147,10 @@ def test_the_papers_leakage_is_by_client(plan: Plan) -> None:
 
 
 def test_beliefs_of_real_attacks_lie_between_nothing_and_all(plan: Plan) -> None:
-    real = asking(Bench(small, None, 1, 2, 0))
+    real = runner(Bench(small, None, 1, 2, 0))
     loud = replace(NOISE, protection="randomization:variance=1e6")
     quiet = replace(NOISE, protection="randomization:variance=1e-9")
     one = replace(plan, claim=replace(plan.claim, rounds=1))
-    (silent, _), (told, _) = (
-        shown_procedures(one, each)["beliefs"](real) for each in (loud, quiet)
-    )
+    (silent, _), (told, _) = (real(paper_leakage(one, each)) for each in (loud, quiet))
     assert silent.mean < 0.05
     assert 0.8 < told.mean <= told.largest <= 1

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.tuning.simulating import answered
 
-from trilemma.tuning.families.counts import Counts, Seen, counted, pieces, won_after
+from trilemma.estimation.jobs import AttackJob, TrainJob
+from trilemma.observations import Adversary
+from trilemma.tuning.families.counts import (
+    CONTROL,
+    Counts,
+    Played,
+    Seen,
+    counted,
+    noting,
+    pieces,
+)
+from trilemma.work.scheduler import Procedure
 
 
 def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> Seen:
@@ -30,10 +43,19 @@ def test_several_requests_are_counted_together() -> None:
     assert found.after == {"a": (0, 3), "b": (0, 1)}
 
 
-def test_games_won_after_few_rounds_are_counted_by_rounds() -> None:
-    task = {"after": {"a": {"1": [False, True], "8": [True, True]}, "b": {}}}
-    assert won_after(task, "a") == (1, 2)
-    assert won_after(task, "b") == ()
+def test_only_games_of_attacks_are_noted_and_none_of_the_control() -> None:
+    job = AttackJob("s", "none", ("a", "b"), Adversary.SERVER, 1, 4, 2)
+    control = replace(job, stream=CONTROL)
+
+    def procedure() -> Procedure[list[str]]:
+        found = yield [job, control, TrainJob("none", 0, 8)]
+        return [*found, *(yield [replace(job, first=5)])]
+
+    games: set[Played] = set()
+    kinds = lambda jobs: [type(each).__name__ for each in jobs]  # noqa: E731
+    found = answered(noting(procedure(), games), kinds)
+    assert found == ["AttackJob", "AttackJob", "TrainJob", "AttackJob"]
+    assert games == {("s", "none", attack, n) for attack in ("a", "b") for n in (4, 5, 6)}
 
 
 def test_of_equals_the_first_decides() -> None:

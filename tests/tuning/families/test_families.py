@@ -14,9 +14,10 @@ from trilemma.protections.specs import parse_protection
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.families.families import FAMILIES, Family
+from trilemma.tuning.families.families import FAMILIES, Family, families_asked
 from trilemma.tuning.families.families import families as made_of
 from trilemma.tuning.families.gauge import streams
+from trilemma.tuning.request import Request
 
 
 def families(adversary: Adversary, names: list[str] | None = None) -> tuple[Family, ...]:
@@ -69,7 +70,7 @@ def test_a_transport_has_room_for_noise_and_for_rescaled_coordinates() -> None:
             if family.symbol == "noise variance":
                 reach += 6 * (family.strength(1.0) or 0.0) ** 0.5
             assert transport.clip_range >= reach
-            assert transport.max_weight == SETTING.total_weight
+            assert transport.max_weight == SETTING.weight_cap
 
 
 def test_what_the_server_reads() -> None:
@@ -109,3 +110,14 @@ def test_bad_names_and_lone_clients() -> None:
         families(Adversary.CLIENT, ["bounded-masks"])
     assert list(FAMILIES) == [family.name for family in families(Adversary.SERVER)]
     assert families(Adversary.SERVER, ["bounded-masks"])[0].name == "bounded-masks"
+
+
+def test_of_a_presets_families_those_stay_that_can_be_run_or_proved() -> None:
+    quick, proof = Request(preset="quick"), Request(preset="quick", knows="anyone")
+    assert families_asked(quick, 2) == quick.families
+    assert families_asked(quick, 1) == ("randomization",), "one client has no sum to hide in"
+    assert families_asked(proof, 2) == ("randomization", "randomization+secret-sharing")
+    assert families_asked(proof, 1) == ("randomization",), "nothing is proved without noise"
+    named = Request(families=("secret-sharing",))
+    assert families_asked(named, 1) == named.families, "what was asked for is refused elsewhere"
+    assert families_asked(Request(), 2) is None

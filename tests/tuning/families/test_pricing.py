@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs
-from trilemma.estimation.jobs import CostJob, Diverged, Job, TrainJob
+from trilemma.estimation.jobs import CostJob, Job, TrainJob
 from trilemma.estimation.leakage import Estimate
+from trilemma.estimation.results import Diverged
 from trilemma.federation.timing import Spent
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced, ranked
@@ -91,9 +92,8 @@ def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
 
 def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
     done: list[Job] = []
-    found, objective = pricing(Problem(0.3, 2.0, 0.0)).price(
-        asking(bench(lost={"randomization": 0.1}), done), NOISE
-    )
+    run = runner(bench(lost={"randomization": 0.1}), done)
+    found, objective = run(pricing(Problem(0.3, 2.0, 0.0)).price(NOISE))
     trained = {(each.protection, each.seed) for each in done if isinstance(each, TrainJob)}
     assert trained == {(spec, s) for spec in ("none", NOISE.describe()) for s in range(3)}
     assert [each.rounds for each in done if isinstance(each, CostJob)] == [6]
@@ -105,34 +105,34 @@ def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
 
 
 def test_slower_rounds_weigh_by_their_own_weight() -> None:
-    found, objective = pricing(Problem(0.3, 0.0, 0.5)).price(asking(bench()), NOISE)
+    found, objective = runner(bench())(pricing(Problem(0.3, 0.0, 0.5)).price(NOISE))
     assert found.efficiency_reduction.value > 0
     assert objective.value == pytest.approx(0.5 * found.efficiency_reduction.value)
 
 
 def test_a_weight_a_client() -> None:
     problem = Problem(0.3, (1.0, 3.0), 0.0)
-    _, objective = pricing(problem).price(asking(bench(lost={"randomization": 0.1})), NOISE)
+    _, objective = runner(bench(lost={"randomization": 0.1}))(pricing(problem).price(NOISE))
     assert objective.value == pytest.approx((1 * 0.1 + 3 * 0.1) / 2, abs=2e-3)
     with pytest.raises(InvalidInput, match="3 entries for 2 clients"):
-        pricing(Problem(0.3, (1.0, 1.0, 1.0))).price(asking(bench()), NOISE)
+        runner(bench())(pricing(Problem(0.3, (1.0, 1.0, 1.0))).price(NOISE))
 
 
 def test_no_protection_costs_nothing() -> None:
-    found, objective = pricing().price(asking(bench()), parse_protection("none"))
+    found, objective = runner(bench())(pricing().price(parse_protection("none")))
     assert found.utility_loss == found.efficiency_reduction == Estimate(0.0, 0.0, 0.0)
     assert objective == Estimate(0.0, 0.0, 0.0)
 
 
 def test_a_training_that_diverges_is_told_apart() -> None:
     with pytest.raises(Diverged, match="randomization"):
-        pricing().price(asking(bench(diverging=("randomization",))), NOISE)
+        runner(bench(diverging=("randomization",)))(pricing().price(NOISE))
 
 
 def test_a_cap_is_a_reason() -> None:
     capped = pricing(Problem(0.3, max_utility_loss=0.01))
     plain = Candidate("a", "measured", True, True, "Fine.")
-    found = priced(plain, asking(bench(lost={"randomization": 0.1})), NOISE, capped)
+    found = runner(bench(lost={"randomization": 0.1}))(priced(plain, NOISE, capped))
     assert not found.feasible
     assert found.statement.startswith("Fine. But the utility loss of 0.09")
     assert found.costs is not None, "what it would cost is shown"

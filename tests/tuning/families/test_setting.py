@@ -45,22 +45,18 @@ def test_a_setting_is_measured_on_the_scenario() -> None:
     assert made.parameters == 6 * 8 + 8 + 8 * 3 + 3
     assert made.spread > 0
     assert made.largest > 0
-    assert made.equal_weights
     assert made == Setting.of(small(), seed=0, steps=2)
 
 
-def test_nobody_picks_a_record_that_no_round_holds() -> None:
-    """By games: as often as a round holds the record, and else as often as a guess."""
+def test_the_share_of_rounds_that_hold_a_record() -> None:
+    """By games: how many of a training's rounds hold the record of the game."""
     made = replace(small(5), cohort=2)
     arena = Arena.of(made, rounds=60)
     draw, games = np.random.default_rng(0), 4000
-    used = sum(True in arena.attendance(arena.draw(n, 0), draw) for n in range(games))
-    found = Setting.of(made, seed=0, steps=2).ceiling(arena.claim)
-    expected = found - (1 - used / games) * arena.claim.kappa
-    assert binomtest(used, games, expected).pvalue > 1e-3
-    assert SETTING.ceiling(Claim(1, 100)) == 1.0
-    assert SETTING.ceiling(Claim(10_000, 100)) == pytest.approx(1.0)
-    assert replace(SETTING, unit_size=10_000).ceiling(Claim(2, 100)) == 1.0, "full batches"
+    held = sum(arena.attendance(arena.draw(n, 0), draw).count(True) for n in range(games))
+    share = Setting.of(made, seed=0, steps=2).share
+    assert binomtest(int(held), games * 60, share).pvalue > 1e-3
+    assert replace(SETTING, unit_size=10_000).share == 1.0, "full batches"
 
 
 def test_ranges_hold_the_first_change_of_statistics_that_are_sent() -> None:

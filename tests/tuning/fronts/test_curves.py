@@ -9,11 +9,14 @@ import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.fronts.test_meter import family, meter
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
-from trilemma.tuning.fronts.curves import curve_procedures, grid
+from trilemma.estimation.jobs import AttackJob, CostJob, Job
+from trilemma.tuning.fronts.curves import curves, grid, possible_curves
 from trilemma.tuning.fronts.meter import Meter
+from trilemma.tuning.plan import Plan
 from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.results.points import Point
 
 NAMES = ("randomization", "secret-sharing", "paillier", "bounded-masks")
 
@@ -46,28 +49,29 @@ def test_a_grid_stays_where_the_mechanism_can_go(usual: Meter) -> None:
     assert (xs[0], xs[-1]) == noise.domain, "all of it where nothing was found"
 
 
+def drawn(plan: Plan, *candidates: Candidate, done: list[Job] | None = None) -> list[Point]:
+    return list(runner(Simulated(small, None, 1, 2, 0), done)(curves(plan, candidates)))
+
+
 def test_which_points_are_measured(usual: Meter) -> None:
-    noise = family(usual, "randomization")
-    parameter = noise.strength(-0.5)
+    parameter = family(usual, "randomization").strength(-0.5)
     tuned = [found("randomization", parameter), *(found(name) for name in NAMES[1:])]
-    wanted = curve_procedures(usual.plan, tuned)
-    assert next(iter(wanted)) == "curve of none"
-    names = [name.removeprefix("curve of ") for name in wanted]
-    assert [name.partition(" at ")[0] for name in names] == [
-        "none",
-        *["randomization"] * 4,
-        "randomization as tested",
-        "secret-sharing",
-        "paillier",
+    done: list[Job] = []
+    points = drawn(usual.plan, *tuned, done=done)
+    assert [each.family for each in points] == [
+        *("none", *["randomization"] * 4, "randomization", "secret-sharing", "paillier")
     ]
-    ask = asking(Simulated(small, None, 1, 2, 0))
-    points = [procedure(ask) for procedure in wanted.values()]
-    curve = [each for each in points if each.family == "randomization"]
+    curve = points[1:6]
     assert curve[-1].strength == pytest.approx(parameter), "the test's own counts"
     rates = [each.recovered for each in curve[:-1]]
     assert rates == sorted(rates, reverse=True)
+    games, priced = possible_curves(usual.plan)
+    played = [each for each in done if isinstance(each, AttackJob)]
+    assert {each.rounds for each in played} == set(games)
+    assert sum(each.count for each in played) == sum(games.values())
+    assert len({each.key for each in done if isinstance(each, CostJob)}) == priced + 1, "the key"
 
 
 def test_a_family_without_costs_or_candidate_has_no_tested_point(usual: Meter) -> None:
     unpriced = replace(found("secret-sharing"), costs=None)
-    assert list(curve_procedures(usual.plan, [unpriced])) == ["curve of none"]
+    assert [each.family for each in drawn(usual.plan, unpriced)] == ["none"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob, Job, TrainJob
@@ -42,12 +42,12 @@ def family(meter: Meter, name: str) -> Family:
 def measured(
     meter: Meter, name: str, strength: float, done: list[Job] | None = None, **laws: Any
 ) -> Point:
-    ask = asking(Simulated(small, None, 1, 2, 0, **laws), done)
-    return meter.point(family(meter, name), strength)(ask)
+    run = runner(Simulated(small, None, 1, 2, 0, **laws), done)
+    return run(meter.point(family(meter, name), strength))
 
 
 def test_the_start_costs_nothing_and_leaks_most(usual: Meter) -> None:
-    found = usual.unprotected(asking(Simulated(small, None, 1, 2, 0)))
+    found = runner(Simulated(small, None, 1, 2, 0))(usual.unprotected())
     assert (found.family, found.protection, found.units) == ("none", "none", 40)
     assert found.recovered == 40
     assert found.utility_loss == found.efficiency_reduction == Estimate(0, 0, 0)
@@ -127,6 +127,6 @@ def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None
 
 def test_a_curious_client_reads_sums() -> None:
     curious = meter(adversary="client", families=("randomization", "secret-sharing"))
-    found = curious.unprotected(asking(Simulated(small, None, 1, 2, 0)))
+    found = runner(Simulated(small, None, 1, 2, 0))(curious.unprotected())
     assert found.recovered < 10, "the rate of a bare sum"
     assert [what for what, _ in curious.sights(family(curious, "randomization"), 0.0)] == ["sum"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ def gallery() -> Gallery:
 def test_a_gallery_survives_its_file(gallery: Gallery, tmp_path: Path) -> None:
     gallery.save(tmp_path / GALLERY)
     assert Gallery.load(tmp_path / GALLERY) == gallery
+
+
+def test_pictures_of_records_are_their_owners_alone(gallery: Gallery, tmp_path: Path) -> None:
+    (tmp_path / GALLERY).touch(0o644)
+    gallery.save(tmp_path / GALLERY)
+    assert stat.S_IMODE((tmp_path / GALLERY).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

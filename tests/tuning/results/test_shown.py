@@ -14,7 +14,7 @@ def test_it_shows_what_reporting_makes_of_it() -> None:
     found = verdict()
     assert repr(found) == notebook.short(found)
     assert found._repr_html_() == notebook.verdict_cell(found)
-    assert len(found.plot_ladder().axes) == len(notebook.ladder_figure(found).axes)
+    assert len(found.plot_leakage().axes) == len(notebook.leakage_figure(found).axes)
 
 
 def test_reporting_is_not_loaded_before() -> None:

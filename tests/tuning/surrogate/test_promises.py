@@ -6,7 +6,7 @@ import math
 
 import pytest
 from tests.commands.own_scenario import small
-from tests.tuning.simulating import Simulated, asking
+from tests.tuning.simulating import Simulated, runner
 
 from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
@@ -14,7 +14,7 @@ from trilemma.tuning.families.counts import Counts
 from trilemma.tuning.families.gauge import Gauge
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.promises import promises, surrogate_constants
+from trilemma.tuning.surrogate.promises import possible_games, promises, surrogate_constants
 from trilemma.updates import Profile
 
 PRICING = Pricing(Problem(0.3), Profile(parameters=83, delta=1.0, sigma=1e-4), 8, (0,), 1e6, 0.95)
@@ -41,9 +41,10 @@ def test_all_or_none_is_smoothed_and_says_so(hits: int) -> None:
 
 
 def test_every_mechanism_is_solved_and_attacked_where_it_can_run() -> None:
-    ask = asking(Simulated(small, None, 1, 2, 0))
-    gauge = Gauge(ask, Suite("candidates", ("analytic",)), Adversary.SERVER, 8, 0.3, 0.05)
-    found = promises(gauge, surrogate_constants(counts(24), 0.05, 0.95), PRICING, 0.05)
+    run = runner(Simulated(small, None, 1, 2, 0))
+    gauge = Gauge(Suite("candidates", ("analytic",)), Adversary.SERVER, 8, 0.3, 0.05)
+    found = run(promises(gauge, surrogate_constants(counts(24), 0.05, 0.95), PRICING, 0.05))
+    assert sum(each.units for each in found) <= possible_games()
     forms = {(each.mechanism, each.form) for each in found}
     assert {("randomization", "printed"), ("randomization", "tight")} <= forms
     for each in found:
@@ -56,7 +57,7 @@ def test_every_mechanism_is_solved_and_attacked_where_it_can_run() -> None:
 
 
 def test_an_attack_that_learns_nothing_has_no_promise() -> None:
-    ask = asking(Simulated(small, None, 1, 2, 0))
-    gauge = Gauge(ask, Suite("candidates", ("analytic",)), Adversary.SERVER, 8, 0.3, 0.05)
+    run = runner(Simulated(small, None, 1, 2, 0))
+    gauge = Gauge(Suite("candidates", ("analytic",)), Adversary.SERVER, 8, 0.3, 0.05)
     blind = surrogate_constants(counts(0), 0.05, 0.95)
-    assert promises(gauge, blind, PRICING, 0.05) == ()
+    assert run(promises(gauge, blind, PRICING, 0.05)) == ()

@@ -67,7 +67,7 @@ def test_workers_and_tasks_are_named_in_words(connect: Callable[..., FakeRay]) -
     worker, begun, *tasks = ray.names
     assert worker.startswith("worker ")
     assert begun == f"start of {worker}"
-    assert tasks == ["chunk 0 of 'numbers'", "chunk 1 of 'numbers'"]
+    assert tasks == ["number 0", "number 1"]
 
 
 def test_a_worker_without_a_place_gets_no_task(connect: Callable[..., FakeRay]) -> None:
@@ -84,7 +84,7 @@ def test_a_connection_that_is_there_is_used_and_left(connect: Callable[..., Fake
 
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_dead_worker_is_replaced(connect: Callable[..., FakeRay], deaths: int) -> None:
-    ray = connect(FakeRay(trouble={"chunk": [ActorDiedError()] * deaths}))
+    ray = connect(FakeRay(trouble={"number": [ActorDiedError()] * deaths}))
     assert done(make_square, 4, workers=1) == SQUARES
     assert sum(name.startswith("worker") for name in ray.names) == 1 + deaths
 
@@ -92,7 +92,7 @@ def test_a_dead_worker_is_replaced(connect: Callable[..., FakeRay], deaths: int)
 @pytest.mark.parametrize(
     ("where", "sentence"),
     [
-        ("chunk", r"^3 worker processes died on chunk 0 of .*ActorDiedError.*is kept"),
+        ("number", r"^3 worker processes died on number 0, .*ActorDiedError.*is kept"),
         ("start", r"^3 workers on the Ray cluster died before .*ActorDiedError.*is kept"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_node_without_our_code_is_one_sentence(connect: Callable[..., FakeRay]
     unborn = ActorDiedError("The actor died\n ModuleNotFoundError: No module named 'trilemma'")
     unborn.actor_init_failed = True
     missing = RayTaskError("ModuleNotFoundError: No module named 'mine'")
-    for where, error in (("start", unborn), ("chunk", missing)):
+    for where, error in (("start", unborn), ("number", missing)):
         connect(FakeRay(trouble={where: [error]}))
         with pytest.raises(InvalidInput, match=r"cannot do this work \(.*No module named"):
             done(make_square, 4)

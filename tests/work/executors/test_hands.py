@@ -54,7 +54,7 @@ def test_code_that_a_worker_does_not_have_is_one_sentence(monkeypatch: pytest.Mo
 
 
 def test_a_bug_of_ours_shows_its_traceback() -> None:
-    with pytest.raises(RuntimeError, match=r"chunk 3 of 'numbers'(.|\n)*Traceback of ours"):
+    with pytest.raises(RuntimeError, match=r"number 3(.|\n)*Traceback of ours"):
         payloads_of(Failure("", "Traceback of ours"), [Number(3)])
 
 

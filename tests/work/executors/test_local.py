@@ -18,15 +18,20 @@ import pytest
 from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.work.executors import Crew, WorkerDied, prepared
 from trilemma.work.journal import Run
-from trilemma.work.replay import Ask, settle
+from trilemma.work.scheduler import Procedure, Scheduler
 
 
 @dataclass(frozen=True)
 class Number:
     number: int
 
-    def key(self) -> tuple[str, int]:
-        return "numbers", self.number
+    @property
+    def key(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        return f"number {self.number}"
 
 
 Make = Callable[[], Callable[[Number], bytes]]
@@ -179,16 +184,19 @@ def test_no_tasks_no_processes() -> None:
         assert not multiprocessing.active_children()
 
 
-def ask_all(ask: Ask) -> list[bytes]:
-    return ask([Number(number) for number in range(4)])
+NUMBERS = [Number(number) for number in range(4)]
+
+
+def all_of_them() -> Procedure[list[bytes]]:
+    return (yield NUMBERS)
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(tmp_path: Path, times: int) -> None:
     make = partial(make_die, tmp_path, times)
     with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
-        found = settle({"all": ask_all}, crew, run=run)
-        assert run.committed("numbers") == {0: b"0", 1: b"1", 2: b"4", 3: b"9"}
+        found = Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
+        assert [run.committed(each.key) for each in NUMBERS] == found["all"]
     assert found == {"all": [b"0", b"1", b"4", b"9"]}
     assert len(list(tmp_path.glob("died-*"))) == times
     assert not multiprocessing.active_children()
@@ -200,16 +208,17 @@ def test_three_deaths_on_one_task_are_one_sentence_and_nothing_is_lost(tmp_path:
         Run.open(tmp_path / "run", {}) as run,
         pytest.raises(
             WorkerDied,
-            match=r"^3 worker processes died on chunk 1 of 'numbers', .*code -9.*is kept",
+            match=r"^3 worker processes died on number 1, .*code -9.*is kept",
         ) as error,
         Crew[Number](make, workers=2) as crew,
     ):
-        settle({"all": ask_all}, crew, run=run)
+        Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
     assert "\n" not in str(error.value)
     assert not multiprocessing.active_children()
     with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
-        assert run.committed("numbers").keys() <= {0, 2, 3}
-        assert settle({"all": ask_all}, crew, run=run) == {"all": [b"0", b"1", b"4", b"9"]}
+        assert run.committed(NUMBERS[1].key) is None
+        found = Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
+        assert found == {"all": [b"0", b"1", b"4", b"9"]}
 
 
 def test_a_worker_killed_while_it_waits_is_replaced_too() -> None:
@@ -247,7 +256,7 @@ def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
     with pytest.raises(InvalidInput, match=sentence) as error:
         done(partial(make_trouble, "bug"), [0, 1], 2)
     trace = str(error.value.__cause__)
-    assert "chunk 1 of 'numbers' failed in a worker process" in trace
+    assert "number 1 failed in a worker process" in trace
     assert "Traceback (most recent call last)" in trace
 
 

@@ -26,8 +26,10 @@ from trilemma.work.executors import Crew
 @dataclass(frozen=True)
 class Number:
     number: int
+    @property
     def key(self):
-        return "numbers", self.number
+        return str(self.number)
+    label = key
 
 def work(task):
     return str(os.getppid() == int(os.environ.get("FIRST", "0"))).encode()

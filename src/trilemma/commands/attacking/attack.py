@@ -19,11 +19,13 @@ from trilemma.commands.settings import (
     Effort,
     Federated,
     Running,
+    TrustOption,
     from_flags,
     read_settings,
     with_flags,
 )
 from trilemma.errors import InvalidInput, printable
+from trilemma.naming import only_named
 from trilemma.tuning.request import Settings, rung_of
 
 __all__ = ["attack"]
@@ -68,6 +70,7 @@ def attack(
         typer.Option(help="Updates to attack [20], or games of each attack [32; a verdict: 48]."),
     ] = None,
     success: SuccessOption = None,
+    trust: TrustOption = False,
     **flags: Any,
 ) -> None:
     """Attack updates as a curious server would, or what a verdict chose, with fresh games.
@@ -81,15 +84,16 @@ def attack(
     if verdict is not None:
         from trilemma.commands.attacking.doubting import attack_verdict
 
-        attack_verdict(
-            verdict,
-            *from_flags(flags, Running),
-            scenario=flags["scenario"],
-            public=public,
-            units=48 if units is None else units,
-            restarts=flags["restarts"],
-            seed=flags["seed"],
-        )
+        with only_named(flags["scenario"], public, trust=trust):
+            attack_verdict(
+                verdict,
+                *from_flags(flags, Running),
+                scenario=flags["scenario"],
+                public=public,
+                units=48 if units is None else units,
+                restarts=flags["restarts"],
+                seed=flags["seed"],
+            )
         return
     federated, attacker, effort, running = read_settings(None, flags, Federated, Attacker, Effort)
     if attack is None:

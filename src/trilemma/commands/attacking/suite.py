@@ -97,7 +97,7 @@ def _show(
     scenario: Scenario, found: Ratings, protection: str, knows: Rung, picture: Path | None
 ) -> None:
     from trilemma.errors import printable
-    from trilemma.reporting.words.ladder import RUNGS
+    from trilemma.reporting.words.knowledge import RUNGS
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.protections import phrase
     from trilemma.reporting.words.terminal import Printer
@@ -134,8 +134,8 @@ def _show_rows(out: Any, scenario: Scenario, found: Ratings) -> None:
     if found.pictures is None or len(scenario.input_spec.shape) != 1:
         return
     spec, pictures = scenario.input_spec, found.pictures
-    lines = {"original": next(iter(pictures.values()))["none"]["tagged"][0]}
-    lines |= {name: each["none"]["attacks"][name]["made"][0] for name, each in pictures.items()}
+    lines = {"original": next(iter(pictures.values()))["none"].tagged[0]}
+    lines |= {name: each["none"].attacks[name].made[0] for name, each in pictures.items()}
 
     def cell(held: Any) -> str:
         """A level of 0 .. 255 in the range of the data; or a text, marked where it is right."""

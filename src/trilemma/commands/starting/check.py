@@ -40,11 +40,10 @@ def check(
 
 
 def _show(found: Examined, spec: str) -> None:
-    from trilemma.reporting.words.ladder import KNOWS, RUNGS
+    from trilemma.reporting.words.knowledge import KNOWS, RUNGS
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
     from trilemma.reporting.words.ways import how_it_runs
-    from trilemma.work.clock import spoken
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -74,7 +73,6 @@ def _show(found: Examined, spec: str) -> None:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
     out.title("How long it takes on this machine (an estimate, from a few timed games)")
-    more = "over " if found.at_least else "about "
     for name in found.work:
-        one, two = (spoken(found.seconds(name, workers)) for workers in (1, 2))
-        out.note(f"trilemma {name}: {more}{one} in one process, {more}{two} with --workers 2.")
+        one, two = (found.seconds(name, workers).said for workers in (1, 2))
+        out.note(f"trilemma {name}: {one} in one process, {two} with --workers 2.")

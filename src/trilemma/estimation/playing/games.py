@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.scenario import Scenario
 
-__all__ = ["Arena", "Batches", "Game"]
+__all__ = ["Arena", "Batches", "Game", "stacked"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,10 @@ class Arena:
         """The games of the largest line-up that the scenario allows."""
         ends = np.cumsum([len(each) for each in scenario.records])[:-1]
         distinct = [len(np.unique(each)) for each in np.split(scenario.kinds, ends)]
-        unit = scenario.local_training.unit_size
+        training = scenario.local_training
+        unit = (
+            max(map(len, scenario.records)) if training.sampling == "full" else training.unit_size
+        )
         return cls(scenario, Claim.of(distinct, unit, rounds=rounds, line_up=line_up))
 
     def draw(self, number: int, seed: int) -> Game:
@@ -185,7 +188,8 @@ class Arena:
         batch with probability q = S/n of the client's original n.
         """
         drawn = draw.random((self.claim.rounds, 2))
-        rate = self.scenario.local_training.unit_size / int(self.sizes[game.client])
+        training, own = self.scenario.local_training, int(self.sizes[game.client])
+        rate = 1.0 if training.sampling == "full" else training.unit_size / own
         there = drawn[:, 0] < self.scenario.per_round / len(self.sizes)
         held = drawn[:, 1] < rate
         return [bool(h) if t else None for t, h in zip(there, held, strict=True)]
@@ -206,17 +210,18 @@ class Arena:
         training = self.scenario.local_training
         size = training.unit_size
         clients = self._cohort(game, draw, there=holds is not None)
-        if alone and training.sampling == "fixed":
+        if alone and training.sampling != "poisson":
             clients = clients[clients == game.client]
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
         keys = _keys(draw, game.free.shape, clients)
         keys[~game.free[clients]] = np.inf
-        if training.sampling == "poisson":
-            taken = keys < (size / self.sizes[clients])[:, None]
+        if training.sampling != "fixed":
+            full = training.sampling == "full"
+            taken = keys < (np.ones(len(clients)) if full else size / self.sizes[clients])[:, None]
             each = zip(taken, self.starts[clients], strict=True)
             chosen = [np.flatnonzero(own) + start for own, start in each]
-            return self._poisson(game, draw, clients, chosen, own, holds=bool(holds))
+            return self._joined(game, draw, clients, chosen, own, holds=bool(holds))
         ((rows, present),) = self._filled(game, keys[None], clients)
         return self._holding(game, draw, clients, rows, present, own, holds=bool(holds))
 
@@ -281,7 +286,7 @@ class Arena:
         others = draw.choice(np.delete(everyone, game.client), size - there, replace=False)
         return np.sort(np.append(others, game.client) if there else others)
 
-    def _poisson(
+    def _joined(
         self,
         game: Game,
         draw: np.random.Generator,
@@ -291,7 +296,7 @@ class Arena:
         *,
         holds: bool,
     ) -> Batches:
-        """Each free record joined by itself; the batches are padded to the longest."""
+        """Each chosen record joins; the batches are padded to the longest."""
         slot = None
         if holds and own is not None:
             slot = int(draw.integers(len(chosen[own]) + 1))
@@ -342,3 +347,18 @@ def _keys(
         words.advance(total // 2 - -(-end // 2))
         draw.random(total % 2, dtype=np.float32)
     return keys
+
+
+def stacked(made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Rows [U, K, B] of batches side by side, and which do not pad; None where none does."""
+    width = max(each.rows.shape[1] for each in made)
+    rows = torch.from_numpy(np.array([_padded(each.rows, width) for each in made]))
+    if all(each.whole and each.rows.shape[1] == width for each in made):
+        return rows, None
+    return rows, torch.from_numpy(np.array([_padded(each.present, width) for each in made]))
+
+
+def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+    """Rows [K, B] with zeros added up to `width`."""
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short))) if short else rows

@@ -1,4 +1,4 @@
-"""What a task tells of its games, as it goes into a run's journal."""
+"""What became of a job's games, with pictures of some."""
 
 from __future__ import annotations
 
@@ -7,43 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trilemma.estimation.results import AttackResult, Pictures, Shown
+
 if TYPE_CHECKING:
     from trilemma.attacks import View
     from trilemma.estimation.playing.games import Arena, Game
     from trilemma.estimation.playing.picks import Picks
 
-__all__ = ["payload_of"]
+__all__ = ["attack_result"]
 
 
-def payload_of(
+def attack_result(
     arena: Arena,
     games: Sequence[Game],
     views: Sequence[Sequence[View]],
     found: Mapping[str, Picks],
     *,
     pictures: int,
-) -> dict[str, Any]:
-    """Clients, rounds seen and right picks of a task's games, with pictures of the first few."""
-    told: dict[str, Any] = {
-        "client": [game.client for game in games],
-        "rounds": [len(each) for each in views],
-        "correct": {name: each.correct.tolist() for name, each in found.items()},
-        "failed": {name: int(each.failed.sum()) for name, each in found.items()},
-        "after": {
-            name: {str(t): right.tolist() for t, right in each.after.items()}
+) -> AttackResult:
+    """Clients, rounds seen and right guesses of games, with pictures of the first few."""
+    shown = pictures and arena.scenario.show_records
+    return AttackResult(
+        client=[game.client for game in games],
+        rounds=[len(each) for each in views],
+        correct={name: each.correct.tolist() for name, each in found.items()},
+        failed={name: int(each.failed.sum()) for name, each in found.items()},
+        after={
+            name: {int(t): right.tolist() for t, right in each.after.items()}
             for name, each in found.items()
         },
-    }
-    if pictures and arena.scenario.show_records:
-        told["pictures"] = _pictures(arena, games[:pictures], found)
-    return told
+        pictures=_pictures(arena, games[:pictures], found) if shown else None,
+    )
 
 
-def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> dict[str, Any]:
-    """The tagged records, each attack's reconstruction and its pick.
-
-    Images in levels 0 .. 255; tables and texts as cells, which say if they are the tagged one's.
-    """
+def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> Pictures:
     scenario, pool = arena.scenario, arena.pool
     spec = scenario.input_spec
 
@@ -62,12 +59,12 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
     def rows(places: Sequence[int]) -> torch.Tensor:
         return pool.inputs[torch.tensor(places)]
 
-    return {
-        "tagged": shown(rows([game.sought for game in games])),
-        "attacks": {
-            name: {
-                "made": shown(each.shown[: len(games)]),
-                "picked": shown(
+    return Pictures(
+        tagged=shown(rows([game.sought for game in games])),
+        attacks={
+            name: Shown(
+                made=shown(each.shown[: len(games)]),
+                picked=shown(
                     rows(
                         [
                             int(game.line_up[int(each.chosen[place])])
@@ -75,8 +72,8 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
                         ]
                     )
                 ),
-                "correct": each.correct[: len(games)].tolist(),
-            }
+                correct=each.correct[: len(games)].tolist(),
+            )
             for name, each in found.items()
         },
-    }
+    )

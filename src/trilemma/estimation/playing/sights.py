@@ -20,12 +20,13 @@ from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
-from trilemma.estimation.playing.games import Arena, Batches, Game
-from trilemma.estimation.playing.sending import Sending
-from trilemma.federation.training import server_step
+from trilemma.estimation.playing.games import Arena, Batches, Game, stacked
+from trilemma.estimation.recipes import own_recipe
+from trilemma.federation.sending import Sending
+from trilemma.federation.server import Server
 from trilemma.learning.precision import drawn_on
 from trilemma.observations import Adversary
-from trilemma.protections.observing import observe_updates
+from trilemma.protections.observing import observe_updates, summed
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.records.records import Records
@@ -34,11 +35,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.estimation.playing.claims import Participation
+    from trilemma.federation.recipe import Recipe
     from trilemma.protections.protection import Protection
 
 __all__ = ["Observer"]
 
-_POPULATION: Final = 400  # records on which the law of the others is fitted, unless more are asked
+# Records on which the law of the others is fitted: all public ones, or so many where those are
+# fewer. Of more than _MOST a game takes seconds, and tenfold of twice as many.
+_POPULATION: Final = 400
+_MOST: Final = 2_500
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +52,11 @@ class Observer:
 
     `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
     the server weighs clients in its mean. `blind` puts a record from outside the line-up where
-    the tagged one should be: a control in which nothing can be found. Participation is granted,
-    or secret: then all rounds of a training are attacked.
+    the tagged one should be: a control in which nothing can be found. Sums are of `threshold`
+    clients, the fewest that a round may end with (None: of the whole cohort), the tagged record's
+    among them. Participation is granted, or secret: then all rounds of a training are attacked.
+    `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
+    the scenario.
     """
 
     arena: Arena
@@ -60,7 +68,9 @@ class Observer:
     equal_weights: bool = False
     blind: bool = False
     population: int = _POPULATION
+    threshold: int | None = None
     participation: Participation = "known"
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         if self.participation == "secret" and self.rung != "rest":
@@ -69,7 +79,7 @@ class Observer:
                 f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
             )
         sampling = self.arena.scenario.local_training.sampling
-        if self.participation == "secret" and sampling == "fixed":
+        if self.participation == "secret" and sampling != "poisson":
             raise InvalidInput(
                 f"who knows the rest counts it, so that batches of sampling={sampling!r} keep no "
                 "participation secret; use sampling='poisson', or grant participation."
@@ -97,18 +107,16 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        updates = Sending(self.arena).updates(weights, made)
+        updates = self._sending(often=False).updates(weights, *self._stacked(made))
         return [
             [self._view(*each, round=0)]
             for each in zip(games, weights, made, updates, strict=True)
         ]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
-        scenario = self.arena.scenario
-        training = scenario.local_training
-        default = training.lr if training.algorithm == "fedsgd" else 1.0
-        first = default if scenario.server_lr is None else scenario.server_lr
-        rounds, decay = self.arena.claim.rounds, scenario.server_decay
+        scenario, rounds = self.arena.scenario, self.arena.claim.rounds
+        recipe = self.recipe or own_recipe(scenario)
+        server = Server(scenario.task, recipe, rounds, scenario.public_records)
         draws = [Seeded(self.seed).generator("training", game.number) for game in games]
         attended = [self.arena.attendance(*each) for each in zip(games, draws, strict=True)]
         last = [self._last_seen(each) for each in attended]
@@ -118,13 +126,13 @@ class Observer:
         if not played:
             return views
         numbers = [games[place].number for place in played]
-        weights = fresh_weights(scenario, numbers, seed=self.seed)
+        weights = server.start(fresh_weights(scenario, numbers, seed=self.seed))
         where = drawn_on(weights.device, weights.shape[1])
         noise = [
             Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
         ]
         drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
-        sending, made = Sending(self.arena, often=True), list[Batches]()
+        sending, made = self._sending(often=True), list[Batches]()
         for round in range(max(last)):
             # A game that shows no more goes on with the batches that it had.
             made = [
@@ -147,7 +155,7 @@ class Observer:
                     means[row] = view.observation.update
                 else:
                     means[row] = self._mean(updates, game, batches, round)
-            weights = weights - server_step(first, round, rounds, decay=decay) * means
+            weights = server.step(weights, means, round)
         return views
 
     @property
@@ -202,14 +210,34 @@ class Observer:
         self, updates: torch.Tensor, game: Game, batches: Batches, round: int
     ) -> torch.Tensor:
         """The server's mean of what the cohort sends, by the draws of `_view` for that round."""
-        order, counts = _order(batches), self._counts[batches.clients]
+        order, counts = self._summed(batches, game, round), self._counts[batches.clients]
         draws, info = self._round_info(game, len(order), round)
-        shares = counts[order] / counts.sum()
-        total = torch.zeros_like(updates[0])
-        for place, (client, share) in enumerate(zip(order.tolist(), shares.tolist(), strict=True)):
-            sent = self.protection.apply(updates[client], place, info, draws, of_sum=True)
-            total += share * sent.values
-        return total
+        shares = dict(enumerate((counts[order] / counts.sum()).tolist()))
+        own = [updates[client] for client in order.tolist()]
+        return summed(self.protection, own, shares, info, draws)
+
+    def _sending(self, *, often: bool) -> Sending:
+        """What clients compute of the arena's records."""
+        scenario, pool = self.arena.scenario, self.arena.pool_there
+        training = scenario.local_training
+        return Sending(scenario.task, training, pool.inputs, pool.labels, often=often)
+
+    def _stacked(self, made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Rows of the games' batches on the device, and who counts, if not all do."""
+        rows, present = stacked(made)
+        device, whole = self.arena.pool_there.inputs.device, present is None
+        if whole and self.arena.scenario.local_training.sampling == "poisson":
+            present = torch.ones(rows.shape)
+        return rows.to(device), None if present is None else present.to(device)
+
+    def _summed(self, batches: Batches, game: Game, round: int) -> NDArray[np.int64]:
+        """Places in the cohort of those whose sum a round ends with, the game's own first."""
+        order = _order(batches)
+        if self.threshold is None or self.threshold >= len(order):
+            return order
+        draw = Seeded(self.seed).generator("survivors", game.number, round)
+        first = 0 if batches.own is None else 1
+        return np.concatenate([order[:first], draw.permutation(order[first:])])[: self.threshold]
 
     def _shares(self, made: Sequence[Batches]) -> torch.Tensor:
         """The clients' parts [U, K] in the server's mean of each game's round."""
@@ -231,18 +259,19 @@ class Observer:
         where clients' parts must be told apart. Otherwise noise is all that is added, and the sum
         of independent Gaussians is drawn as one (by None: left out, as the game shows no more).
         """
-        variance = _added_variance(self.protection)
+        variance, (rows, present) = _added_variance(self.protection), self._stacked(made)
         if variance is None:
-            updates = sending.updates(weights, made)
+            updates = sending.updates(weights, rows, present)
             going = [row for row, draw in enumerate(draws) if draw is not None]
             return torch.zeros_like(weights), {row: updates[row] for row in going}
         shown = [place for place, each in enumerate(seen) if each]
-        means = sending.means(weights, made, shares)
+        means = sending.means(weights, rows, shares, present)
         if means is None:
-            updates = sending.updates(weights, made)
+            updates = sending.updates(weights, rows, present)
             means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
         elif shown:
-            updates = sending.updates(weights[shown], [made[place] for place in shown])
+            own = self._stacked([made[place] for place in shown])
+            updates = sending.updates(weights[shown], *own)
         scales = (variance * shares.square().sum(1)).sqrt().tolist()
         for mean, scale, draw in zip(means, scales, draws, strict=True):
             if scale and draw is not None:
@@ -261,7 +290,7 @@ class Observer:
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
-        scenario, order = self.arena.scenario, _order(batches)
+        scenario, order = self.arena.scenario, self._summed(batches, game, round)
         if self._reads_messages:
             order = order[:1]
         draws, info = self._round_info(game, len(order), round)
@@ -299,7 +328,8 @@ class Observer:
         outsiders = None
         if not secret:  # who knows the rest needs no law of it, and one a round is a lot
             used = batches.rows[order][batches.present[order]]
-            outsiders = self.arena.outsiders(game, used, self.population, self.seed).to(device)
+            most = min(max(self.population, len(public)), _MOST)
+            outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot

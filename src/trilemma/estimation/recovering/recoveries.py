@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from trilemma.estimation.sharing import own_scenario, patient
 from trilemma.learning.precision import whole_floats
 from trilemma.work.executors import executor
 from trilemma.work.progress import Progress
-from trilemma.work.replay import Ask, settle
+from trilemma.work.scheduler import Procedure, Scheduler
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,7 +119,8 @@ def measure(
             stage = f"literal {name}" if measurement.literal else name
             what = f"attack on {stage} updates"
             tasks = _chunks(stage, protected, measurement, len(scenario.records))
-            before = [_hits(payload) for payload in run.committed(stage).values()] if run else []
+            held = [run.committed(task.key) for task in tasks] if run else []
+            before = [_hits(payload) for payload in held if payload is not None]
             with Progress(
                 what,
                 _hits,
@@ -129,8 +129,8 @@ def measure(
                 successes=sum(hits for _, hits in before),
                 quiet=not show_progress,
             ) as progress:
-                asked = {what: partial(_ask_all, tasks)}
-                payloads = settle(asked, crew, run=run, ticker=progress)[what]
+                scheduler = Scheduler(crew, bytes, run=run, watcher=progress)
+                payloads = scheduler.run_all({what: _all_of(tasks)})[what]
             found[name] = Outcomes.join(dict(enumerate(payloads)))
     return found.get("protected"), found["control"]
 
@@ -152,8 +152,13 @@ class _Chunk:
     numbers: Sequence[int]
     protected: bool
 
-    def key(self) -> tuple[str, int]:
-        return self.stage, self.chunk
+    @property
+    def key(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        return f"chunk {self.chunk} of {self.stage}"
 
 
 def _chunks(stage: str, protected: bool, asked: Measurement, clients: int) -> list[_Chunk]:
@@ -164,8 +169,8 @@ def _chunks(stage: str, protected: bool, asked: Measurement, clients: int) -> li
     ]
 
 
-def _ask_all(tasks: Sequence[_Chunk], ask: Ask) -> list[bytes]:
-    return ask(tasks)
+def _all_of(tasks: Sequence[_Chunk]) -> Procedure[list[bytes]]:
+    return (yield tasks)
 
 
 def _hits(payload: bytes) -> tuple[int, int]:

@@ -7,11 +7,20 @@ to trust for it, is on the page docs/flower.md.
 
 from __future__ import annotations
 
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.flower.client import protect_mod
 from trilemma.federation.flower.grid import ProtectedGrid
 from trilemma.federation.nodes.local import local_update
 from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import from_verdict
+from trilemma.federation.nodes.verdicts import from_verdict, measured_deployment
 
-__all__ = ["Deployment", "ProtectedGrid", "Terms", "from_verdict", "local_update", "protect_mod"]
+__all__ = [
+    "Deployment",
+    "ProtectedGrid",
+    "ServerTraining",
+    "Terms",
+    "from_verdict",
+    "local_update",
+    "measured_deployment",
+    "protect_mod",
+]

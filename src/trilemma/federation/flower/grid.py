@@ -15,7 +15,13 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from trilemma.errors import BudgetSpent, InvalidInput, ProtocolViolation, TrilemmaError
+from trilemma.errors import (
+    BudgetSpent,
+    InvalidInput,
+    NotConfigured,
+    ProtocolViolation,
+    TrilemmaError,
+)
 from trilemma.federation.flower.messages import (
     content_digest,
     counts,
@@ -59,7 +65,7 @@ _NEED_SINGLE_UPDATES: Final = (
     "MultiKrum",
     "QFedAvg",
 )
-_NEED_THE_MEAN: Final = ("FedAvgM", "FedOpt")
+_STEP_BY_THEMSELVES: Final = ("FedAvgM", "FedOpt")
 
 
 class ProtectedGrid(Grid):
@@ -68,7 +74,11 @@ class ProtectedGrid(Grid):
     The reply holds the weighted mean of the models and one MetricRecord, so that FedAvg, FedAdam
     and whatever else needs no more than a mean run unchanged. A round that fails leaves a strategy
     its model as it was (a loop that is none gets an error that names why, once a round succeeded),
-    and the next goes on. Use one for a run.
+    and the next goes on; one in which every node lacks a setting of its own (a key, a ledger) ends
+    the run. Use one grid for a run.
+
+    Where the terms' deployment says how the server trains, the reply is the model after that
+    step, so that FedAvg trains as was measured; a strategy with a step of its own is refused.
 
     Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
     one more where identities are pinned and a node is lost before its update comes, or in a graph.
@@ -174,6 +184,9 @@ class ProtectedGrid(Grid):
             done = self._rounds.play(self._grid.run.run_id, kind, cohort, size, deliver, shown)
         except TrilemmaError as error:
             reason = self._rounds.failure(error, len(cohort))
+            said = list(self._rounds.refused.values())
+            if len(said) == len(cohort) and all(map(_not_configured, said)):
+                raise NotConfigured(f"no node can take part: {said[0]}") from error
             _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)
             if kind == "train" and (watched or not self._rounds.released):
                 return [self._unchanged(batch, model)]
@@ -246,7 +259,8 @@ class ProtectedGrid(Grid):
             change = torch.zeros(current.stage.size)
             if (released := current.released.get("update")) is not None:
                 layout = model_tensors(model)[0]
-                change = released.mean * self.terms.learning_rate * units(layout, self.terms)
+                step = self.terms.server_step(len(self._rounds.events) - 1)
+                change = released.mean * step * units(layout, self.terms)
                 weight = released.weight
             records["arrays"] = shifted(model, change)
             if math.isfinite(spent := epsilon_of(self._rounds.events, self.terms.delta)):
@@ -267,11 +281,20 @@ class ProtectedGrid(Grid):
                 f"{name} needs single updates, and a protected round gives one mean; use FedAvg, "
                 "FedAdam or another strategy that needs no more."
             )
-        for name in sorted(names & set(_NEED_THE_MEAN)) if self.terms.blind else ():
-            raise InvalidInput(
-                f"{type(strategy).__name__} ({name}) works on the mean, which blind Paillier "
-                "hides from the server; use FedAvg, or mode=open."
-            )
+        deployment = self.terms.deployment
+        measured = deployment is not None and deployment.server is not None
+        for name in sorted(names & set(_STEP_BY_THEMSELVES)):
+            if self.terms.blind:
+                raise InvalidInput(
+                    f"{type(strategy).__name__} ({name}) works on the mean, which blind Paillier "
+                    "hides from the server; use FedAvg, or mode=open."
+                )
+            if measured:
+                raise InvalidInput(
+                    f"{type(strategy).__name__} ({name}) takes a server step of its own, and "
+                    "these terms hold the one that was measured, which this grid takes; use "
+                    "FedAvg."
+                )
 
     # As the wrapped grid
 
@@ -303,6 +326,11 @@ class ProtectedGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         return self._grid.pull_messages(message_ids)
+
+
+def _not_configured(refusal: str) -> bool:
+    """Whether a node refuses for want of a setting of its own, which no later round brings."""
+    return refusal.startswith(f"{NotConfigured.__name__}: ")
 
 
 def _calling_strategy() -> Strategy | None:

@@ -59,9 +59,14 @@ class Resuming:
         if self._found is None or self.path is None:
             return initial
         self._taken = True
-        self._found.require_like({name: each.numpy() for name, each in initial.items()}, self.path)
+        own = {name: array.numpy() for name, array in initial.items()}
+        self._found.require_like(own, self.path)
         _LOG.info("resuming after round %d of %s", self.before, self.path)
-        return ArrayRecord({name: Array(values) for name, values in self._found.model.items()})
+        model = {}
+        for name, value in self._found.model.items():  # FedAvg made floats of counters
+            counter = own[name].dtype.kind != "f"
+            model[name] = Array(value.astype(own[name].dtype) if counter else value)
+        return ArrayRecord(model)
 
     def rounds_left(self, rounds: int) -> int:
         """How many of so many rounds are still to come."""

@@ -1,10 +1,13 @@
-"""How a node answers the stages of a message; what trains or evaluates is the caller's."""
+"""How a node answers the stages of a message; what trains or evaluates is the caller's.
+
+What a node checks before it counts an asking (run, terms, cohort, model, ledger) depends on no
+record; after that it answers whatever its app makes of its records (`working`).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -13,32 +16,22 @@ from trilemma.errors import ProtocolViolation, RangeExceeded, TrilemmaError
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.terms import Kind
+from trilemma.federation.nodes.working import Call, work_of
+from trilemma.protections.sessions import ProtectedClient
 from trilemma.protections.transcripts import Released
 
-__all__ = ["Work", "answer"]
+__all__ = ["answer"]
 
 _LOG: Final = logging.getLogger("trilemma.nodes")
 
 
-@dataclass(frozen=True)
-class Work:
-    """What training or evaluating gave: a vector for each lane, and the weight of all.
-
-    `shown` is a digest of all that the app was shown for it: with pinned identities, updates made
-    from other models or settings do not add up.
-    """
-
-    lanes: dict[str, torch.Tensor]
-    weight: int
-    shown: bytes = b""
-
-
 def answer(
-    node: Node, kind: Kind, stages: Sequence[Stage], work: Callable[[Stage], Work]
+    node: Node, kind: Kind, stages: Sequence[Stage], call: Callable[[Stage], Call]
 ) -> list[Stage]:
-    """The node's reply to each stage that is due one; `work` runs where one asks for an update.
+    """The node's reply to each stage that is due one; `call` is the app's part where one asks.
 
-    `kind` is the message's. A stage that was answered or that failed is never answered again.
+    `kind` is the message's. `call` checks the message and may refuse it; the app runs once the
+    asking is counted. A stage that was answered or that failed is never answered again.
     """
     for stage in stages:
         node.check(stage)
@@ -54,10 +47,10 @@ def answer(
         )
     first, *others = due
     try:
-        replies = [_step(node, first, work)]
+        replies = [_step(node, first, call)]
         for stage in others:  # the next round's keys or shares; without them it starts afresh
             try:
-                replies.append(_step(node, stage, _no_work))
+                replies.append(_step(node, stage, _no_call))
             except TrilemmaError as error:
                 _LOG.warning("node %d leaves round %d: %s", node.number, stage.number, error)
     finally:
@@ -65,35 +58,52 @@ def answer(
     return replies
 
 
-def _no_work(stage: Stage) -> Work:
+def _no_call(stage: Stage) -> Call:
     raise ProtocolViolation(
         f"a message asks for a second update, of round {stage.number}; it is forged."
     )
 
 
-def _step(node: Node, stage: Stage, work: Callable[[Stage], Work]) -> Stage:
+def _step(node: Node, stage: Stage, call: Callable[[Stage], Call]) -> Stage:
     """One step of each lane of a session that the stage has a message for."""
     sessions = node.sessions(stage)
-    done = None
+    asked = None
     if any(session.wants_update for session in sessions.values()):
-        done = work(stage)
+        asked = call(stage)
         node.spend(stage)
     blobs: dict[str, bytes] = {}
     try:
+        work = None if asked is None else work_of(node, stage, asked)
         for lane, session in sessions.items():
             inbox = stage.blobs[lane]
-            if session.wants_update and done is not None:
-                reply = session.step(inbox, done.lanes[lane], done.weight, done.shown)
+            if session.wants_update and work is not None:
+                reply = session.step(inbox, work.lanes[lane], work.weight, work.shown)
+                _log_range(node, session)
             else:
                 reply = session.step(inbox)
             if isinstance(reply, Released):
                 raise ProtocolViolation("a sum came without its version; nothing is applied.")
             blobs[lane] = reply
     finally:
-        node.remember(stage, sessions, answered=done is not None)
+        node.remember(stage, sessions, answered=asked is not None)
     return Stage(
         stage.run, stage.kind, stage.session, stage.number, stage.cohort, stage.size, blobs=blobs
     )
+
+
+def _log_range(node: Node, session: ProtectedClient) -> None:
+    """Says on the node, where terms with a claim let nobody else know it, what was cut off."""
+    fixed = session.protection.transport.fixed
+    if fixed is None or session.sent is None or not node.terms.limited:
+        return
+    if beyond := int((session.sent.abs() > fixed.clip).sum()):
+        share = 100 * beyond / session.size
+        _LOG.warning(
+            "node %d: %.2g %% of what it sends lie beyond clip_range=%g, and count as its edge",
+            node.number,
+            share,
+            fixed.clip,
+        )
 
 
 def _apply_sum(node: Node, stage: Stage) -> None:
@@ -121,4 +131,4 @@ def _apply_sum(node: Node, stage: Stage) -> None:
         return
     if not isinstance(opened, Released):
         raise ProtocolViolation("what the server sent as a sum opens to none; it is forged.")
-    node.advance(stage.version, opened.mean * node.terms.learning_rate)
+    node.advance(stage.version, opened.mean * node.terms.server_step(stage.number - 1))

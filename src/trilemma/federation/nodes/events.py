@@ -167,10 +167,16 @@ def _losses(kinds: tuple[Training, ...]) -> Any:
 
 
 def _success(kinds: tuple[Training, ...], blind: NDArray[np.float64]) -> NDArray[np.float64]:
-    """min over ε of e^ε κ + δ(ε) at blind rates κ [n]: every ε gives a bound."""
+    """min over ε of e^ε κ + δ(ε) at blind rates κ [n]: every ε gives a bound.
+
+    Given that the record is used in one round at least, as `trilemma.bounds.trade_off` has it.
+    """
+    from trilemma.bounds.trade_off import given_used  # heavy, as above
+
     deltas = np.asarray(_losses(kinds).get_delta_for_epsilon(_EPSILONS))
     bounds = np.outer(blind, np.exp(_EPSILONS)) + deltas
-    least: NDArray[np.float64] = np.minimum(1.0, bounds.min(axis=1))
+    used = 1 - math.prod(1 - kind.used for kind in kinds)
+    least: NDArray[np.float64] = np.minimum(1.0, given_used(bounds.min(axis=1), blind, used))
     return least
 
 

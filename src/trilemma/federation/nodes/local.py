@@ -7,6 +7,7 @@ lets only the vector leave that `local_update` made.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from trilemma.entropy import System
-from trilemma.errors import InvalidInput
-from trilemma.learning import Task, client_update, draw_rows, way_of
+from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.learning import LocalTraining, Task, client_update, draw_rows, way_of
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Made:
     after: Tensors
 
 
+_LOG: Final = logging.getLogger("trilemma.nodes")
 _WATCHING: Final[ContextVar[list[Made] | None]] = ContextVar("watching", default=None)
 
 
@@ -65,7 +67,8 @@ def local_update(
     """Trains the model in place on some of the records, as the terms say; the update [m].
 
     The records are drawn by the system's generator, each record's gradient is clipped, and the
-    sum is divided by a constant (`trilemma.learning`). `loss(outputs, labels)` is a mean over a
+    sum is divided by a constant (`trilemma.learning`). A record with a gradient that is not finite
+    contributes nothing. `loss(outputs, labels)` is a mean over a
     batch. Call it once for a message, and send `model.state_dict()` as it leaves it.
     """
     if terms.deployment is None:
@@ -81,23 +84,7 @@ def local_update(
     start = task.layout.flatten(named).detach().clone()
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
-    device = start.device
-    some = slice(None, 2)
-    way = way_of(task, records.inputs[some], records.labels[some], attacked=False)
-    try:
-        update = client_update(
-            replace(task, way=way),
-            start,
-            chosen.inputs.to(device),
-            chosen.labels.to(device),
-            training,
-            None if present is None else present.to(device),
-        ).detach()
-    except (RuntimeError, NotImplementedError, ValueError) as error:
-        raise InvalidInput(
-            f"the model or its loss does not run record by record ({error}); replace what needs a "
-            "whole batch, or measure without record_clip."
-        ) from error
+    update = _update(task, start, chosen.to(str(start.device)), training, present)
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     after = task.layout.unflatten(start - step * update)
     with torch.no_grad():
@@ -107,6 +94,56 @@ def local_update(
         unflatten = task.layout.unflatten
         watching.append(Made(unflatten(update), unflatten(start), after))
     return update
+
+
+def _update(
+    task: Task,
+    start: torch.Tensor,
+    records: Records,
+    training: LocalTraining,
+    present: torch.Tensor | None,
+) -> torch.Tensor:
+    """The update [m] of these records, of which the `present` count.
+
+    Where records count one by one, one on which the model fails contributes nothing, and the
+    others what they do: a client that sent nothing for it would tell of that record, and by more
+    than its clip.
+    """
+    # Tried on no record, so that none decides it.
+    blank = (torch.zeros_like(each[:2]) for each in (records.inputs, records.labels))
+    task = replace(task, way=way_of(task, *blank, attacked=False))
+
+    def made(rows: torch.Tensor, here: torch.Tensor | None) -> torch.Tensor:
+        inputs, labels = records.inputs[rows], records.labels[rows]
+        update = client_update(task, start, inputs, labels, training, here).detach()
+        if not torch.isfinite(update).all():
+            raise InvalidInput("the update holds NaN or infinity; lower the learning rate.")
+        return update
+
+    def fails(row: torch.Tensor) -> Exception | None:
+        try:
+            made(row[None], torch.ones(1, device=start.device))
+        except Exception as error:  # the model's own code may raise anything
+            return error
+        return None
+
+    rows = torch.arange(len(records), device=start.device)
+    here = None if present is None else present.to(start.device)
+    try:
+        return made(rows, here)
+    except Exception as error:
+        reasons = [fails(row) if training.by_record else error for row in rows]
+        good = torch.tensor([reason is None for reason in reasons], device=start.device)
+        if not good.any():
+            if isinstance(error, TrilemmaError):
+                raise
+            raise InvalidInput(
+                f"the model or its loss does not run record by record ({error}); replace what "
+                "needs a whole batch, or measure without record_clip."
+            ) from error
+    _LOG.warning("%d of %d records contribute nothing", int((~good).sum()), len(rows))
+    filled = torch.where(good, rows, rows[good][0])
+    return made(filled, good.to(start) if here is None else here * good)
 
 
 def only_made(
@@ -147,6 +184,13 @@ def _check(model: torch.nn.Module, count: int, deployment: Deployment) -> None:
             f"a share of {share:.4g}, but {deployment.sampling_rate:.4g} at most was measured; "
             "add records, or measure again with so few."
         )
+    if deployment.local_training.record_clip is not None:
+        for name, values in model.named_parameters():
+            if values.dtype not in (torch.float32, torch.float64):
+                raise InvalidInput(
+                    f"parameter {name!r} is {values.dtype}, which rounds a gradient beyond its "
+                    "clip; train in single or double precision (model.float())."
+                )
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
             way_out = (

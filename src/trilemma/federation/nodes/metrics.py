@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
+from typing import Final
 
 import torch
 
-from trilemma.errors import InvalidInput, RangeExceeded
 from trilemma.protections.transports.base import Transport
 
 __all__ = ["decode_metrics", "encode_metrics"]
+
+_LOG: Final = logging.getLogger("trilemma.nodes")
 
 
 def encode_metrics(
@@ -19,20 +22,19 @@ def encode_metrics(
     """Each metric as two numbers [2k] on the transport's grid: a coarse part, and what is left.
 
     One number of 16 bits would round a loss in ±100 to 0.003; two are exact to 1e-7 of `reach`.
+    What lies beyond ±`reach` counts as its edge, and what is no number as 0: a refusal would tell
+    of the records behind it.
     """
     clip, step = _grid(transport)
     made: list[float] = []
     for name in names:
         value = record.get(name)
-        if not isinstance(value, int | float) or math.isnan(value):
-            raise InvalidInput(
-                f"metric {name!r} must be a number, got {value!r}; report it from every client."
-            )
-        if abs(value) > reach:
-            raise RangeExceeded(
-                f"metric {name!r} lies beyond metric_range={reach:g}; raise that for all."
-            )
-        scaled = value / reach * clip
+        if not isinstance(value, int | float) or value != value:
+            _LOG.warning("metric %r must be a number, and counts as 0: got %r", name, value)
+            value = 0.0
+        elif abs(value) > reach:
+            _LOG.warning("metric %r counts as the edge of metric_range=%g", name, reach)
+        scaled = max(-reach, min(reach, value)) / reach * clip
         coarse = max(-clip, min(clip, round(scaled / step) * step))
         made += [coarse, (scaled - coarse) / step * clip]
     return torch.tensor(made, dtype=torch.float64)

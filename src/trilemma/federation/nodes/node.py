@@ -101,6 +101,7 @@ class Node:
                 f"this node is summed with {least} clients at least, and the server names "
                 f"{len(stage.cohort)}."
             )
+        self.terms.require_room(len(stage.cohort))
 
     # Sessions
 
@@ -140,12 +141,27 @@ class Node:
                 del memory[key]
 
     def spend(self, stage: Stage) -> None:
-        """Notes a round for the diary, and writes it into the ledger."""
+        """Notes a round for the diary, and counts it in the ledger."""
         if self._diary is not None:
             self._diary.answer(stage)
-        if stage.kind == "train" and (book := self._book()) is not None:
-            ledger, data = book
+        if (book := self._book()) is None:
+            return
+        ledger, data = book
+        if stage.kind == "train":
             ledger.spend(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
+        else:
+            ledger.count(data, stage.kind)
+
+    def query(self, action: str) -> None:
+        """Counts a query to the app; raises unless the terms name it."""
+        if action not in self.terms.queries:
+            raise ProtocolViolation(
+                f"this node answers no query {action!r:.80}; name it in the terms' queries, whose "
+                "answers leave unprotected."
+            )
+        if (book := self._book()) is not None:
+            ledger, data = book
+            ledger.count(data, "query")
 
     def write(self, stages: Iterable[Stage]) -> None:
         """What was noted goes to the disk, which must be before the reply to these stages leaves.
@@ -195,6 +211,7 @@ class Node:
             secret=self._secret(),
             state=kept if isinstance(kept, bytes) else None,
             least=self._least(),
+            counts=not self.terms.limited,
         )
 
     def _least(self) -> int:
@@ -262,6 +279,12 @@ class Node:
     def _path(self, name: str) -> Path | None:
         value = self.config.get(f"{_PREFIX}-{name}", os.environ.get(f"TRILEMMA_{name.upper()}"))
         return None if value is None else Path(str(value))
+
+    def weight(self, reported: int | None) -> int:
+        """The number of records that its app reported last in this run; 1 before that."""
+        if reported is not None:
+            self._memory["weight"] = reported
+        return self._number("weight") or 1
 
     # A model that the clients alone can read
 

@@ -174,6 +174,12 @@ class ServerRounds:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         self.released += kind == "train"
         for lane, each in current.released.items():
+            if lane == "update" and not each.mean.any():
+                _LOG.warning(
+                    "round %d: the sum of all updates is zero; the nodes' logs say what their "
+                    "apps did not make",
+                    current.stage.number,
+                )
             if each.saturated:
                 share, number = 100 * each.saturated, current.stage.number
                 _LOG.warning(

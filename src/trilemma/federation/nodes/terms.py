@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from trilemma.bounds.surrogate import check_budget
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, RangeExceeded
 from trilemma.federation.deployment import Deployment, Weighting
 from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
 from trilemma.protections.protection import Protection
@@ -27,18 +27,21 @@ class Terms:
     """A protection and what travels under it: the same for `protect_mod` and `ProtectedGrid`.
 
     `metrics` and `evaluate_metrics` name the numbers that clients report; they travel inside the
-    transport as means over the clients, and may lie in ±`metric_range`. Arrays whose last name is
-    one of `state` are no weights: in a transport with a range they may change by `state_range`,
-    and weights by its clip_range. `threshold` is the fewest
-    clients whose sum is released (None: two thirds plus one; one where the server reads every
-    message anyway), `min_cohort` the fewest that a node lets itself be summed with. Weighting by
+    transport as means over the clients, and count as the edge of ±`metric_range` beyond it.
+    `queries` names the actions of query messages that the app may answer, unprotected. Arrays
+    whose last name is one of `state` are no weights: in a transport with a range they may change
+    by `state_range`, and weights by its clip_range. `threshold` is the fewest clients whose sum is
+    released (None: two thirds plus one; one where the server reads every message anyway),
+    `min_cohort` the fewest that a node lets itself be summed with. Weighting by
     records takes their number from `weighted_by` in a client's metrics. An update is the change
     of the weights, divided by `learning_rate`: under FedSGD that is the gradient, which noise,
     clip and range then refer to.
 
     A node's data are trained on within `budget`, the ε at `delta`, and `leakage_budget`, the
     largest leakage of a line-up of `candidates` (None: of any size). `deployment` is what a claim
-    was made for: the nodes keep to it, in its rounds too.
+    was made for: the nodes keep to it, in its rounds too. With any of these nothing but the
+    protected update leaves a node: metrics and queries are refused, and an evaluation runs for
+    the node alone.
 
     >>> Terms.of("secret-sharing:max_weight=2000", metrics=("train_loss",)).threshold_of(10)
     7
@@ -47,6 +50,7 @@ class Terms:
     protection: Protection
     metrics: tuple[str, ...] = ()
     evaluate_metrics: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
     metric_range: float = 100.0
     state: tuple[str, ...] = ("running_mean", "running_var")
     state_range: float = 100.0
@@ -86,6 +90,15 @@ class Terms:
                     f"metrics must be a tuple of names without {self.weighted_by!r}, which is "
                     f"carried anyway, got {names!r}."
                 )
+        if not isinstance(self.queries, tuple):
+            raise InvalidInput(
+                f"queries must be a tuple of names of actions, got {self.queries!r}."
+            )
+        if self.limited and (names := self.released):
+            raise InvalidInput(
+                f"a deployment or a budget covers nothing but the protected update, and {names} "
+                "would leave a node as they are; evaluate the model on the server."
+            )
         if self.deployment is not None:
             self._check_deployment(self.deployment)
         self._check_budgets()
@@ -98,17 +111,10 @@ class Terms:
                     f"{name} is {own!r} here, but these terms are for what was measured with "
                     f"{measured!r}; leave it as measured, or measure again."
                 )
-        if not self.by_record:
-            return
-        if self.weighting != "equal":
+        if self.by_record and self.weighting != "equal":
             raise InvalidInput(
                 f"single records are protected under equal weights only, got weighting="
                 f"{self.weighting!r}; measure again with equal weights."
-            )
-        if names := self.metrics + self.evaluate_metrics:
-            raise InvalidInput(
-                f"where single records are protected no metric leaves a node, got {names}; "
-                "evaluate the model on the server."
             )
 
     def _check_budgets(self) -> None:
@@ -156,6 +162,11 @@ class Terms:
         return any(each is not None for each in limits)
 
     @property
+    def released(self) -> tuple[str, ...]:
+        """What leaves a node beside its update, as it is: metrics and answers to queries."""
+        return self.metrics + self.evaluate_metrics + self.queries
+
+    @property
     def preparations(self) -> int:
         """Exchanges before the one that carries updates: keys and shares, or none."""
         return self.protection.transport.preparations
@@ -164,6 +175,13 @@ class Terms:
     def blind(self) -> bool:
         """Whether the server reads nothing, so that the model lives with the clients."""
         return self.protection.transport.server_reads == "nothing"
+
+    def server_step(self, round: int) -> float:
+        """What the model moves by in a round of training (0, 1, ...), over the mean update."""
+        deployment = self.deployment
+        if deployment is None or deployment.server is None:
+            return self.learning_rate
+        return deployment.server.step_in(round, deployment.rounds)
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The metrics that this kind of message carries."""
@@ -198,7 +216,17 @@ class Terms:
                 "wait for more (min_train_nodes, min_evaluate_nodes), or lower min_cohort or "
                 "threshold."
             )
+        self.require_room(clients)
         self.protection.transport.check_threshold(self.threshold_of(clients), clients)
+
+    def require_room(self, clients: int) -> None:
+        """Raises where the transport cannot carry the weights of so many clients."""
+        fixed = self.protection.transport.fixed
+        if fixed is not None and clients > fixed.max_weight:
+            raise RangeExceeded(
+                f"{clients} clients weigh at least one each, and max_weight = {fixed.max_weight} "
+                "caps the sum of all weights; raise it."
+            )
 
     def describe(self) -> str:
         """What both sides must have in common, as text; the threshold is bound by the protocol."""
@@ -217,19 +245,19 @@ class Terms:
         """One round of training with so many clients, as its ledger counts it.
 
         z = s √h / Δ: noise of deviation s from h honest clients (one, unless equal weights are
-        summed out of sight: then the threshold less the helpers), against the influence Δ of a
-        client or record. A client moves an update clipped to C by C, a record by C_r / S where
+        summed out of sight: then those that the transport is sure of), against the influence Δ of
+        a client or record. A client moves an update clipped to C by C, a record by C_r / S where
         its gradient is clipped, and by 2C otherwise; the rounds' smaller ε counts. Noise that
-        does not come first, or has no clip, proves nothing: z = 0.
+        does not come first, or has no clip, proves nothing, nor does any beside what is released
+        as it is: z = 0.
         """
         noise = next(iter(self.protection.transforms), None)
-        if not isinstance(noise, Randomization):
+        if not isinstance(noise, Randomization) or self.released:
             return Event(0.0)
-        hidden = self.protection.transport.server_reads != "messages"
         helpers = 1 if self.deployment is None else self.deployment.helpers
-        honest = self.threshold_of(clients) - helpers
-        summed = hidden and self.weighting == "equal" and honest > 1
-        deviation = noise.scale * math.sqrt(honest if summed else 1)
+        transport, threshold = self.protection.transport, self.threshold_of(clients)
+        honest = transport.honest(clients, threshold, helpers) if self.weighting == "equal" else 1
+        deviation = noise.scale * math.sqrt(max(1, honest))
         options = []
         if noise.clip is not None:
             options.append(Event(deviation / noise.clip))

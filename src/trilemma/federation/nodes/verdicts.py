@@ -13,7 +13,7 @@ from trilemma.federation.deployment import Deployment
 from trilemma.federation.nodes.terms import Terms
 from trilemma.work.files import parse_json
 
-__all__ = ["from_verdict"]
+__all__ = ["from_verdict", "measured_deployment"]
 
 _VERSION: Final = 3
 _DEPLOYMENT: Final = TypeAdapter(Deployment)
@@ -25,9 +25,30 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
     What was measured holds for the updates that were attacked, so a federation that differs in any
     field of its deployment is refused, with a sentence for each.
     """
+    verdict, measured = _read(path)
+    text = verdict["protection"]
+    if text is None:
+        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
+    if not isinstance(text, str):
+        raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
+    if differences := measured.mismatches(deployment):
+        raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
+    return Terms.deployed(text, measured, **settings)
+
+
+def measured_deployment(path: str | Path) -> Deployment:
+    """The deployment that a verdict file is about.
+
+    A federation takes from it how its nodes and its server train, and states all else of its own:
+    `replace(measured_deployment(path), parameters=..., clients=..., rounds=...)`.
+    """
+    return _read(path)[1]
+
+
+def _read(path: str | Path) -> tuple[dict[str, Any], Deployment]:
     try:
         verdict = parse_json(Path(path).read_bytes())
-        version, text = verdict["schema_version"], verdict["protection"]
+        version, _ = verdict["schema_version"], verdict["protection"]
         if version == _VERSION:
             measured = _DEPLOYMENT.validate_json(json.dumps(verdict["deployment"]), strict=True)
     except OSError as error:
@@ -40,16 +61,9 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
             f"{path} is a verdict of version {version!r}, which does not say what it was measured "
             f"for as version {_VERSION} does; run trilemma tune again."
         )
-    if text is None:
-        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
-    if not isinstance(text, str):
-        raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
-    names = (*settings.get("metrics", ()), *settings.get("evaluate_metrics", ()))
-    if verdict.get("basis") == "certified" and names:
+    if measured.server is None:
         raise InvalidInput(
-            f"{path} proves that nothing but the protected update leaves a node, and {names} "
-            "would; evaluate the model on the server."
+            f"{path} does not say how the server trained when it was measured; run trilemma tune "
+            "again."
         )
-    if differences := measured.mismatches(deployment):
-        raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
-    return Terms.deployed(text, measured, **settings)
+    return verdict, measured

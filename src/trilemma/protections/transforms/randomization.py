@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Randomization", "system_normals"]
 
 _BLOCK: Final = 1 << 16  # words at a time: their buffers stay in the cache
-_NORM_BLOCK: Final = 1 << 12
+_NORM_BLOCK: Final = 1 << 7  # values whose squares add up in single precision to 1e-6
+_SMALLEST: Final = 2.0**-126  # normal number in single precision
 _TAIL: Final = 8.0  # standard deviations that a transport must be able to carry
 _GRID_BITS: Final = 24  # noise and values meet on a grid of s · 2⁻²⁴ or finer
 
@@ -177,8 +178,14 @@ def system_normals(count: int) -> Iterator[NDArray[np.float64]]:
 
 
 def _clipped(values: torch.Tensor, clip: float) -> torch.Tensor:
+    """The values, no longer than `clip` but for a relative 1e-6, however large they are."""
     norm = _norm(values)
-    return values if norm <= clip else values * (clip / norm)
+    if norm <= clip:
+        return values
+    root = math.sqrt(clip / norm)
+    if root * root >= _SMALLEST:
+        return values * (clip / norm)
+    return values * root * root  # single precision would round the factor itself away
 
 
 def _norm(values: torch.Tensor) -> float:

@@ -226,8 +226,11 @@ class Transport(ABC):
         """
         return LEAST_NOISE * self.step_size()
 
-    def in_range(self, payload: Payload) -> Payload:
-        """The payload as it can be carried; a grid counts behind it what lay beyond its range."""
+    def in_range(self, payload: Payload, *, counted: bool = True) -> Payload:
+        """The payload as it can be carried; a grid counts behind it what lay beyond its range.
+
+        Unless `counted` it says 0 there: noise in a sum hides no count of one client.
+        """
         return payload
 
     def split_count(self, mean: NDArray[Any]) -> tuple[NDArray[Any], float]:
@@ -244,6 +247,13 @@ class Transport(ABC):
 
     def check_threshold(self, threshold: int, clients: int) -> None:  # noqa: B027 (most ask for nothing)
         """Raises where a sum of so few of the clients would not be safe."""
+
+    def honest(self, clients: int, threshold: int, helpers: int) -> int:
+        """The honest clients, at least, whose noise is in all that an attacker reads of a round.
+
+        A round of so many clients ends with `threshold` of them; `helpers` tell it what they know.
+        """
+        return 1
 
     def new_secret(self, entropy: System) -> Any:
         """A fresh key for all clients, where one is needed."""

@@ -62,9 +62,12 @@ class FixedPointTransport(Transport):
         fixed = fitting(reach, max_weight, noise)
         return cls(clip_range=fixed.clip, precision_bits=fixed.bits, max_weight=max_weight)
 
-    def in_range(self, payload: Payload) -> Payload:
+    def in_range(self, payload: Payload, *, counted: bool = True) -> Payload:
         check_weight(payload.weight, self.fixed)
-        return replace(payload, values=saturated(payload.values, self.fixed))
+        values = saturated(payload.values, self.fixed)
+        if not counted:
+            values[-1] = 0.0
+        return replace(payload, values=values)
 
     def split_count(self, mean: NDArray[Any]) -> tuple[NDArray[Any], float]:
         counted = float(mean[-1]) if mean.size else 0.0  # clients may have sent nothing

@@ -138,6 +138,10 @@ class Paillier(FixedPointTransport):
             f"precision_bits={self.precision_bits},max_weight={self.max_weight}"
         )
 
+    def honest(self, clients: int, threshold: int, helpers: int) -> int:
+        """All of the threshold, or one: whoever helps the server has the key to every message."""
+        return 1 if helpers else threshold
+
     def words(self, number: Callable[[float], str]) -> str:
         reads = "reads nothing" if self.mode == "blind" else "reads the sum"
         return f"Paillier encryption (the server {reads})"

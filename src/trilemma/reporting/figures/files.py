@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from trilemma.errors import InvalidInput
 from trilemma.reporting.figures.curves import draw_costs, draw_leakage
 from trilemma.reporting.figures.front import draw_front
-from trilemma.reporting.figures.ladder import draw_ladder
 from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds import draw_rounds
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.rounds import rounds_series
 from trilemma.reporting.sources import Earlier, read_run
 from trilemma.reporting.words.answer import metric_name
-from trilemma.reporting.words.ladder import ladder
 from trilemma.tuning.results.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -68,10 +66,7 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
 def _verdict(verdict: Verdict) -> Drawings:
     budget = verdict.request.budget
     drawn: dict[str, Callable[[], Figure]] = {}
-    steps, series = ladder(verdict), rounds_series(verdict.rounds)
-    if steps is not None:
-        drawn["ladder"] = lambda: draw_ladder(steps)
-    if series:
+    if series := rounds_series(verdict.rounds):
         drawn["rounds"] = lambda: draw_rounds(series, budget)
     if verdict.curves:
         places = front_places(verdict.curves)

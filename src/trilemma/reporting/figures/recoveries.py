@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.estimation.recovering.recoveries import Outcomes
+    from trilemma.estimation.results import Pictures
     from trilemma.records.range import InputSpec
 
 __all__ = ["draw_recoveries", "draw_suite"]
@@ -49,7 +50,9 @@ def draw_recoveries(
     _draw(path, drawn, spec.low, spec.high)
 
 
-def draw_suite(path: Path, pictures: dict[str, Any], shape: tuple[int, ...]) -> None:
+def draw_suite(
+    path: Path, pictures: Mapping[str, Mapping[str, Pictures]], shape: tuple[int, ...]
+) -> None:
     """Write a PNG: the records on top, then a row for each attack, wrong picks with a frame.
 
     `pictures[attack][protection]` are levels 0 .. 255 of inputs of this shape.
@@ -58,11 +61,11 @@ def draw_suite(path: Path, pictures: dict[str, Any], shape: tuple[int, ...]) -> 
     def levels(made: Any) -> NDArray[np.uint8]:
         return np.array(made, dtype=np.uint8).reshape(-1, *shape)
 
-    rows = [_Row("original", levels(next(iter(next(iter(pictures.values())).values()))["tagged"]))]
+    rows = [_Row("original", levels(next(iter(next(iter(pictures.values())).values())).tagged))]
     for name, found in pictures.items():
         for spec, each in found.items():
-            under, mine = "" if spec == "none" else "\nprotected", each["attacks"][name]
-            rows.append(_Row(f"{name}{under}", levels(mine["made"]), right=mine["correct"]))
+            under, mine = "" if spec == "none" else "\nprotected", each.attacks[name]
+            rows.append(_Row(f"{name}{under}", levels(mine.made), right=mine.correct))
     _draw(path, rows, 0, 255)
 
 

@@ -40,7 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SCRIPTS: Final = (
-    "charts", "rule", "curves", "explorer", "front", "ladder", "rounds",
+    "charts", "rule", "curves", "explorer", "front", "rounds",
 )  # fmt: skip
 _FILTERS: Final = (
     numbers.bits, numbers.count, numbers.hundred, numbers.interval, numbers.listed, numbers.metric,
@@ -75,7 +75,7 @@ def verdict_page(verdict: Verdict, gallery: Gallery | None = None) -> str:
 
 
 def verdict_cell(verdict: Verdict) -> str:
-    """The first screen and the ladder of a verdict, for the cell of a notebook."""
+    """The first screen of a verdict, for the cell of a notebook."""
     context = verdict_context(verdict, None)
     return _templates().get_template("cell.html").render(**context)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trilemma.reporting.words.ladder import RUNGS
+from trilemma.reporting.words.knowledge import RUNGS
 from trilemma.tuning.request import KNOWLEDGE
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trilemma.protections.specs import parse_protection
+from trilemma.protections.transforms.tunable import Tunable
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
@@ -26,15 +28,14 @@ from trilemma.reporting.words.answer import (
     verdict_metric,
 )
 from trilemma.reporting.words.certificate import not_proved, proved
-from trilemma.reporting.words.ladder import KNOWS, RUNGS, ladder, next_rung
-from trilemma.reporting.words.numbers import hundred, interval, metric, slower
+from trilemma.reporting.words.knowledge import RUNGS
+from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.protections import family, phrase
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
     from trilemma.reporting.page.panels import Panel
     from trilemma.reporting.page.pictures import Board
-    from trilemma.reporting.words.ladder import Ladder
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
     from trilemma.tuning.results.verdict import Verdict
@@ -64,13 +65,19 @@ def front_explorer(front: Front) -> Explorer:
 
     It is measured for one round, where the claim is on a training.
     """
-    thinned = {each.family for each in front.points if "compression" in each.family}
+    thinned = {each.family for each in front.points if _thins(each.protection)}
     return Explorer(
         front.points,
         front.claim,
         start=Preference.of(Problem()),
         once=frozenset(thinned if front.claim.rounds > 1 else ()),
     )
+
+
+def _thins(protection: str | None) -> bool:
+    """Whether coordinates are left out."""
+    parts = parse_protection(protection or "none").transforms
+    return any(isinstance(each, Tunable) and each.thins for each in parts)
 
 
 def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:
@@ -82,10 +89,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "tests": () if chosen is None else final_tests(chosen),
         "failed": "" if chosen is None else earlier_tests(chosen),
         "unprotected": {each.name: each for each in verdict.attacks},
-        "ladder": ladder(verdict),
         "rungs": RUNGS,
-        "knows": KNOWS,
-        "price": next_rung(verdict),
         "rounds": rounds_series(verdict.rounds),
         "not_proved": not_proved(verdict),
         "certificates": proved(verdict.candidates),
@@ -103,7 +107,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """What the scripts of a verdict's page draw and compute with."""
-    first, made = answer(verdict), ladder(verdict)
+    first = answer(verdict)
     return {
         "document": verdict.as_json(),
         **_curves(verdict_explorer(verdict), verdict_panels(verdict)),
@@ -114,7 +118,6 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         },
         "own": {"headline": first.use, "proof": first.proof},
         "metric": verdict_metric(verdict),
-        "ladder": None if made is None else _ladder(made, verdict),
         "rounds": {
             "budget": verdict.request.budget,
             "series": [asdict(each) for each in rounds_series(verdict.rounds)],
@@ -168,37 +171,6 @@ def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
         },
         "names": {each.family: family(each.family) for each in explorer.points},
         "panels": [{**asdict(panel), "ticks": panel.axis.ticks()} for panel in panels],
-    }
-
-
-def _ladder(made: Ladder, verdict: Verdict) -> dict[str, Any]:
-    """The steps that a chart can show: those whose metric is known."""
-    costs = [each.costs for each in verdict.candidates if each.costs is not None]
-    return {
-        "rungs": made.rungs,
-        "families": [family(each) for each in made.families],
-        "unprotected": costs[0].unprotected_metric if costs else None,
-        "steps": [
-            {
-                "rung": made.rungs.index(each.knows),
-                "family": made.families.index(each.family),
-                "metric": each.metric,
-                "mark": each.mark,
-                "lines": [
-                    f"{family(each.family)}, {each.strength}: {each.marked}",
-                    f"against who knows {RUNGS[each.knows]}",
-                    "nothing without the key"
-                    if each.mark == "key"
-                    else f"leakage {interval(each.leakage)}",
-                    (
-                        f"{made.metric} {metric(each.metric, made.metric)}, a round takes "
-                        f"{slower(each.reduction)} as long"
-                    ),
-                ],
-            }
-            for each in made.steps
-            if each.metric is not None
-        ],
     }
 
 

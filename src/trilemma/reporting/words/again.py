@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.estimation.playing.claims import checkpoints
-from trilemma.reporting.words.ladder import RUNGS
+from trilemma.reporting.words.knowledge import RUNGS
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.terminal import Printer
 

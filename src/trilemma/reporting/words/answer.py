@@ -45,7 +45,6 @@ __all__ = [
 
 _PROOF: Final = {
     "measured": "tested with fresh games",
-    "counted": "counted, whatever the attack",
     "certified": "proved for every attacker",
     "cryptographic": "rests on the key",
     "surrogate": "the paper's promise, no guarantee",
@@ -201,9 +200,7 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     found = chosen.success
     figure = f"leakage {interval(chosen.leakage)}"
     limits = ""
-    if found is not None and chosen.basis == "counted":
-        figure = f"picked right in at most {hundred(found.high)} games"
-    elif found is not None:
+    if found is not None:
         figure = f"picked right in {hundred(found.value)} games"
         limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
     worst = chosen.worst_client

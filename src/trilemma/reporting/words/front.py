@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trilemma.reporting.words.answer import metric_name, who
-from trilemma.reporting.words.ladder import RUNGS
+from trilemma.reporting.words.knowledge import RUNGS
 from trilemma.reporting.words.numbers import change, count, number, slower
 from trilemma.reporting.words.protections import family, phrase, strength
 from trilemma.reporting.words.terminal import Printer, short

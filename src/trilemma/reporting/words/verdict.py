@@ -16,7 +16,6 @@ from trilemma.reporting.words.answer import (
     verdict_metric,
 )
 from trilemma.reporting.words.certificate import proved
-from trilemma.reporting.words.ladder import RUNGS, ladder, next_rung
 from trilemma.reporting.words.numbers import (
     count,
     hundred,
@@ -30,8 +29,6 @@ from trilemma.reporting.words.protections import family, short_spec, strength
 from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
-    from trilemma.reporting.words.ladder import Ladder
-    from trilemma.tuning.request import Knows
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.tuning.results.promises import Promise
     from trilemma.tuning.results.verdict import Verdict
@@ -40,14 +37,13 @@ __all__ = ["show_verdict"]
 
 
 def show_verdict(verdict: Verdict) -> None:
-    """Who is held off, what to use, what it costs, the tests, the ladder, what is not covered."""
+    """Who is held off, what to use, what it costs, the tests, what is not covered."""
     out = Printer()
     out.text(_federation(verdict))
     out.title(answer(verdict).headline)
     out.title("Verdict")
     out.facts(_choice(verdict))
     _show_tests(out, verdict)
-    _show_ladder(out, verdict)
     for each in proved(verdict.candidates):
         out.title(f"Proved against anyone: {listed([family(name) for name in each.conditions])}")
         columns = ("candidates", "right at most", "told the rounds", "blind guess")
@@ -110,40 +106,6 @@ def _show_tests(out: Printer, verdict: Verdict) -> None:
     out.table(("attack", "right picks", "passed", "unprotected round"), rows, gap=2)
     out.note(earlier_tests(chosen))
     out.note(paper_leakage(verdict))
-
-
-def _show_ladder(out: Printer, verdict: Verdict) -> None:
-    made = ladder(verdict)
-    if made is None:
-        return
-    out.title(f"The ladder: what keeps the budget of {number(verdict.request.budget)}")
-    bare = [
-        knows
-        for knows in made.rungs
-        if all(each.metric is None and each.mark != "fails" for each in made.on(knows))
-    ]
-    rows = [row for knows in made.rungs if knows not in bare for row in _rung(made, knows)]
-    out.table(("", "strength", "leaks", made.metric.replace("minus the ", "-"), "round", ""), rows)
-    for knows in bare:
-        out.note(f"{RUNGS[knows].capitalize()}: {made.on(knows)[0].note}")
-    if any(each.once for each in made.steps):
-        out.note("One round: measured for one round only, which is no claim on a training.")
-    out.note(next_rung(verdict))
-
-
-def _rung(made: Ladder, knows: Knows) -> Iterator[tuple[str, ...]]:
-    """A heading, and a row for each family."""
-    yield (f"knows {RUNGS[knows]}",)
-    for each in made.on(knows):
-        leaks = "key" if each.mark == "key" else "–"
-        yield (
-            f"  {family(each.family)}",
-            short(each.strength),
-            leaks if each.leakage is None else number(each.leakage.value),
-            metric(each.metric, made.metric),
-            slower(each.reduction),
-            "one round" if each.once else each.mark,
-        )
 
 
 def _show_candidates(out: Printer, verdict: Verdict) -> None:

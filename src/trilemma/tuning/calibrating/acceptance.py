@@ -25,7 +25,14 @@ from trilemma.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SMALLEST_BATCH", "SequentialTest", "exact_operation", "fixed_size", "sequential_test"]
+__all__ = [
+    "SMALLEST_BATCH",
+    "SequentialTest",
+    "exact_operation",
+    "fixed_size",
+    "sequential_test",
+    "usual_test",
+]
 
 SMALLEST_BATCH: Final = 6  # attacks run in batches: looking after every unit would starve them
 _MISS: Final = 0.15  # P(fail) aimed at where the rate is the alternative
@@ -59,6 +66,11 @@ class SequentialTest:
         if successes <= self.accept[look]:
             return "pass"
         return "fail" if successes >= self.reject[look] else None
+
+    @property
+    def soonest(self) -> int:
+        """The first look at which the test can pass: it does where nothing was won."""
+        return next(look for look in range(len(self.looks)) if self.decide(look, 0) == "pass")
 
     def pass_probability(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(pass | p) for each p, interpolated in a table of exact values."""
@@ -145,6 +157,11 @@ def sequential_test(p_max: float, level: float, separation: float, largest: int)
         else:
             low = middle
     return best
+
+
+def usual_test(p_max: float, level: float, separation: float) -> SequentialTest:
+    """The same, of 200 units at most, or of six times what a test without a success takes."""
+    return sequential_test(p_max, level, separation, max(6 * zero_success_size(p_max, level), 200))
 
 
 def _lines(

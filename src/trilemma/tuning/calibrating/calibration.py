@@ -24,17 +24,17 @@ from typing import Final
 
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
-from trilemma.tuning.calibrating.outcomes import AttackUnits, Calibration, Control
-from trilemma.tuning.calibrating.search import Search
+from trilemma.tuning.calibrating.outcomes import Calibration, Control, Trials
+from trilemma.tuning.calibrating.search import EXPLORATION, EXPLORED, FIRST_CHAIN, Search, tests_of
 
-__all__ = ["calibrate", "crossing"]
+__all__ = ["EXPLORED", "calibrate", "crossing", "games_needed"]
 
 _NARROWEST: Final = 1e-3  # decades of a domain: the belief's lattice is as fine as the domain
 _THERE: Final = 12  # units of an estimate that are played at the strength itself
+_USUAL: Final = 3  # tests of a chain
 
 
 def calibrate(
-    attack_units: AttackUnits,
     p_max: float,
     control: Control,
     *,
@@ -42,42 +42,47 @@ def calibrate(
     domain: tuple[float, float] = (-2.0, 2.0),
     unprotected: bool = True,
     first_unit: int = 0,
-) -> Calibration:
+) -> Trials[Calibration]:
     """The weakest x in `domain` (or no protection) shown to have success ≤ p_max at level α.
 
     `control` is how the attack fares without protection, from where its success falls. The
-    procedure draws nothing at random: the same answers of `attack_units` give the same requests
-    in the same order, so a run that journals its units can be stopped anywhere and replayed.
+    procedure draws nothing at random: the same answers give the same trials in the same order, so
+    that a run that journals its games can be stopped anywhere and played again.
     `unprotected=False` leaves out strength 0 as a possible result. Units are numbered from
     `first_unit`.
 
-    >>> def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
-    ...     return count if strength < 0.2 else 0  # all fall below 10**0.2 times the warm start
-    >>> result = calibrate(attack, 0.286, Control(24, 24))
-    >>> round(result.strength, 3), result.units
+    >>> trials = calibrate(0.286, Control(24, 24))
+    >>> wanted = next(trials)
+    >>> try:
+    ...     while True:  # all fall below 10**0.2 times the warm start
+    ...         wanted = trials.send([each.units * (each.strength < 0.2) for each in wanted])
+    ... except StopIteration as end:
+    ...     round(end.value.strength, 3), end.value.units
     (0.3, 46)
     """
     _check(p_max, alpha, domain)
-    search = Search(attack_units, p_max, alpha, first_unit)
+    search = Search(p_max, alpha, first_unit)
     search.believe(domain, control, unprotected)
-    best = search.walks()
+    best = yield from search.walks()
     return search.passed(best) if best is not None else search.not_passed()
 
 
-def crossing(
-    attack_units: AttackUnits, p_max: float, *, domain: tuple[float, float], units: int
-) -> float:
-    """An estimate of the x at which the success rate is p_max, from so many units; no test.
+def games_needed(p_max: float, alpha: float) -> tuple[int, int]:
+    """How few games can end a calibration, and how many an exploration and three tests take.
 
-    >>> def attack(strength: float, count: int, stage: str, first_unit: int) -> int:
-    ...     return count if strength < 0.2 else 0
-    >>> 0 < crossing(attack, 0.286, domain=(-2.0, 2.0), units=48) < 0.4
-    True
+    The fewest: no protection passes at once. A search that fails begins further chains.
     """
+    tests = tests_of(p_max, FIRST_CHAIN * alpha)
+    longest = max(test.looks[-1] for test in tests)
+    return min(test.looks[test.soonest] for test in tests), EXPLORATION + _USUAL * longest
+
+
+def crossing(p_max: float, *, domain: tuple[float, float], units: int) -> Trials[float]:
+    """An estimate of the x at which the success rate is p_max, from so many units; no test."""
     _check(p_max, 0.5, domain)
-    search = Search(attack_units, p_max, 0.5, 0)
+    search = Search(p_max, 0.5, 0)
     search.believe(domain, Control(units, units), unprotected=False)
-    search.explore(units, there=_THERE)
+    yield from search.explore(units, there=_THERE)
     low, high = domain
     return min(high, max(low, search.curve.crossing(p_max)[0]))
 

@@ -1,26 +1,24 @@
-"""What a calibration asks of an attack, and what it hands back."""
+"""What a calibration wants to be played, and what it hands back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, TypeVar
 
 import numpy as np
 from scipy.special import betaincinv
 
 from trilemma.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = [
     "UNPROTECTED",
-    "AttackUnits",
     "Calibration",
     "Control",
     "Tested",
+    "Trial",
+    "Trials",
     "counts_by_strength",
     "non_monotone",
 ]
@@ -29,17 +27,25 @@ UNPROTECTED: Final = -math.inf  # log₁₀ of strength 0
 _ODD: Final = 0.01  # level of the report that a curve is not monotone
 
 
-class AttackUnits(Protocol):
-    """Attack `count` fresh units, numbered from `first_unit`, at a strength; say how many fell.
+@dataclass(frozen=True)
+class Trial:
+    """`units` fresh games, numbered from `first_unit`, to be played at one strength.
 
-    `strength` is log₁₀ of it over the warm start, `UNPROTECTED` for no protection. The answer is
-    the number of successes or one truth value a unit. A unit that diverged counts as a success,
-    and none may be left out.
+    `strength` is log₁₀ of it over the warm start, `UNPROTECTED` for no protection.
     """
 
-    def __call__(
-        self, strength: float, count: int, stage: str, first_unit: int, /
-    ) -> int | Sequence[bool] | NDArray[np.bool_]: ...
+    strength: float
+    units: int
+    stage: str
+    first_unit: int
+
+
+Found = TypeVar("Found")
+Trials = Generator[Sequence[Trial], Sequence[int], Found]
+"""Yields trials, is sent the games won of each, and returns what it found.
+
+A game in which the attack diverged counts as won, and none may be left out.
+"""
 
 
 @dataclass(frozen=True)

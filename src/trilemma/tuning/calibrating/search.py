@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,13 +11,14 @@ from scipy.special import betaincinv, ndtri
 
 from trilemma.beliefs.intervals import clopper_pearson_upper, zero_success_size
 from trilemma.errors import InvalidInput
-from trilemma.tuning.calibrating.acceptance import SMALLEST_BATCH, SequentialTest, sequential_test
+from trilemma.tuning.calibrating.acceptance import SMALLEST_BATCH, SequentialTest, usual_test
 from trilemma.tuning.calibrating.outcomes import (
     UNPROTECTED,
-    AttackUnits,
     Calibration,
     Control,
     Tested,
+    Trial,
+    Trials,
     counts_by_strength,
     non_monotone,
 )
@@ -25,10 +27,10 @@ from trilemma.tuning.calibrating.success_curve import SuccessCurve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Search"]
+__all__ = ["EXPLORATION", "EXPLORED", "FIRST_CHAIN", "Search", "tests_of"]
 
-_EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
-_EXPLORATION_START: Final = 24  # units at least: two pairs
+EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
+EXPLORED: Final = 24  # units at least: two pairs
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
 _APART: Final = 0.6  # of a pair from the middle, in sd of the crossing; 0.5 and 0.7 do as well
@@ -42,6 +44,7 @@ _SMALLEST_GAIN: Final = 0.02  # decades expected from a further step: 5 % of the
 _ESCAPE: Final = 0.3  # decades to go when the model sees no strength that is safe
 _TESTS: Final = 8  # in a chain; three are usual
 _CHAINS: Final = 5
+FIRST_CHAIN: Final = 0.8  # share of the level
 
 
 class Search:
@@ -51,15 +54,8 @@ class Search:
     of the belief from weak to strong.
     """
 
-    def __init__(
-        self,
-        attack_units: AttackUnits,
-        p_max: float,
-        alpha: float,
-        first_unit: int,
-    ) -> None:
-        self.attack_units, self.p_max, self.alpha = attack_units, p_max, alpha
-        self.first_unit = first_unit
+    def __init__(self, p_max: float, alpha: float, first_unit: int) -> None:
+        self.p_max, self.alpha, self.first_unit = p_max, alpha, first_unit
         self.points: list[Tested] = []
         self.units = 0
 
@@ -75,16 +71,16 @@ class Search:
         if unprotected:
             self.worth[0] = domain[0] - 0.5
 
-    def attack(self, x: float, count: int, stage: str) -> int:
-        answer = np.asarray(self.attack_units(x, count, stage, self.first_unit + self.units))
-        whole = answer.dtype.kind in "bui" and answer.shape in ((), (count,))
-        successes = int(answer.sum()) if whole else -1
-        if not 0 <= successes <= count:
-            raise InvalidInput(
-                f"attack_units must return the successes among {count} games or one truth value "
-                f"a game, got {answer.tolist()}."
-            )
-        self.units += count
+    def attack(self, xs: Sequence[float], count: int, stage: str) -> Trials[Sequence[int]]:
+        """The successes among `count` fresh games at each x."""
+        first = self.first_unit + self.units
+        successes = yield [
+            Trial(x, count, stage, first + place * count) for place, x in enumerate(xs)
+        ]
+        for won in successes:
+            if not 0 <= won <= count:
+                raise InvalidInput(f"of {count} games none to all are won, got {won}.")
+        self.units += count * len(xs)
         return successes
 
     def observe(self, place: int, units: int, successes: int) -> None:
@@ -93,12 +89,11 @@ class Search:
         else:
             self.curve = self.curve.observe(place - self.offset, units, successes)
 
-    def explore(self, most: int = _EXPLORATION, *, there: int = 0) -> None:
+    def explore(self, most: int = EXPLORATION, *, there: int = 0) -> Trials[None]:
         """Batches where a unit says most about x*, until x* is known well enough to test.
 
-        In pairs, one on either side of where it is believed to be: where the second is does not
-        depend on the first's answer, so that both can be under way. The last units, as many as
-        are wanted `there`, where it is believed to be.
+        In pairs, one on either side of where it is believed to be, so that both can be under way.
+        The last units, as many as are wanted `there`, where it is believed to be.
         """
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
@@ -106,19 +101,20 @@ class Search:
             pair = used + 2 * SMALLEST_BATCH <= most - there
             sides = (-_APART, _APART) if pair else (0.0,)
             middle, sd = self.curve.crossing(rate if pair else self.p_max)
-            for side in sides:
-                away = np.abs(self.curve.strengths - (middle + side * sd))
-                place = int(np.argmin(away)) + self.offset
-                x = float(self.candidates[place])
-                successes = self.attack(x, SMALLEST_BATCH, "explore")
+            lattice = self.curve.strengths
+            nearest = [np.abs(lattice - (middle + side * sd)).argmin() for side in sides]
+            places = [int(place) + self.offset for place in nearest]
+            xs = [float(self.candidates[place]) for place in places]
+            won = yield from self.attack(xs, SMALLEST_BATCH, "explore")
+            for place, x, successes in zip(places, xs, won, strict=True):
                 self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
                 self.observe(place, SMALLEST_BATCH, successes)
                 used += SMALLEST_BATCH
             settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary.sd)
-            if used >= _EXPLORATION_START and self.curve.crossing(self.p_max)[1] <= settled:
+            if used >= EXPLORED and self.curve.crossing(self.p_max)[1] <= settled:
                 return
 
-    def walks(self) -> int | None:
+    def walks(self) -> Trials[int | None]:
         """The chains; the place of the last strength that passed.
 
         Where no protection is likely to pass, it is tested first: there is nothing to explore.
@@ -126,17 +122,17 @@ class Search:
         failed: int | None = None
         explored = False
         for chain in range(_CHAINS):
-            level = 0.8 * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
+            level = FIRST_CHAIN * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
             stage = "walk" if chain == 0 else f"fallback {chain}"
             if not explored and not (chain == 0 and self.idle(level)):
                 self.believe(self.domain, self.control, bool(self.offset))  # a lost test told more
-                self.explore()
+                yield from self.explore()
                 explored = True
             test, chance = self.suited(level) if chain == 0 else self.surest(level)
             start = _start(chance, failed, self.candidates)
             if start is None:
                 return None
-            best = self.walk(start, test, stage)
+            best = yield from self.walk(start, test, stage)
             if best is not None:
                 return best
             failed = start
@@ -146,11 +142,12 @@ class Search:
         """Whether the attack fares so badly that a test without protection is likely to pass."""
         return bool(self.offset and self.suited(level)[1][0] >= _SAFE)
 
-    def walk(self, place: int, test: SequentialTest, stage: str) -> int | None:
+    def walk(self, place: int, test: SequentialTest, stage: str) -> Trials[int | None]:
         """One chain from `place` towards weaker strengths, up to its first fail."""
         best: int | None = None
         for _ in range(_TESTS):
-            if not self.passes(place, test, stage):
+            passed = yield from self.passes(place, test, stage)
+            if not passed:
                 break
             best = place
             test, chance = self.suited(test.level)
@@ -161,13 +158,14 @@ class Search:
             place = int(np.argmax(gain))
         return best
 
-    def passes(self, place: int, test: SequentialTest, stage: str) -> bool:
+    def passes(self, place: int, test: SequentialTest, stage: str) -> Trials[bool]:
         """Test one strength with units of its own."""
         x = float(self.candidates[place])
         units = successes = look = 0
         decision = None
         while decision is None:
-            successes += self.attack(x, test.looks[look] - units, stage)
+            (won,) = yield from self.attack([x], test.looks[look] - units, stage)
+            successes += won
             units = test.looks[look]
             decision = test.decide(look, successes)
             look += 1
@@ -191,8 +189,7 @@ class Search:
     def prospects(
         self, level: float, separation: float
     ) -> tuple[SequentialTest, NDArray[np.float64]]:
-        largest = max(6 * zero_success_size(self.p_max, level), 200)
-        test = sequential_test(self.p_max, level, separation, largest)
+        test = usual_test(self.p_max, level, separation)
         chance = self.curve.expect(test.pass_probability)
         if self.offset:
             hits, misses = self.control.successes, self.control.units - self.control.successes
@@ -247,6 +244,11 @@ class Search:
         return Calibration(
             self.p_max, x, tuple(self.points), self.units, reason, self.smallest_upper(), odd
         )
+
+
+def tests_of(p_max: float, level: float) -> list[SequentialTest]:
+    """The tests that a chain at this level chooses from."""
+    return [usual_test(p_max, level, separation) for separation in _SEPARATIONS]
 
 
 def _start(

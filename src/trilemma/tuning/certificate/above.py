@@ -95,7 +95,7 @@ def _noise(plan: Plan, protection: Protection) -> tuple[float, float]:
             tuple(map(float, sizes)),
             (float(batch),) * len(sizes),
             clip,
-            threshold=scenario.per_round,
+            threshold=plan.deployment.threshold,
             helpers=0 if server else 1,
         )
         if transport.fixed is not None:

@@ -15,7 +15,7 @@ from trilemma.tuning.results.candidates import Candidate
 if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
-    from trilemma.work.replay import Ask, Procedure
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["certified_procedures"]
 
@@ -25,22 +25,17 @@ _HELPED: Final = (
 )
 
 
-def certified_procedures(plan: Plan) -> dict[str, Procedure]:
+def certified_procedures(plan: Plan) -> dict[str, Procedure[Candidate]]:
     """A certified candidate for each family of the plan, by its name."""
-    return {family.name: _procedure(plan, family) for family in plan.families}
+    return {family.name: _certified(plan, family) for family in plan.families}
 
 
-def _procedure(plan: Plan, family: Family) -> Procedure:
+def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
     helped = plan.request.helpers > 0 and plan.request.adversary is Adversary.SERVER
     if family.carrier == "paillier" and helped:
-        opened = Candidate(family.name, "certified", False, True, _HELPED)
-        return lambda _: opened
-    return lambda ask: _certified(ask, plan, family)
-
-
-def _certified(ask: Ask, plan: Plan, family: Family) -> Candidate:
-    proof = Proof.of(plan, family.carrier)  # seconds the first time: not before workers have begun
-    found = certify(ask, plan, proof)
+        return Candidate(family.name, "certified", False, True, _HELPED)
+    proof = Proof.of(plan, family.carrier)
+    found = yield from certify(plan, proof)
     certificate, clip = found.certificate, found.chosen.clip
     protection = proof.protection(clip)
     candidate = Candidate(
@@ -55,8 +50,9 @@ def _certified(ask: Ask, plan: Plan, family: Family) -> Candidate:
         strength=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,
-        deployment=proof.deployment(clip, plan.pricing.rounds),
+        deployment=proof.deployment(clip, found.chosen.server_lr),
     )
     own = replace(found.unprotected, judge="reporting")
     within = proof.recipe(clip, found.chosen.server_lr, "reporting")
-    return priced(candidate, ask, protection, plan.pricing, recipe=within, without=own)
+    costs = priced(candidate, protection, plan.pricing, recipe=within, without=own)
+    return (yield from costs)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.bounds.certificate import epsilon, true_positive_rate
 from trilemma.estimation.recipes import judged_records
 from trilemma.tuning.certificate.searching import best_clip, best_unprotected
 from trilemma.tuning.results.certificate import Certificate
+from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recipes import Recipe
+    from trilemma.federation.recipe import Recipe
     from trilemma.tuning.certificate.proof import Proof
     from trilemma.tuning.certificate.searching import Chosen
     from trilemma.tuning.plan import Plan
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["Certified", "certify"]
 
@@ -33,11 +34,14 @@ class Certified:
     unprotected: Recipe
 
 
-def certify(ask: Ask, plan: Plan, proof: Proof) -> Certified:
+def certify(plan: Plan, proof: Proof) -> Procedure[Certified]:
     """Choose clip and server step by trainings, and state what the proof says there."""
     rounds = plan.pricing.rounds
-    chosen = best_clip(ask, proof, plan.scenario, rounds)
-    unprotected = best_unprotected(ask, plan.scenario, rounds)
+    searches: list[Procedure[Any]] = [
+        best_clip(proof, plan.scenario, rounds),
+        best_unprotected(plan.scenario, rounds),
+    ]
+    chosen, unprotected = yield from together(searches)
     certificate = _certificate(plan, proof, chosen, unprotected)
     statement = _statement(certificate, same_set=plan.scenario.public is None)
     return Certified(certificate, statement, chosen, unprotected)

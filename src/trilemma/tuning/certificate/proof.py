@@ -22,16 +22,16 @@ from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
 from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
-from trilemma.crypto.neighbourhoods import neighbourhood
+from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recipes import Judge, Recipe
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
+from trilemma.federation.recipe import Judge, Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import CORRUPT, SecretSharing
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.conditions import check_scenario
 
 if TYPE_CHECKING:
@@ -215,9 +215,9 @@ class Proof:
             threshold=self.threshold,
         )
 
-    def deployment(self, clip: float, rounds: int) -> Deployment:
+    def deployment(self, clip: float, server_lr: float) -> Deployment:
         """What a federation has to keep to, so that the proof is about it."""
-        recipe = self.recipe(clip, 1.0, "test")
+        recipe = self.recipe(clip, server_lr, "test")
         return Deployment(
             recipe.local_training,
             self.parameters,
@@ -225,12 +225,13 @@ class Proof:
             cohort=self.clients,
             threshold=self.threshold,
             weighting="equal",
-            rounds=rounds,
+            rounds=self.training.rounds,
             sampling_rate=self.local_training.unit_size / min(self.records),
             participation=(
                 self.participation if self.local_training.sampling == "poisson" else "known"
             ),
             helpers=self.helpers,
+            server=ServerTraining(recipe.step, recipe.server_decay),
         )
 
 

@@ -9,25 +9,30 @@ without, it does where that trains better.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from trilemma.estimation.jobs import Diverged, TrainJob, read_training
+from trilemma.estimation.jobs import TrainJob
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import Recipe
+from trilemma.estimation.results import Diverged, Failed, converged
+from trilemma.federation.recipe import Recipe
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
+    from trilemma.federation.training import History
     from trilemma.tuning.certificate.proof import Proof
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["Chosen", "best_clip", "best_unprotected", "climb", "usual_norm"]
+__all__ = [
+    "CLIP_TRAININGS", "STEP_TRAININGS", "Chosen", "best_clip", "best_unprotected", "climb",
+    "usual_norm",
+]  # fmt: skip
 
 _SEEDS: Final = (1000, 1001, 1002)  # none that utility is reported for
 _SHARES: Final = (0.03, 0.1, 0.3, 1.0)  # of the usual norm, to clip to
@@ -36,7 +41,18 @@ _FARTHEST: Final = 8  # factors of 2 from where a climb starts
 _MODELS: Final = 4
 _RECORDS: Final = 32  # of the public records at each model
 
+_CLIMB: Final = (3, _FARTHEST + 2)  # values that a climb by factors of 2 tries, and at most
+_FINER: Final = 2  # more that one by √2 tries
+CLIP_TRAININGS: Final = tuple(
+    len(_SEEDS) * (steps + len(_SHARES) - 1 + _FINER) for steps in _CLIMB
+)
+"""Trainings that `best_clip` takes, at least and at most; the start's share is tried already."""
+STEP_TRAININGS: Final = tuple(len(_SEEDS) * 2 * (steps + _FINER) for steps in _CLIMB)
+"""Trainings that `best_unprotected` takes."""
+
 Score = tuple[float, float]
+Scores = Callable[[Sequence[float]], Generator[Sequence[Any], list[Any], list[Score]]]
+"""The procedure that finds the scores of some values."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ class Chosen:
     server_lr: float
 
 
-@lru_cache(maxsize=1)  # the search is run again whenever it has asked for trainings
+@lru_cache(maxsize=1)  # families share it
 def usual_norm(scenario: Scenario) -> float:
     """The median norm of one record's gradient (of an update, for FedAvg) at fresh models.
 
@@ -72,7 +88,7 @@ def usual_norm(scenario: Scenario) -> float:
     return max(median(norms), torch.finfo(torch.float32).tiny)
 
 
-def best_clip(ask: Ask, proof: Proof, scenario: Scenario, rounds: int) -> Chosen:
+def best_clip(proof: Proof, scenario: Scenario, rounds: int) -> Procedure[Chosen]:
     """The clip norm and the server step of the best trainings under the proof's noise.
 
     The noise alone, without a transport: families that add as much share these trainings.
@@ -83,60 +99,53 @@ def best_clip(ask: Ask, proof: Proof, scenario: Scenario, rounds: int) -> Chosen
         spec, recipe = proof.attacked(clip).describe(), proof.recipe(clip, step, "choosing")
         return [TrainJob(spec, seed, rounds, recipe) for seed in _SEEDS]
 
-    def at(clip: float) -> Callable[[Sequence[float]], list[Score]]:
-        return lambda moves: _scores(ask, [tasks(clip, move / clip) for move in moves])
+    def at(clip: float) -> Scores:
+        return lambda moves: _scores([tasks(clip, move / clip) for move in moves])
 
-    move = climb(at(_START * norm), _usual_step(scenario) * norm, 2.0)
+    move = yield from climb(at(_START * norm), _usual_step(scenario) * norm, 2.0)
     clips = [share * norm for share in _SHARES]
-    scores = _scores(ask, [tasks(clip, move / clip) for clip in clips])
+    scores = yield from _scores([tasks(clip, move / clip) for clip in clips])
     clip = max(zip(scores, clips, strict=True))[1]
-    move = climb(at(clip), move, math.sqrt(2), farthest=1)
+    move = yield from climb(at(clip), move, math.sqrt(2), farthest=1)
     return Chosen(clip, move / clip)
 
 
-def best_unprotected(ask: Ask, scenario: Scenario, rounds: int) -> Recipe:
+def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
     """The federation's own training at its best server step, constant or falling."""
 
     def recipe(step: float, decay: bool) -> Recipe:
         return Recipe(scenario.local_training, step, decay, False, "choosing")
 
-    def at(decay: bool) -> Callable[[Sequence[float]], list[Score]]:
-        def scores(steps: Sequence[float]) -> list[Score]:
+    def at(decay: bool) -> Scores:
+        def scores(steps: Sequence[float]) -> Procedure[list[Score]]:
             own = [recipe(step, decay) for step in steps]
             return _scores(
-                ask, [[TrainJob("none", seed, rounds, each) for seed in _SEEDS] for each in own]
+                [[TrainJob("none", seed, rounds, each) for seed in _SEEDS] for each in own]
             )
 
         return scores
 
     found = []
     for decay in (False, True):
-        step = climb(at(decay), _usual_step(scenario), 2.0)
-        step = climb(at(decay), step, math.sqrt(2), farthest=1)
-        found.append((at(decay)([step])[0], recipe(step, decay)))
+        step = yield from climb(at(decay), _usual_step(scenario), 2.0)
+        step = yield from climb(at(decay), step, math.sqrt(2), farthest=1)
+        (score,) = yield from at(decay)([step])
+        found.append((score, recipe(step, decay)))
     return max(found, key=lambda each: each[0])[1]
 
 
 def climb(
-    scores: Callable[[Sequence[float]], list[Score]],
-    start: float,
-    factor: float,
-    *,
-    farthest: int = _FARTHEST,
-) -> float:
-    """The best of start · factorᵏ, k from -1 to 1 and on beyond whichever end is the best.
-
-    >>> climb(lambda xs: [(-abs(math.log(x / 10)), 0.0) for x in xs], 1.0, 2.0)
-    8.0
-    """
-    nearest = scores([start / factor, start, start * factor])
+    scores: Scores, start: float, factor: float, *, farthest: int = _FARTHEST
+) -> Procedure[float]:
+    """The best of start · factorᵏ, k from -1 to 1 and on beyond whichever end is the best."""
+    nearest = yield from scores([start / factor, start, start * factor])
     found = dict(zip((-1, 0, 1), nearest, strict=True))
     while True:
         best = max(found, key=lambda place: (found[place], -abs(place)))
         beyond = best + (1 if best > 0 else -1)
         if best == 0 or beyond in found or abs(beyond) > farthest:
             return start * factor**best
-        (found[beyond],) = scores([start * factor**beyond])
+        (found[beyond],) = yield from scores([start * factor**beyond])
 
 
 def _usual_step(scenario: Scenario) -> float:
@@ -145,15 +154,15 @@ def _usual_step(scenario: Scenario) -> float:
     return scenario.server_lr or default
 
 
-def _scores(ask: Ask, several: Sequence[Sequence[TrainJob]]) -> list[Score]:
+def _scores(several: Sequence[Sequence[TrainJob]]) -> Procedure[list[Score]]:
     """The mean metric of each group of trainings, and minus their mean loss to break ties."""
-    payloads = iter(ask([task for tasks in several for task in tasks]))
-    return [_score([next(payloads) for _ in tasks]) for tasks in several]
+    results = iter((yield [task for tasks in several for task in tasks]))
+    return [_score([next(results) for _ in tasks]) for tasks in several]
 
 
-def _score(payloads: Sequence[bytes]) -> Score:
+def _score(trainings: Sequence[History | Failed]) -> Score:
     try:
-        histories = [read_training(payload) for payload in payloads]
+        histories = converged(trainings)
     except Diverged:
         return -math.inf, -math.inf
     return fmean(each.metric for each in histories), -fmean(each.loss for each in histories)

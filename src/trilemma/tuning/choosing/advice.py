@@ -56,16 +56,12 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
     claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
-        return proved_limits(chosen.certificate, chosen.name.rpartition("+")[2])
+        transport = parse_protection(chosen.protection or "none").transport
+        return proved_limits(chosen.certificate, transport.name)
     sentences = []
     if claim.rounds == 1:
         sentences.append(
             "One round: an adversary that combines the updates of several rounds learns more."
-        )
-    if chosen is not None and chosen.basis == "counted":
-        sentences.append(
-            "Most records are never used in this training; one that is used may well be read: "
-            "`--claim one-round` measures what keeps it from that."
         )
     sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
     if chosen is None or chosen.basis in ("measured", "surrogate"):

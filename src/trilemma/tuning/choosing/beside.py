@@ -8,42 +8,41 @@ from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import measured_beside
 from trilemma.tuning.results.verdict import Beside
+from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask, Procedure
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["procedures_beside"]
+__all__ = ["BESIDE_GAMES", "beside"]
 
-_UNITS: Final = 16
+BESIDE_GAMES: Final = 16
 
 
-def procedures_beside(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
+def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]]:
     """What the other adversary picks at what was chosen; beside a proof, who knows the most."""
     if chosen is not None and chosen.certificate is not None:
-        return {**measured_beside(plan, chosen)}
+        return tuple((yield from together(measured_beside(plan, chosen))))
     if chosen is None or plan.setting.clients < 2:
-        return {}
+        return ()
     protection = parse_protection(chosen.protection or "none")
     server = plan.request.adversary is Adversary.SERVER
     other = Adversary.CLIENT if server else Adversary.SERVER
     who = "a curious client" if server else "the server"
 
-    def measure(ask: Ask) -> Beside:
-        reads = protection.transport.server_reads
-        if other is Adversary.SERVER and reads == "nothing":
-            return Beside(who, "the server reads nothing; this rests on the key.")
-        counts = plan.gauge(ask).count(
-            "beside", protection, _UNITS, attacks=(plan.suite.lead,), adversary=other
-        )
-        return Beside(
-            who,
-            f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
-            f"games (measured, not tuned for)",
-            plan.leakage(counts.successes, counts.units),
-            counts.units,
-            counts.successes,
-        )
-
-    return {"other": measure}
+    reads = protection.transport.server_reads
+    if other is Adversary.SERVER and reads == "nothing":
+        return (Beside(who, "the server reads nothing; this rests on the key."),)
+    counts = yield from plan.gauge().count(
+        "beside", protection, BESIDE_GAMES, attacks=(plan.suite.lead,), adversary=other
+    )
+    found = Beside(
+        who,
+        f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
+        f"games (measured, not tuned for)",
+        plan.leakage(counts.successes, counts.units),
+        counts.units,
+        counts.successes,
+    )
+    return (found,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from trilemma.beliefs.belief import bernoulli_leakage, mean_leakage_bound
+from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED, Calibration
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts, Measured
     from trilemma.tuning.families.families import Family
     from trilemma.tuning.families.gauge import Gauge
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["measured_candidate"]
 
@@ -24,15 +25,15 @@ _MASKS: Final = "Bounded masks are here to be measured; deploy secret-sharing in
 _ENOUGH: Final = 20  # games of a client for limits of its own
 
 
-def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
+def measured_candidate(
+    gauge: Gauge, family: Family, pricing: Pricing, kappa: float
+) -> Procedure[Candidate]:
     """Calibrate a family, then measure what it costs at the strength found."""
     if family.seen == "nothing":
-        return _cryptographic(gauge, family, pricing)
-    if gauge.ceiling <= gauge.p_max:
-        return _unused(gauge, family, pricing, kappa)
+        return (yield from _cryptographic(gauge, family, pricing))
     if not family.tested_over(gauge.rounds):
-        return _estimated(gauge, family, pricing, kappa)
-    found = gauge.measure(family)
+        return (yield from _estimated(gauge, family, pricing, kappa))
+    found = yield from gauge.measure(family)
     calibration = found.calibration
     candidate = Candidate(
         name=family.name,
@@ -68,33 +69,17 @@ def measured_candidate(gauge: Gauge, family: Family, pricing: Pricing, kappa: fl
         pooled_clients=pooled,
         failed_units=counts.failed,
     )
-    return priced(candidate, gauge.ask, protection, pricing)
+    return (yield from priced(candidate, protection, pricing))
 
 
-def _unused(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
-    """So few records are ever used that the budget is kept whatever is sent, by counting."""
-    most, leaks = gauge.ceiling, mean_leakage_bound(gauge.ceiling, kappa)
-    return _untested(
-        *(gauge, family, pricing, UNPROTECTED),
-        basis="counted",
-        feasible=True,
-        statement=(
-            f"No noise is needed: over {gauge.rounds} rounds so few records are used at all that "
-            f"nobody can pick the right one at a rate above {most:.3g}, which is counted and not "
-            f"attacked."
-        ),
-        rounds=gauge.rounds,
-        leakage=Estimate(leaks, 0.0, leaks),
-        success=Estimate(most, kappa, most),
-    )
-
-
-def _estimated(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> Candidate:
+def _estimated(
+    gauge: Gauge, family: Family, pricing: Pricing, kappa: float
+) -> Procedure[Candidate]:
     """What cannot be chosen for a whole training: where one round of it would meet the budget."""
-    x, counts = gauge.estimate(family, 1)
+    x, counts = yield from gauge.estimate(family, 1)
     won, games = counts.successes, counts.units
-    return _untested(
-        *(gauge, family, pricing, x),
+    candidate = _untested(
+        *(family, x),
         basis="measured",
         feasible=False,
         statement=(
@@ -107,31 +92,31 @@ def _estimated(gauge: Gauge, family: Family, pricing: Pricing, kappa: float) -> 
         units=games,
         failed_units=counts.failed,
     )
+    return (yield from priced(candidate, family.protection(x), pricing))
 
 
-def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Candidate:
-    bits = getattr(family.protection(UNPROTECTED).transport, "bits", "?")
-    return _untested(
-        *(gauge, family, pricing, UNPROTECTED),
+def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Procedure[Candidate]:
+    protection = family.protection(UNPROTECTED)
+    candidate = _untested(
+        *(family, UNPROTECTED),
         basis="cryptographic",
         feasible=True,
-        statement=KEY_STATEMENT.format(bits=bits),
+        statement=KEY_STATEMENT.format(bits=getattr(protection.transport, "bits", "?")),
         rounds=gauge.rounds,
     )
+    return (yield from priced(candidate, protection, pricing))
 
 
-def _untested(gauge: Gauge, family: Family, pricing: Pricing, x: float, **found: Any) -> Candidate:
-    """What is known of a family at x without a test of its own, and what it costs there."""
-    protection = family.protection(x)
-    candidate = Candidate(
+def _untested(family: Family, x: float, **found: Any) -> Candidate:
+    """What is known of a family at x without a test of its own."""
+    return Candidate(
         name=family.name,
         deployable=family.deployable,
-        protection=protection.describe(),
+        protection=family.protection(x).describe(),
         symbol=family.symbol,
         strength=family.strength(x),
         **found,
     )
-    return priced(candidate, gauge.ask, protection, pricing)
 
 
 def _statement(family: Family, found: Measured) -> str:

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trilemma.protections.specs import in_words
-from trilemma.tuning.choosing.procedures import procedures
+from trilemma.tuning.certificate.candidates import certified_procedures
+from trilemma.tuning.choosing.candidates import measured_candidate
+from trilemma.tuning.choosing.promised import paper_procedure, promised_procedures
 from trilemma.tuning.families.pricing import ranked
-from trilemma.tuning.results.candidates import Candidate
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidates import Candidate
     from trilemma.tuning.results.promises import Promise, SurrogateConstants
-    from trilemma.work.replay import Procedure, Then
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["Choice", "Done", "choose"]
-
-After = Callable[[Sequence[Candidate]], Mapping[str, "Procedure"]]
-"""The procedures that follow on some candidates, whatever else is measured."""
-
-
-class Done(Protocol):
-    """Does procedures by name, and gives their results by the same names.
-
-    It may begin with what comes `then`.
-    """
-
-    def __call__(
-        self, procedures: Mapping[str, Procedure], /, *, then: Then | None = None
-    ) -> dict[str, Any]: ...
+__all__ = ["Choice", "choose", "procedures"]
 
 
 @dataclass(frozen=True)
@@ -53,26 +41,40 @@ class Choice:
 
     @property
     def answer(self) -> str:
-        """What is known before all that stands beside it is measured."""
+        """What is known before the further results are measured."""
         found = "nothing was shown to keep the budget"
         if self.chosen is not None:
             what = in_words(self.chosen.protection or "none")
             needed = self.chosen.protection not in (None, "none")
             found = f"use {what}" if needed else f"{what} keep the budget"
-        return f"the answer: {found}; what stands beside it follows"
+        return f"the answer: {found}; further results follow"
 
 
-def choose(plan: Plan, done: Done, then: After | None = None) -> Choice:
-    """Measure every family of the plan, and rank them.
+def procedures(plan: Plan) -> dict[str, Procedure[Any]]:
+    """All that is measured before anything is chosen, by name."""
+    wanted: dict[str, Procedure[Any]] = {"control": plan.gauge().control()}
+    if plan.request.basis == "surrogate":
+        return wanted | promised_procedures(plan)
+    if plan.request.paper:
+        wanted |= paper_procedure(plan)
+    if plan.request.knows == "anyone":
+        return wanted | certified_procedures(plan)
+    wanted["baseline"] = _baseline(plan)
+    return wanted | {
+        family.name: measured_candidate(plan.gauge(), family, plan.pricing, plan.claim.kappa)
+        for family in plan.families
+    }
 
-    `then` says what follows, whatever will be chosen, on the candidates measured so far.
-    """
 
-    def follows(found: Mapping[str, Any]) -> Mapping[str, Procedure]:
-        so_far = [each for each in found.values() if isinstance(each, Candidate)]
-        return {} if then is None else then(so_far)
+def _baseline(plan: Plan) -> Procedure[None]:
+    """The trainings without protection: all candidates will be compared with them."""
+    yield plan.pricing.baseline()
 
-    found = done(procedures(plan), then=follows)
-    constants, promises = found.pop("promises", (None, ()))
-    control = found.pop("control")
-    return Choice(ranked(list(found.values())), control, constants, promises)
+
+def choose(measured: Mapping[str, Any]) -> Choice:
+    """Rank the candidates among what the procedures returned."""
+    candidates = dict(measured)
+    constants, promises = candidates.pop("promises", (None, ()))
+    control = candidates.pop("control")
+    candidates.pop("baseline", None)
+    return Choice(ranked(list(candidates.values())), control, constants, promises)

@@ -5,91 +5,94 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import recipe_of
-from trilemma.tuning.families.gauge import control_tasks
+from trilemma.tuning.families.gauge import control_jobs
 from trilemma.tuning.results.gallery import GALLERY, RECORDS, Column, Gallery
 
 if TYPE_CHECKING:
-    from trilemma.tuning.choosing.choice import Done
+    from trilemma.estimation.results import AttackResult, Pictures
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.tuning.results.gallery import Label, Picture
     from trilemma.work.journal import Run
-    from trilemma.work.replay import Ask, Procedure
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["gallery_procedures", "keep_gallery"]
+__all__ = ["gallery", "keep_gallery"]
 
 
-def keep_gallery(plan: Plan, chosen: Candidate | None, run: Run, done: Done) -> None:
-    """Have the run's folder hold the gallery of this choice, or none."""
-    made = done(gallery_procedures(plan, chosen))
-    if made:
-        made["gallery"].save(run.folder / GALLERY)
+def keep_gallery(made: Gallery | None, run: Run) -> None:
+    """Have the run's folder hold this gallery, or none."""
+    if made is not None:
+        made.save(run.folder / GALLERY)
     else:
         (run.folder / GALLERY).unlink(missing_ok=True)  # of a scenario that showed records
 
 
-def gallery_procedures(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure]:
-    """By "gallery" the one that draws it; none where no records are shown, or nothing chosen.
+def gallery(plan: Plan, chosen: Candidate | None) -> Procedure[Gallery | None]:
+    """Pictures, or None where no records are shown, or nothing was chosen.
 
     Some games of the control, and as many at the verdict, with every attack of the rung.
     """
     if chosen is None or not plan.scenario.show_records:
-        return {}
+        return None
     protection = parse_protection(chosen.protection or "none")
     asked = plan.request.adversary
     reads = protection.transport.server_reads
     hidden = asked is Adversary.SERVER and reads == "nothing"
-    tasks: dict[Label, list[AttackJob]] = {"unprotected": control_tasks(plan.suite)}
+    labelled: list[tuple[Label, AttackJob]] = [
+        ("unprotected", job) for job in control_jobs(plan.suite)
+    ]
     if not hidden and chosen.protection not in (None, "none"):
-        tasks["verdict"] = [
-            AttackJob(
-                stream="gallery, verdict",
-                protection=protection.describe(),
-                attacks=(name,),
-                adversary=asked,
-                rounds=chosen.rounds,
-                first=0,
-                count=RECORDS,
-                pictures=RECORDS,
-                recipe=recipe_of(chosen),
+        labelled += [
+            (
+                "verdict",
+                AttackJob(
+                    stream="gallery, verdict",
+                    protection=protection.describe(),
+                    attacks=(name,),
+                    adversary=asked,
+                    rounds=chosen.rounds,
+                    first=0,
+                    count=RECORDS,
+                    pictures=RECORDS,
+                    recipe=recipe_of(chosen),
+                ),
             )
             for name in plan.suite.on(reads)
         ]
+    results: list[AttackResult] = yield [job for _, job in labelled]
+    drawn = [
+        (label, job, _of(result)) for (label, job), result in zip(labelled, results, strict=True)
+    ]
+    spec = plan.scenario.input_spec
+    return Gallery(
+        shape=_picture_shape(spec.shape),
+        heads=tuple(plan.scenario.heads),
+        low=spec.low,
+        high=spec.high,
+        tagged={label: _pictures(found.tagged) for label, _, found in drawn},
+        columns=tuple(
+            Column(
+                label=label,
+                protection=job.protection,
+                attack=name,
+                rounds=job.rounds,
+                made=_pictures(column.made),
+                picked=_pictures(column.picked),
+                correct=tuple(column.correct),
+            )
+            for label, job, found in drawn
+            for name, column in found.attacks.items()
+        ),
+    )
 
-    def make(ask: Ask) -> Gallery:
-        payloads = iter(ask([task for some in tasks.values() for task in some]))
-        drawn = [
-            (label, task, read_attack(next(payloads))["pictures"])
-            for label, some in tasks.items()
-            for task in some
-        ]
-        spec = plan.scenario.input_spec
-        return Gallery(
-            shape=_picture_shape(spec.shape),
-            heads=tuple(plan.scenario.heads),
-            low=spec.low,
-            high=spec.high,
-            tagged={label: _pictures(found["tagged"]) for label, _, found in drawn},
-            columns=tuple(
-                Column(
-                    label=label,
-                    protection=task.protection,
-                    attack=name,
-                    rounds=task.rounds,
-                    made=_pictures(column["made"]),
-                    picked=_pictures(column["picked"]),
-                    correct=tuple(column["correct"]),
-                )
-                for label, task, found in drawn
-                for name, column in found["attacks"].items()
-            ),
-        )
 
-    return {"gallery": make}
+def _of(result: AttackResult) -> Pictures:
+    assert result.pictures is not None, "they are asked for where the scenario shows records"
+    return result.pictures
 
 
 def _pictures(shown: list[list[Any]]) -> tuple[Picture, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced
@@ -13,34 +13,38 @@ from trilemma.tuning.surrogate.promises import promises, surrogate_constants
 if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.promises import Promise, SurrogateConstants
-    from trilemma.work.replay import Ask, Procedure
+    from trilemma.work.scheduler import Procedure
+
+    Promised = tuple[SurrogateConstants, tuple[Promise, ...]]
 
 __all__ = ["paper_procedure", "promised_candidate", "promised_procedures"]
 
 
-def paper_procedure(plan: Plan) -> dict[str, Procedure]:
+def paper_procedure(plan: Plan) -> dict[str, Procedure[Promised]]:
     """The paper's promises, and what the leading attack makes of them."""
-    return {"promises": lambda ask: _promises(plan, ask, (plan.suite.lead,))}
+    return {"promises": _promises(plan, (plan.suite.lead,))}
 
 
-def promised_procedures(plan: Plan) -> dict[str, Procedure]:
+def promised_procedures(plan: Plan) -> dict[str, Procedure[Any]]:
     """The paper's promises, and the candidate that follows from them."""
-    return {
-        "promises": lambda ask: _promises(plan, ask),
-        "surrogate": lambda ask: promised_candidate(_promises(plan, ask)[1], ask, plan.pricing),
-    }
+    return {"promises": _promises(plan), "surrogate": _surrogate(plan)}
 
 
-def _promises(
-    plan: Plan, ask: Ask, attacks: tuple[str, ...] | None = None
-) -> tuple[SurrogateConstants, tuple[Promise, ...]]:
+def _surrogate(plan: Plan) -> Procedure[Candidate]:
+    _, promises = yield from _promises(plan)
+    return (yield from promised_candidate(promises, plan.pricing))
+
+
+def _promises(plan: Plan, attacks: tuple[str, ...] | None = None) -> Procedure[Promised]:
     """The paper's closed forms, from what is picked in single unprotected rounds."""
-    gauge, pricing, kappa = plan.gauge(ask), plan.pricing, plan.claim.kappa
-    found = surrogate_constants(gauge.control(), kappa, pricing.confidence)
-    return found, promises(gauge, found, pricing, kappa, attacks)
+    gauge, pricing, kappa = plan.gauge(), plan.pricing, plan.claim.kappa
+    control = yield from gauge.control()
+    constants = surrogate_constants(control, kappa, pricing.confidence)
+    found = yield from promises(gauge, constants, pricing, kappa, attacks)
+    return constants, found
 
 
-def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) -> Candidate:
+def promised_candidate(promises: Sequence[Promise], pricing: Pricing) -> Procedure[Candidate]:
     """The paper's choice: the γ* of least objective by its own bounds, and what it leaks.
 
     Feasible unless the attacks contradict it; bounded masks are left out, as no federation
@@ -81,4 +85,4 @@ def promised_candidate(promises: Sequence[Promise], ask: Ask, pricing: Pricing) 
         leakage=best.measured,
         units=best.units,
     )
-    return priced(candidate, ask, protection, pricing)
+    return (yield from priced(candidate, protection, pricing))

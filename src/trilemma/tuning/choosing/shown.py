@@ -8,7 +8,7 @@ import numpy as np
 
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
-from trilemma.estimation.jobs import AttackJob, BeliefJob, read_attack
+from trilemma.estimation.jobs import AttackJob, BeliefJob
 from trilemma.estimation.playing.claims import checkpoints
 from trilemma.estimation.playing.suite import leading
 from trilemma.observations import Adversary
@@ -17,16 +17,18 @@ from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.certificate.above import bounds_above
 from trilemma.tuning.certificate.beside import proved_rounds
 from trilemma.tuning.families.counts import played
+from trilemma.tuning.remaining import Kind
 from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
     from trilemma.estimation.playing.claims import Participation
+    from trilemma.estimation.results import BeliefResult
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask, Procedure
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["shown_procedures"]
+__all__ = ["leakage_by_rounds", "paper_leakage", "possible_shown"]
 
 _BELIEVERS: Final[dict[Rung, str]] = {
     "candidates": "gaussian-posterior",
@@ -38,11 +40,25 @@ _LINE_UPS, _AT_ONCE = 16, 4
 _DRAWS: Final = 6
 
 
-def shown_procedures(plan: Plan, chosen: Candidate) -> dict[str, Procedure]:
-    """By "rounds" and "beliefs" what is shown; of a proof, what it says of fewer rounds."""
-    if chosen.certificate is not None:
-        return {"rounds": proved_rounds(plan, chosen)}
-    return {"rounds": _rounds(plan, chosen), "beliefs": _beliefs(plan, chosen)}
+def possible_shown(plan: Plan) -> dict[str, dict[Kind, int]]:
+    """By "rounds" and "beliefs" the games that they play at most."""
+    rounds, leads = plan.claim.rounds, _leads(plan)
+    believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
+    draws = Kind("beliefs", tuple(_BELIEVERS.values()), rounds)
+    games = {Kind("games", believers, rounds): _GAMES} if believers else {}
+    for rung, lead in leads.items():
+        if rung not in _BELIEVERS:
+            games[Kind("games", (lead,), rounds)] = _CHUNK
+    return {
+        "rounds": games if rounds > 1 else {},
+        "beliefs": {draws: _LINE_UPS * _DRAWS},
+    }
+
+
+def _leads(plan: Plan) -> dict[Rung, str]:
+    """The leading attack of each rung that has one of its own."""
+    suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in RUNGS}
+    return {rung: own.lead for rung, own in suites.items() if own is not None}
 
 
 def _visible(plan: Plan, chosen: Candidate) -> bool:
@@ -50,45 +66,45 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
     return plan.request.adversary is not Adversary.SERVER or reads != "nothing"
 
 
-def _rounds(plan: Plan, chosen: Candidate) -> Procedure:
+def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
     """Leakage after 1 .. R rounds of the same trainings; participation known, and secret too.
 
     Who has a belief plays games of its own; who reconstructs is shown in the games of its test,
     or in a few where there is none. Secret is what nobody is told under Poisson sampling; it is
-    inferred under Gaussian noise. Above them stands what is proved, if anything is.
+    inferred under Gaussian noise. Above them stands what is proved, if anything is; of a proof,
+    what it says of fewer rounds.
     """
-
-    def measure(ask: Ask) -> tuple[RoundsPoint, ...]:
-        if plan.claim.rounds == 1 or not _visible(plan, chosen):
-            return ()
-        tested = _tested(chosen)
-        suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in RUNGS}
-        leads = {rung: own.lead for rung, own in suites.items() if own is not None}
-        # Those who have a belief look at the same trainings.
-        believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
-        believed = _played(plan, chosen, believers, _GAMES, "known", ask) if believers else {}
-        curves: list[tuple[Rung, Participation, tuple[int, ...], int]] = []
-        for rung in RUNGS:
-            if rung not in _BELIEVERS and rung in tested:
-                curves.append((rung, "known", *tested[rung]))
-            elif rung in leads and rung in _BELIEVERS:
-                curves.append((rung, "known", believed[leads[rung]], _GAMES))
-            elif rung in leads:
-                won = _played(plan, chosen, (leads[rung],), _CHUNK, "known", ask)
-                curves.append((rung, "known", won[leads[rung]], _CHUNK))
-        for rung, participation in _secret(plan, chosen):
-            name = _BELIEVERS[rung]
-            won = _played(plan, chosen, (name,), _GAMES, participation, ask)
-            curves.append((rung, participation, won[name], _GAMES))
-        steps = checkpoints(plan.claim.rounds)
-        points = [
-            RoundsPoint(rung, participation, step, plan.leakage(won, games))
-            for rung, participation, after, games in curves
-            for step, won in zip(steps, after, strict=True)
-        ]
-        return (*points, *bounds_above(plan, chosen))
-
-    return measure
+    if chosen.certificate is not None:
+        return (yield from proved_rounds(plan, chosen))
+    if plan.claim.rounds == 1 or not _visible(plan, chosen):
+        return ()
+    tested = _tested(chosen)
+    leads = _leads(plan)
+    # Those who have a belief look at the same trainings.
+    believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
+    believed: dict[str, tuple[int, ...]] = {}
+    if believers:
+        believed = yield from _played(plan, chosen, believers, _GAMES, "known")
+    curves: list[tuple[Rung, Participation, tuple[int, ...], int]] = []
+    for rung in RUNGS:
+        if rung not in _BELIEVERS and rung in tested:
+            curves.append((rung, "known", *tested[rung]))
+        elif rung in leads and rung in _BELIEVERS:
+            curves.append((rung, "known", believed[leads[rung]], _GAMES))
+        elif rung in leads:
+            won = yield from _played(plan, chosen, (leads[rung],), _CHUNK, "known")
+            curves.append((rung, "known", won[leads[rung]], _CHUNK))
+    for rung, participation in _secret(plan, chosen):
+        name = _BELIEVERS[rung]
+        won = yield from _played(plan, chosen, (name,), _GAMES, participation)
+        curves.append((rung, participation, won[name], _GAMES))
+    steps = checkpoints(plan.claim.rounds)
+    points = [
+        RoundsPoint(rung, participation, step, plan.leakage(won, games))
+        for rung, participation, after, games in curves
+        for step, won in zip(steps, after, strict=True)
+    ]
+    return (*points, *bounds_above(plan, chosen))
 
 
 def _tested(chosen: Candidate) -> dict[Rung, tuple[tuple[int, ...], int]]:
@@ -107,8 +123,7 @@ def _played(
     attacks: tuple[str, ...],
     games: int,
     participation: Participation,
-    ask: Ask,
-) -> dict[str, tuple[int, ...]]:
+) -> Procedure[dict[str, tuple[int, ...]]]:
     """By attack the games won after each of the checkpoints."""
     job = AttackJob(
         stream="rounds",
@@ -120,7 +135,7 @@ def _played(
         count=games,
         participation=participation,
     )
-    return played(ask, job, _CHUNK).after
+    return (yield from played(job, _CHUNK)).after
 
 
 def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:
@@ -130,32 +145,27 @@ def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], 
     return (("rest", "secret"),) if alone and poisson else ()
 
 
-def _beliefs(plan: Plan, chosen: Candidate) -> Procedure:
-    """The paper's leakage of the attackers that have a belief."""
-
-    def measure(ask: Ask) -> tuple[PaperLeakage, ...]:
-        if not _visible(plan, chosen):
-            return ()
-        tasks = [
-            BeliefJob(
-                stream="beliefs",
-                protection=chosen.protection or "none",
-                attacks=tuple(_BELIEVERS.values()),
-                adversary=plan.request.adversary,
-                rounds=plan.claim.rounds,
-                first=first,
-                count=_AT_ONCE,
-                draws=_DRAWS,
-            )
-            for first in range(0, _LINE_UPS, _AT_ONCE)
-        ]
-        found = [read_attack(payload) for payload in ask(tasks)]
-        clients = np.concatenate([each["client"] for each in found])
-        made = []
-        for attack in _BELIEVERS.values():
-            values = np.concatenate([each["leakage"][attack] for each in found])
-            means = [float(values[clients == k].mean()) for k in np.unique(clients)]
-            made.append(PaperLeakage(attack, float(np.mean(means)), max(means), _LINE_UPS, _DRAWS))
-        return tuple(made)
-
-    return measure
+def paper_leakage(plan: Plan, chosen: Candidate) -> Procedure[tuple[PaperLeakage, ...]]:
+    """The paper's leakage of the attackers that have a belief; none beside a proof."""
+    if chosen.certificate is not None or not _visible(plan, chosen):
+        return ()
+    results: list[BeliefResult] = yield [
+        BeliefJob(
+            stream="beliefs",
+            protection=chosen.protection or "none",
+            attacks=tuple(_BELIEVERS.values()),
+            adversary=plan.request.adversary,
+            rounds=plan.claim.rounds,
+            first=first,
+            count=_AT_ONCE,
+            draws=_DRAWS,
+        )
+        for first in range(0, _LINE_UPS, _AT_ONCE)
+    ]
+    clients = np.concatenate([result.client for result in results])
+    made = []
+    for attack in _BELIEVERS.values():
+        values = np.concatenate([result.leakage[attack] for result in results])
+        means = [float(values[clients == k].mean()) for k in np.unique(clients)]
+        made.append(PaperLeakage(attack, float(np.mean(means)), max(means), _LINE_UPS, _DRAWS))
+    return tuple(made)

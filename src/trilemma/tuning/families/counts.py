@@ -6,32 +6,38 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.tuning.calibrating.outcomes import Calibration, Tested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.estimation.jobs import Job
-    from trilemma.work.replay import Ask
+    from trilemma.estimation.results import AttackResult
+    from trilemma.work.scheduler import Procedure
 
 __all__ = [
+    "CONTROL",
     "Counts",
     "Measured",
     "Played",
     "Seen",
     "counted",
+    "cut",
     "noting",
     "pieces",
     "played",
+    "seen_of",
     "total",
-    "won_after",
 ]
 
+CONTROL: Final = "control"
+"""The stream of unprotected single rounds, which all families share."""
+
+Found = TypeVar("Found")
 Played = tuple[str, str, str, int]
 """A game that an attack plays: its stream, the protection, the attack, the game's number."""
 
@@ -75,20 +81,22 @@ class Measured:
     note: str = ""
 
 
-def noting(ask: Ask, games: set[Played]) -> Ask:
-    """Asks the same, and notes each game of each attack; the control belongs to nobody."""
-
-    def noted(tasks: Sequence[Job]) -> list[bytes]:
-        games.update(
-            (task.stream, task.protection, attack, number)
-            for task in tasks
-            if isinstance(task, AttackJob) and task.stream != "control"
-            for attack in task.attacks
-            for number in range(task.first, task.first + task.count)
-        )
-        return ask(tasks)
-
-    return noted
+def noting(procedure: Procedure[Found], games: set[Played]) -> Procedure[Found]:
+    """The same procedure; notes each game of each attack, but for the control's."""
+    try:
+        jobs = next(procedure)
+        while True:
+            games.update(
+                (job.stream, job.protection, attack, number)
+                for job in jobs
+                if isinstance(job, AttackJob) and job.stream != CONTROL
+                for attack in job.attacks
+                for number in job.games
+            )
+            jobs = procedure.send((yield jobs))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
 
 
 @dataclass(frozen=True)
@@ -101,20 +109,28 @@ class Seen:
     after: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def played(ask: Ask, job: AttackJob, chunk: int) -> Seen:
-    """The games of a job, `chunk` of them a task."""
+def cut(job: AttackJob, chunk: int) -> list[AttackJob]:
+    """The same games, `chunk` of them a job."""
     end = job.first + job.count
-    tasks = [
+    return [
         replace(job, first=first, count=min(chunk, end - first))
         for first in range(job.first, end, chunk)
     ]
-    parts = [read_attack(payload) for payload in ask(tasks)]
-    wins = {name: [np.asarray(part["correct"][name]) for part in parts] for name in job.attacks}
+
+
+def played(job: AttackJob, chunk: int) -> Procedure[Seen]:
+    """The games of a job, `chunk` of them at a time."""
+    return seen_of(job, (yield cut(job, chunk)))
+
+
+def seen_of(job: AttackJob, parts: Sequence[AttackResult]) -> Seen:
+    """The games of a job that was cut, of which these are the parts."""
+    wins = {name: [np.asarray(part.correct[name]) for part in parts] for name in job.attacks}
     return Seen(
-        np.concatenate([np.asarray(part["client"]) for part in parts]),
+        np.concatenate([np.asarray(part.client) for part in parts]),
         {name: np.concatenate(each) for name, each in wins.items()},
-        sum(sum(part["failed"].values()) for part in parts),
-        {name: total([won_after(part, name) for part in parts]) for name in job.attacks},
+        sum(sum(part.failed.values()) for part in parts),
+        {name: total([part.won_after(name) for part in parts]) for name in job.attacks},
     )
 
 
@@ -147,11 +163,6 @@ def counted(seen: Sequence[Seen]) -> Counts:
     }
     after = {name: total([each.after[name] for each in seen]) for name in seen[0].after}
     return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen), after)
-
-
-def won_after(found: dict[str, Any], attack: str) -> tuple[int, ...]:
-    """Games of a task won after each of a training's checkpoints, from few rounds to all."""
-    return tuple(map(sum, found["after"][attack].values()))
 
 
 def total(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:

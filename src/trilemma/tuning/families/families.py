@@ -28,8 +28,10 @@ from trilemma.protections.transports.secret_sharing.transport import SecretShari
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.provable import certified_families
 from trilemma.tuning.families.setting import Setting
+from trilemma.tuning.presets import PRESETS
+from trilemma.tuning.request import Request
 
-__all__ = ["FAMILIES", "KEY_STATEMENT", "Family", "Seen", "families"]
+__all__ = ["FAMILIES", "KEY_STATEMENT", "Family", "Seen", "families", "families_asked"]
 
 Seen = Literal["message", "sum", "nothing"]
 Carrier = Literal["plain", "secret-sharing", "paillier"]
@@ -84,6 +86,16 @@ class Family:
     def thins(self) -> bool:
         """Whether coordinates are left out."""
         return self.name == _BOTH or (self.mechanism is not None and self.mechanism.thins)
+
+    @property
+    def own_places(self) -> bool:
+        """Whether each client leaves out coordinates of its own, of which only the sum is seen."""
+        return self.thins and self.seen == "sum" and self.carrier == "plain"
+
+    @property
+    def look(self) -> tuple[object, ...]:
+        """What an adversary can tell families by: equal for those that share their games."""
+        return self.mechanism, self.seen, self.thins, self.own_places
 
     @property
     def whole_training(self) -> bool:
@@ -154,7 +166,7 @@ class Family:
         reach, noise = self._reach(transforms)
         if not 0 < noise < _USUAL.least_noise():
             return _USUAL
-        return SecretSharing.fitted(reach, self.setting.total_weight, noise)
+        return SecretSharing.fitted(reach, self.setting.weight_cap, noise)
 
     def _reach(self, transforms: Sequence[Transform]) -> tuple[float, float]:
         """How far a sent coordinate may reach, and the standard deviation of its noise."""
@@ -170,8 +182,8 @@ class Family:
             return PLAIN
         reach, noise = self._reach(transforms)
         if self.carrier == "secret-sharing":
-            return SecretSharing.fitted(reach, self.setting.total_weight, noise)
-        made = Paillier.fitted(reach, self.setting.total_weight, noise)
+            return SecretSharing.fitted(reach, self.setting.weight_cap, noise)
+        made = Paillier.fitted(reach, self.setting.weight_cap, noise)
         return replace(made, mode="blind") if self.mechanism is None else made
 
 
@@ -204,6 +216,23 @@ def families(
             )
         made.append(_family(name, mechanism, carrier, setting, claim, p_max, adversary))
     return tuple(made)
+
+
+def families_asked(request: Request, clients: int) -> tuple[str, ...] | None:
+    """The families asked for; of a preset's own, those that so many clients can run.
+
+    For a proof they are those with noise: nothing can be proved of others.
+    """
+    own = PRESETS[request.preset].get("families")
+    if own is None or request.families != own:
+        return request.families
+    able = {name: _parts(name) for name in own}
+    return tuple(
+        name
+        for name, (mechanism, carrier) in able.items()
+        if (clients > 1 or carrier == "plain")
+        and (request.knows != "anyone" or mechanism is Randomization)
+    )
 
 
 def _parts(name: str) -> tuple[type[Tunable] | None, Carrier]:

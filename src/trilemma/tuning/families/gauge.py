@@ -14,49 +14,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from trilemma.beliefs.intervals import zero_success_size
-from trilemma.estimation.jobs import AttackJob, read_attack
+from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
-from trilemma.tuning.calibrating.acceptance import sequential_test
-from trilemma.tuning.calibrating.calibration import calibrate, crossing
+from trilemma.tuning.calibrating.acceptance import usual_test
+from trilemma.tuning.calibrating.calibration import EXPLORED, calibrate, crossing, games_needed
 from trilemma.tuning.calibrating.outcomes import (
     UNPROTECTED,
-    AttackUnits,
     Calibration,
     Control,
     Tested,
+    Trial,
+    Trials,
 )
 from trilemma.tuning.families.counts import (
+    CONTROL,
     Counts,
     Measured,
     Played,
     Seen,
     counted,
+    cut,
     noting,
     pieces,
     played,
+    seen_of,
     total,
-    won_after,
 )
+from trilemma.tuning.remaining import Range
 from trilemma.tuning.results.gallery import RECORDS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from trilemma.estimation.results import AttackResult
     from trilemma.tuning.families.families import Family
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["CHUNK", "FEW", "Gauge", "control_tasks", "stream_of", "streams"]
+__all__ = ["CHUNK", "CONTROL_GAMES", "FEW", "Gauge", "control_jobs", "stream_of", "streams"]
+
+Found = TypeVar("Found")
 
 CHUNK: Final = 16  # games of one task: what kill -9 may cost, and enough for a batched attack
 FEW: Final = 4  # over a training as fast a game on a CPU: DLG takes 0.5 s for 4, 1.2 s for 8
-_CONTROL: Final = 16
+CONTROL_GAMES: Final = 16
 _SEPARATION: Final = 0.8  # of the rate that an attack's test should pass, in probits
 _CLOSER: Final = 0.5  # the same where there is no stronger strength to go on to
 _ATTEMPTS: Final = 3
@@ -71,15 +75,13 @@ _Log = list[tuple[float, str, Seen]]
 
 @dataclass
 class Gauge:
-    """Plays games for procedures: what they ask is turned into tasks, and tasks into counts."""
+    """Plays games for procedures: trials are turned into jobs, and their results into counts."""
 
-    ask: Ask
     suite: Suite
     adversary: Adversary
     rounds: int
     p_max: float
     level: float
-    ceiling: float = 1.0  # a rate that nobody exceeds, by counting alone
     bare: Family | None = None  # the sum with nothing added, where it is tested as well
     brief: bool = False  # whether attacks that win nothing unprotected are tried no further
     part: int = CHUNK  # games of one task where several attacks are tested
@@ -94,8 +96,8 @@ class Gauge:
         adversary: Adversary | None = None,
         rounds: int | None = None,
         chunk: int = CHUNK,
-    ) -> Counts:
-        """Play that many games of a stream from its first, `chunk` of them a task."""
+    ) -> Procedure[Counts]:
+        """Play that many games of a stream from its first, `chunk` of them a job."""
         job = AttackJob(
             stream,
             protection.describe(),
@@ -105,50 +107,50 @@ class Gauge:
             first=0,
             count=units,
         )
-        return counted([played(self.ask, job, chunk)])
+        return counted([(yield from played(job, chunk))])
 
-    def control(self) -> Counts:
+    def control(self) -> Procedure[Counts]:
         """What every attack wins from the server's view of unprotected single rounds."""
-        tasks = control_tasks(self.suite)
-        found = [read_attack(payload) for payload in self.ask(tasks)]
+        results: list[AttackResult] = yield control_jobs(self.suite)
         correct = {
-            name: np.asarray(each["correct"][name])
-            for name, each in zip(self.suite.attacks, found, strict=True)
+            name: np.asarray(result.correct[name])
+            for name, result in zip(self.suite.attacks, results, strict=True)
         }
-        failed = sum(sum(each["failed"].values()) for each in found)
-        return counted([Seen(np.asarray(found[0]["client"]), correct, failed)])
+        failed = sum(sum(result.failed.values()) for result in results)
+        return counted([Seen(np.asarray(results[0].client), correct, failed)])
 
-    def measure(self, family: Family) -> Measured:
+    def measure(self, family: Family) -> Procedure[Measured]:
         """The weakest strength of a family at which every attack of the rung passes.
 
         Where the bare sum passes, nothing need be added to it: one claim, tested once.
         """
         games: set[Played] = set()
-        found = replace(self, ask=noting(self.ask, games))._measured(family)
+        found = yield from noting(self._measured(family), games)
         return replace(found, games=len(games))
 
-    def _measured(self, family: Family) -> Measured:
+    def _measured(self, family: Family) -> Procedure[Measured]:
         if family.mechanism is None:
-            return self._single(family)
+            return (yield from self._single(family))
         if self.bare is not None and family.seen == self.bare.seen and not family.thins:
-            alone = self._single(self.bare)
+            alone = yield from self._single(self.bare)
             if alone.calibration.strength is not None:
                 return alone
-        return self._searched(family)
+        return (yield from self._searched(family))
 
-    def estimate(self, family: Family, rounds: int) -> tuple[float, Counts]:
+    def estimate(self, family: Family, rounds: int) -> Procedure[tuple[float, Counts]]:
         """Of the strengths played, that nearest to where the leading attack should reach p_max.
 
         By few games, and no test: the counts are of those at that very strength.
         """
         stream = f"{stream_of(family)}, {self.suite.rung}"
         log: _Log = []
-        attack = self._units(family, self.suite.lead, stream, rounds, log)
-        reached = crossing(attack, self.p_max, domain=family.domain, units=_ESTIMATE)
+        play = Play(self, family, self.suite.lead, stream, rounds, log)
+        trials = crossing(self.p_max, domain=family.domain, units=_ESTIMATE)
+        reached = yield from play.all_of(trials)
         at = min((x for x, _, _ in log), key=lambda x: abs(x - reached))
         return at, counted([seen for x, _, seen in log if x == at])
 
-    def _searched(self, family: Family) -> Measured:
+    def _searched(self, family: Family) -> Procedure[Measured]:
         rounds = self.rounds
         lead, floor = self.suite.lead, family.domain[0]
         tests: list[Tested] = []
@@ -157,18 +159,18 @@ class Gauge:
             level = 0.75 * self.level / 4**attempt
             stream = f"{stream_of(family)}, attempt {attempt}"
             log: _Log = []
-            top = self._units(family, lead, stream, rounds, log)
+            play = Play(self, family, lead, stream, rounds, log)
             start = UNPROTECTED if attempt == 0 else floor
-            control = Control(int(np.asarray(top(start, CHUNK, "control", 0)).sum()), CHUNK)
-            found = calibrate(
-                top,
+            (won,) = yield from play.won([Trial(start, CHUNK, "control", 0)])
+            trials = calibrate(
                 self.p_max,
-                control,
+                Control(won, CHUNK),
                 alpha=_SEARCH * level,
                 domain=(floor, family.domain[1]),
                 unprotected=attempt == 0,
-                first_unit=control.units,
+                first_unit=CHUNK,
             )
+            found = yield from play.all_of(trials)
             if found.strength is None:
                 return Measured(found, tuple(tests), None)
             point = next(p for p in reversed(found.points) if p.passed)
@@ -176,9 +178,9 @@ class Gauge:
             counts = counted([seen for x, stage, seen in log if (x, stage) == own])
             at = family.strength(found.strength)
             tests.append(replace(point, attack=lead, strength=at, after=counts.after[lead]))
-            others = self._others(family, lead)
+            others = yield from self._others(family, lead)
             shown = family.attacked(found.strength, self.adversary)
-            tested = self._tested(
+            tested = yield from self._tested(
                 *(others, shown, f"{stream}, the others", rounds, at),
                 level=_OTHERS * level,
             )
@@ -197,15 +199,15 @@ class Gauge:
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
         return Measured(unmet, tuple(tests), None)
 
-    def _others(self, family: Family, lead: str) -> list[str]:
+    def _others(self, family: Family, lead: str) -> Procedure[list[str]]:
         """The attacks that are tested where the leading one passes."""
         names = [name for name in self.suite.on(family.seen) if name != lead]
         if not self.brief:
             return names
-        won = self.control().by_attack
+        won = (yield from self.control()).by_attack
         return [name for name in names if won[name] or name == self.suite.lead]
 
-    def _single(self, family: Family) -> Measured:
+    def _single(self, family: Family) -> Procedure[Measured]:
         """Test the one strength there is: nothing is added to what the adversary reads.
 
         The leading attack first: where it wins too often, nobody else need try.
@@ -214,10 +216,10 @@ class Gauge:
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
         lead = self.suite.lead
-        others = self._others(family, lead)
+        others = yield from self._others(family, lead)
         tests: list[Tested] = []
         for names in ((lead,), others):
-            tests += self._tested(
+            tests += yield from self._tested(
                 *(names, shown, stream, rounds, None), level=self.level, separation=_CLOSER
             )
             if not all(each.passed for each in tests):
@@ -236,7 +238,9 @@ class Gauge:
         )
         counts = None
         if passed:
-            counts = self.count(stream, shown, tests[0].units, attacks=(lead,), rounds=rounds)
+            counts = yield from self.count(
+                stream, shown, tests[0].units, attacks=(lead,), rounds=rounds
+            )
         return Measured(found, tuple(tests), counts)
 
     def _tested(
@@ -249,19 +253,18 @@ class Gauge:
         *,
         level: float,
         separation: float = _SEPARATION,
-    ) -> list[Tested]:
+    ) -> Procedure[list[Tested]]:
         """Each attack's own test at one strength; all go on together until one of them fails."""
-        largest = max(6 * zero_success_size(self.p_max, level), 200)
-        test = sequential_test(self.p_max, level, separation, largest)
+        test = usual_test(self.p_max, level, separation)
         tests: dict[str, Tested] = {}
         most = self.part if len(attacks) > 1 else CHUNK
         if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
-            soonest = next((i for i in range(len(test.looks)) if test.decide(i, 0) == "pass"), 0)
-            self._wins(stream, shown, pieces(test.looks[: soonest + 1], most), attacks, rounds)
+            parts = pieces(test.looks[: test.soonest + 1], most)
+            yield from self._wins(stream, shown, parts, attacks, rounds)
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
             parts = pieces(test.looks[: look + 1], most)
-            found = self._wins(stream, shown, parts, pending, rounds)
+            found = yield from self._wins(stream, shown, parts, pending, rounds)
             for name, (won, *after) in found.items():
                 if (decision := test.decide(look, won)) is not None:
                     passed = decision == "pass"
@@ -270,6 +273,23 @@ class Gauge:
                 break
         return [tests[name] for name in attacks if name in tests]
 
+    def possible(self, family: Family) -> dict[str, Range]:
+        """Games that `measure` may want of each attack; as many as one attempt usually takes."""
+        lead, attacks = self.suite.lead, self.suite.on(family.seen)
+        if family.mechanism is None:
+            test = usual_test(self.p_max, self.level, _CLOSER)
+            alone = Range(test.looks[test.soonest], test.looks[-1])
+            return {name: alone if name == lead else Range(0, alone.most) for name in attacks}
+        level = 0.75 * self.level
+        least, most = games_needed(self.p_max, _SEARCH * level)
+        longest = usual_test(self.p_max, _OTHERS * level, _SEPARATION).looks[-1]
+        games = dict.fromkeys(attacks, Range(0, longest))
+        return games | {lead: Range(CHUNK + least, CHUNK + most)}
+
+    def possible_estimate(self) -> dict[str, Range]:
+        """Games that `estimate` may want."""
+        return {self.suite.lead: Range(EXPLORED, _ESTIMATE)}
+
     def _wins(
         self,
         stream: str,
@@ -277,13 +297,13 @@ class Gauge:
         parts: Sequence[tuple[int, int]],
         attacks: Sequence[str],
         rounds: int,
-    ) -> dict[str, tuple[int, ...]]:
+    ) -> Procedure[dict[str, tuple[int, ...]]]:
         """Games of these parts (first, count) that each attack wins, and after fewer rounds too.
 
         All are asked for at once.
         """
         spec = shown.describe()
-        tasks = [
+        jobs = [
             AttackJob(
                 *(stream, spec, (name,), self.adversary, rounds),
                 first=first,
@@ -293,51 +313,77 @@ class Gauge:
             for name in attacks  # one after the other: they share what is seen of their games
         ]
         won: dict[str, list[tuple[int, ...]]] = {name: [] for name in attacks}
-        for task, payload in zip(tasks, self.ask(tasks), strict=True):
-            (name,) = task.attacks
-            found = read_attack(payload)
-            won[name].append((sum(found["correct"][name]), *won_after(found, name)))
+        results: list[AttackResult] = yield jobs
+        for job, result in zip(jobs, results, strict=True):
+            (name,) = job.attacks
+            won[name].append((result.won(name), *result.won_after(name)))
         return {name: total(rows) for name, rows in won.items()}
 
-    def _units(
-        self,
-        family: Family,
-        attack: str,
-        stream: str,
-        rounds: int,
-        log: _Log,
-    ) -> AttackUnits:
-        def play(strength: float, count: int, stage: str, first_unit: int) -> NDArray[np.bool_]:
-            shown = family.attacked(strength, self.adversary)
-            job = AttackJob(
-                *(stream, shown.describe(), (attack,), self.adversary, rounds), first_unit, count
-            )
-            seen = played(self.ask, job, CHUNK)
-            log.append((strength, stage, seen))
-            return seen.correct[attack]
 
-        return play
+@dataclass(frozen=True)
+class Play:
+    """Plays the trials of a calibration of one family with one attack; `log` takes the games."""
+
+    gauge: Gauge
+    family: Family
+    attack: str
+    stream: str
+    rounds: int
+    log: _Log
+
+    def all_of(self, trials: Trials[Found]) -> Procedure[Found]:
+        """Play what is wanted until the calibration ends."""
+        try:
+            wanted = next(trials)
+            while True:
+                wanted = trials.send((yield from self.won(wanted)))
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+
+    def won(self, trials: Sequence[Trial]) -> Procedure[list[int]]:
+        """The games won of each trial."""
+        jobs = [self._job(trial) for trial in trials]
+        parts = [cut(job, CHUNK) for job in jobs]
+        results = iter((yield [job for some in parts for job in some]))
+        won = []
+        for trial, job, some in zip(trials, jobs, parts, strict=True):
+            seen = seen_of(job, [next(results) for _ in some])
+            self.log.append((trial.strength, trial.stage, seen))
+            won.append(int(seen.correct[self.attack].sum()))
+        return won
+
+    def _job(self, trial: Trial) -> AttackJob:
+        adversary = self.gauge.adversary
+        shown = self.family.attacked(trial.strength, adversary).describe()
+        return AttackJob(
+            *(self.stream, shown, (self.attack,), adversary, self.rounds),
+            first=trial.first_unit,
+            count=trial.units,
+        )
 
 
-def control_tasks(suite: Suite) -> list[AttackJob]:
+def control_jobs(suite: Suite) -> list[AttackJob]:
     """Each attack alone on unprotected single rounds, the first of them with pictures."""
     bare, server = Protection().describe(), Adversary.SERVER
     return [
-        AttackJob("control", bare, (name,), server, 1, 0, _CONTROL, pictures=RECORDS)
+        AttackJob(CONTROL, bare, (name,), server, 1, 0, CONTROL_GAMES, pictures=RECORDS)
         for name in suite.attacks
     ]
 
 
 def stream_of(family: Family) -> str:
-    """Families that look alike to the adversary share their games."""
+    """The name of a family's games: families that look alike to the adversary share theirs.
+
+    Games are drawn by it: another name, other games.
+    """
     if family.mechanism is None:
         return f"none of the {family.seen}"
     thinned = "thinned " if family.thins and not family.mechanism.thins else ""
-    own = family.thins and family.seen == "sum" and family.carrier == "plain"
-    places = " of own places" if own else ""
+    places = " of own places" if family.own_places else ""
     return f"{thinned}{family.mechanism.name} of the {family.seen}{places}"
 
 
 def streams(families: Sequence[Family]) -> int:
     """M: how many calibrations the families take."""
-    return max(1, len({stream_of(each) for each in families if each.seen != "nothing"}))
+    return max(1, len({each.look for each in families if each.seen != "nothing"}))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
-from trilemma.estimation.jobs import CostJob, Diverged, TrainJob, read_costs, read_training
+from trilemma.estimation.jobs import CostJob, TrainJob
 from trilemma.estimation.leakage import Estimate
 from trilemma.estimation.paper_bounds import paper_bounds
+from trilemma.estimation.results import Diverged, converged
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recipes import Recipe
+    from trilemma.federation.recipe import Recipe
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.updates import Profile
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["Pricing", "priced", "ranked"]
 
@@ -39,43 +39,38 @@ class Pricing:
     def __post_init__(self) -> None:
         check_bandwidth(self.bandwidth)
 
+    def baseline(self, recipe: Recipe | None = None) -> list[TrainJob]:
+        """The trainings without protection."""
+        return [TrainJob("none", seed, self.rounds, recipe) for seed in self.seeds]
+
     def price(
         self,
-        ask: Ask,
         protection: Protection,
         *,
         recipe: Recipe | None = None,
         without: Recipe | None = None,
-    ) -> tuple[Costs, Estimate]:
-        """Costs at the protection, and η_u·ε_u + η_e·ε_e.
+    ) -> Procedure[tuple[Costs, Estimate]]:
+        """Costs at the protection, and η_u·ε_u + η_e·ε_e; raises `Diverged` where it has none.
 
         The protected trainings follow `recipe`, those without protection `without` (None: the
         federation's own).
         """
-        arms = (("none", without), (protection.describe(), recipe))
-        trainings = [
-            TrainJob(spec, seed, self.rounds, way) for spec, way in arms for seed in self.seeds
-        ]
-        timing = CostJob(protection.describe(), fewest_rounds(self.confidence), recipe)
-        *payloads, timed = ask([*trainings, timing])
-        histories = [read_training(payload) for payload in payloads]
+        spec = protection.describe()
+        within = [TrainJob(spec, seed, self.rounds, recipe) for seed in self.seeds]
+        trainings = [*self.baseline(without), *within]
+        timing = CostJob(spec, fewest_rounds(self.confidence), recipe)
+        *histories, timed = converged((yield [*trainings, timing]))
         plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
         found = compare(
             protection.describe(),
             plain,
             shielded,
-            read_costs(timed),
+            timed,
             bandwidth=self.bandwidth,
             confidence=self.confidence,
             bounds=paper_bounds(protection, self.profile),
         )
         return found, self._objective(found)
-
-    def metric(self, ask: Ask, protection: Protection) -> float:
-        """The mean final metric of trainings under the protection, without what it costs."""
-        spec = protection.describe()
-        payloads = ask([TrainJob(spec, seed, self.rounds, None) for seed in self.seeds])
-        return fmean(read_training(payload).metric for payload in payloads)
 
     def _objective(self, costs: Costs) -> Estimate:
         """Of the estimates and of their ends: at most as certain as either of the two."""
@@ -95,16 +90,15 @@ class Pricing:
 
 def priced(
     candidate: Candidate,
-    ask: Ask,
     protection: Protection,
     pricing: Pricing,
     *,
     recipe: Recipe | None = None,
     without: Recipe | None = None,
-) -> Candidate:
+) -> Procedure[Candidate]:
     """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
     try:
-        costs, objective = pricing.price(ask, protection, recipe=recipe, without=without)
+        costs, objective = yield from pricing.price(protection, recipe=recipe, without=without)
     except Diverged as error:
         return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
     breach = pricing.problem.breach(

@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights, prepare_models
+from trilemma.federation.deployment import room_for
 from trilemma.learning import client_update
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Setting", "separation_for"]
 
-_STAGE: Final = "setting"
+_KEY: Final = "setting"
 _MODELS: Final = 8
 _RECORDS: Final = 16  # of one client at each model
 
@@ -89,7 +90,7 @@ class Setting:
         Strengths that are searched follow from it: measured again, on a GPU or another machine,
         it would differ a little, and nothing that the run holds would be asked for any more.
         """
-        payload = run.committed(_STAGE).get(0)
+        payload = run.committed(_KEY)
         if payload is None:
             return None
         found = json.loads(payload)
@@ -97,29 +98,18 @@ class Setting:
 
     def keep(self, run: Run) -> None:
         """Have later processes of the run find it."""
-        run.first(_STAGE, json.dumps(asdict(self)).encode())
+        run.first(_KEY, json.dumps(asdict(self)).encode())
 
     @property
-    def total_weight(self) -> int:
-        """All records: the sum of the clients' weights."""
-        return sum(self.records)
+    def weight_cap(self) -> int:
+        """What a deployment's clients may weigh together: all records, with room for more."""
+        return room_for(sum(self.records))
 
     @property
-    def equal_weights(self) -> bool:
-        """Whether all clients hold as many records."""
-        return len(set(self.records)) == 1
-
-    def ceiling(self, claim: Claim) -> float:
-        """The mean rate at which anyone picks right: a record that no round holds shows nothing.
-
-        1 - (1-q)^R (1 - 1/N), q = K/clients · S/n, over the clients: exact, since the candidates
-        of a game are exchangeable until one of them is used.
-        """
-        if claim.rounds == 1:
-            return 1.0
-        share = self.clients / len(self.records)
-        unused = [(1 - share * min(1, self.unit_size / n)) ** claim.rounds for n in self.records]
-        return 1 - float(np.mean(unused)) * (1 - claim.kappa)
+    def share(self) -> float:
+        """The share of a training's rounds that hold a record, on average."""
+        used = [min(1.0, self.unit_size / size) for size in self.records]
+        return float(np.mean(used)) * self.clients / len(self.records)
 
     def noise_for(self, p_max: float, claim: Claim) -> float:
         """The variance on one update at which an attacker who knows all else succeeds with p_max.

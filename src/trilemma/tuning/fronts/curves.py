@@ -12,50 +12,64 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.tuning.fronts.meter import Meter
+from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Procedure
+    from trilemma.tuning.results.points import Point
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["curve_procedures", "grid"]
+__all__ = ["CURVE_SEEDS", "curves", "grid", "possible_curves"]
 
 _WEAKER, _STRONGER = 1.5, 0.5  # decades around the strength that was found
 _UNITS: Final = 24  # at each strength
-_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
+CURVE_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
 _SHOWN: Final = ("randomization", "randomization+secret-sharing", "compression")
 
 
-def curve_procedures(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, Procedure]:
+def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point, ...]]:
     """The points: no protection first, then each family from weak to strong.
 
     At the strength that was found, and of a bare sum, the test's own counts are taken. Families
     that look alike to the adversary have one curve between them.
     """
-    meter = Meter(plan, _UNITS, _SEEDS)
-    wanted: dict[str, Procedure] = {"curve of none": meter.unprotected}
+    meter = Meter(plan, _UNITS, CURVE_SEEDS)
+    points = [meter.unprotected()]
     found = {each.name: each for each in candidates}
     for family in plan.families:
-        name, candidate = f"curve of {family.name}", found.get(family.name)
+        candidate = found.get(family.name)
         if candidate is None or not family.deployable:
             continue
         if family.seen == "nothing":
-            wanted[name] = meter.point(family, 0.0)
-        elif family.mechanism is None or family.name not in _SHOWN:
-            if candidate.costs is not None:
-                wanted[name] = _tested(meter, family, candidate)
+            points.append(meter.point(family, 0.0))
         else:
-            for x in grid(family, candidate, plan.request.strengths):
-                at = meter.point(family, family.place(x))
-                wanted[f"{name} at {family.strength(x):.3g}"] = at
+            if _drawn(family):
+                xs = grid(family, candidate, plan.request.strengths)
+                points += [meter.point(family, family.place(x)) for x in xs]
             if candidate.costs is not None:
-                wanted[f"{name} as tested"] = _tested(meter, family, candidate)
-    return wanted
+                points.append(_tested(meter, family, candidate))
+    return tuple((yield from together(points)))
 
 
-def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure:
-    return lambda _: meter.tested(family, candidate)
+def possible_curves(plan: Plan) -> tuple[dict[int, int], int]:
+    """The games of the leading attack, by rounds, and the points that are priced, at most."""
+    drawn = [family for family in plan.families if family.deployable and _drawn(family)]
+    games = {plan.claim.rounds: _UNITS}
+    for family in drawn:
+        rounds = plan.claim.rounds if family.whole_training else 1
+        games[rounds] = games.get(rounds, 0) + _UNITS * plan.request.strengths
+    return games, 1 + plan.request.strengths * len(drawn)
+
+
+def _drawn(family: Family) -> bool:
+    return family.mechanism is not None and family.name in _SHOWN
+
+
+def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure[Point]:
+    yield from ()  # what its test has counted already
+    return meter.tested(family, candidate)
 
 
 def grid(family: Family, candidate: Candidate, count: int) -> tuple[float, ...]:

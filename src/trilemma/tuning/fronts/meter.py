@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.jobs import Diverged
+from trilemma.estimation.results import Diverged
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.families.families import KEY_STATEMENT
 from trilemma.tuning.results.points import Point
+from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
     from trilemma.estimation.costs import Costs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family, Seen
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.replay import Ask
+    from trilemma.work.scheduler import Procedure
 
 __all__ = ["Meter"]
 
@@ -38,34 +38,30 @@ class Meter:
     units: int
     seeds: int
 
-    def unprotected(self, ask: Ask) -> Point:
+    def unprotected(self) -> Procedure[Point]:
         """The point that every federation starts from: no protection, no cost."""
         seen: Seen = "sum" if self.plan.request.adversary is Adversary.CLIENT else "message"
-        counts = self._counts(ask, [(seen, Protection())], self.plan.claim.rounds)
+        counts = yield from self._counts([(seen, Protection())], self.plan.claim.rounds)
         point = Point("none", None, protection=Protection().describe())
-        return self._priced(self._counted(point, counts), ask, Protection())
+        return (yield from self._priced(self._counted(point, counts), Protection()))
 
-    def point(self, family: Family, place: float) -> Callable[[Ask], Point]:
+    def point(self, family: Family, place: float) -> Procedure[Point]:
         """At a place in [0, 1] of the family's domain, which is a log₁₀ scale."""
         x = family.at(place) if family.mechanism else UNPROTECTED
-
-        def measure(ask: Ask) -> Point:
-            blank = _blank(family, x, place)
-            try:
-                protection = family.protection(x)
-            except InvalidInput as error:  # such as noise below the step of a transport's grid
-                return replace(blank, note=f"Cannot be run: {error}")
-            if family.seen == "nothing":
-                bits = getattr(protection.transport, "bits", "?")
-                note = KEY_STATEMENT.format(bits=bits)
-                blank = replace(blank, basis="cryptographic", note=note)
-            else:
-                rounds = self.plan.claim.rounds if family.whole_training else 1
-                counts = self._counts(ask, self.sights(family, x), rounds)
-                blank = self._counted(blank, counts)
-            return self._priced(blank, ask, protection)
-
-        return measure
+        blank = _blank(family, x, place)
+        try:
+            protection = family.protection(x)
+        except InvalidInput as error:  # such as noise below the step of a transport's grid
+            return replace(blank, note=f"Cannot be run: {error}")
+        if family.seen == "nothing":
+            bits = getattr(protection.transport, "bits", "?")
+            note = KEY_STATEMENT.format(bits=bits)
+            blank = replace(blank, basis="cryptographic", note=note)
+        else:
+            rounds = self.plan.claim.rounds if family.whole_training else 1
+            counts = yield from self._counts(self.sights(family, x), rounds)
+            blank = self._counted(blank, counts)
+        return (yield from self._priced(blank, protection))
 
     def tested(self, family: Family, candidate: Candidate) -> Point:
         """The point at the strength that was found, by what its test has counted already."""
@@ -91,10 +87,10 @@ class Meter:
             seen.append(("sum", Protection(transport=SecretSharing())))
         return seen
 
-    def _counts(self, ask: Ask, seen: list[Sight], rounds: int) -> Counts:
+    def _counts(self, seen: list[Sight], rounds: int) -> Procedure[Counts]:
         """The same games at every strength, so that points differ by the protection alone."""
-        gauge = self.plan.gauge(ask)
-        found = [
+        gauge = self.plan.gauge()
+        counted = [
             gauge.count(
                 f"front of the {what}",
                 shown,
@@ -105,6 +101,7 @@ class Meter:
             )
             for what, shown in seen
         ]
+        found = yield from together(counted)
         return max(found, key=lambda counts: counts.successes)
 
     def _counted(self, point: Point, counts: Counts) -> Point:
@@ -117,10 +114,10 @@ class Meter:
             by_attack=counts.by_attack,
         )
 
-    def _priced(self, point: Point, ask: Ask, protection: Protection) -> Point:
+    def _priced(self, point: Point, protection: Protection) -> Procedure[Point]:
         point = replace(point, protection=protection.describe())
         try:
-            costs, _ = self.plan.at_most(self.seeds).price(ask, protection)
+            costs, _ = yield from self.plan.at_most(self.seeds).price(protection)
         except Diverged as error:
             return replace(point, note=f"{point.note} {error}".strip())
         return _costing(point, costs)

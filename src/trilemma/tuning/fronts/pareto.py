@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.estimation.identity import own_code, scenario_identity
+from trilemma.estimation.results import decode
 from trilemma.quantities import counted
 from trilemma.tuning.fronts.measured import front_of
 from trilemma.tuning.fronts.meter import Meter
 from trilemma.tuning.fronts.study import SAMPLERS, Study
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import NOT_OF_A_FRONT, Request
-from trilemma.work.replay import settle
+from trilemma.work.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Source
@@ -89,11 +90,11 @@ def pareto(
             owner=owner,
         ) as trials,
     ):
-        done = partial(settle, crew=crew, run=run, ticker=ticker, known={})
-        start = done({"none": meter.unprotected})["none"]
+        scheduler = Scheduler(crew, decode, run=run, watcher=ticker)
+        start = scheduler.run_all({"none": meter.unprotected()})["none"]
         front = partial(front_of, plan, start, sampler=sampler, wanted=evaluations)
         while choices := trials.choices(evaluations, at_once=workers):
-            found = done(
+            found = scheduler.run_all(
                 {each.name: meter.point(made[each.family], each.place) for each in choices}
             )
             for each in choices:

@@ -14,7 +14,7 @@ from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["Basis", "Candidate"]
 
-Basis = Literal["measured", "counted", "certified", "surrogate", "cryptographic"]
+Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
 
 
 @dataclass(frozen=True)

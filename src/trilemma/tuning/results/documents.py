@@ -48,7 +48,7 @@ class Kept:
     """A result that is kept in a file, whose entry `version_key` holds the version of its form.
 
     `file` is what it is called in a run folder. `remedy` says what to do about a file that is no
-    such result, `upgrade` about one of an earlier version.
+    such result, `upgrade` about one of an earlier version. A `private` file is its owner's alone.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="null")
@@ -56,6 +56,7 @@ class Kept:
     file: ClassVar[str]
     remedy: ClassVar[str]
     upgrade: ClassVar[str] = ""
+    private: ClassVar[bool] = False
 
     @classmethod
     @cache
@@ -74,7 +75,7 @@ class Kept:
 
     def save(self, path: Path | str) -> None:
         """Write the result; the file is complete, or not there."""
-        write_json(path, self.as_json())
+        write_json(path, self.as_json(), private=self.private)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

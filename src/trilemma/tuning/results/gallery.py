@@ -54,6 +54,7 @@ class Gallery(Kept):
     version_key: ClassVar = "gallery_version"
     file: ClassVar = GALLERY
     remedy: ClassVar = "take the gallery.json that trilemma tune wrote"
+    private: ClassVar = True  # it holds records
 
     shape: tuple[int, int, int]
     low: float

@@ -29,11 +29,6 @@ class Shown:
         figure: Figure = _notebook().leakage_figure(self)
         return figure
 
-    def plot_ladder(self) -> Figure:
-        """What is left of the metric against each attacker, family by family."""
-        figure: Figure = _notebook().ladder_figure(self)
-        return figure
-
     def to_frame(self) -> Any:
         """The candidates as a pandas frame, the best first."""
         return _notebook().frame(self)

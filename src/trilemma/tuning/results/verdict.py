@@ -25,7 +25,7 @@ from trilemma.tuning.results.shown import Shown
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
 
-__all__ = ["AttackUsed", "Beside", "Federation", "PaperLeakage", "RoundsPoint", "Rung", "Verdict"]
+__all__ = ["AttackUsed", "Beside", "Federation", "PaperLeakage", "RoundsPoint", "Verdict"]
 
 
 def _protection(value: Any) -> Protection:
@@ -65,27 +65,6 @@ class Beside:
     leakage: Shares | None = None
     units: int = 0
     recovered: int = 0
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A family on one rung of the ladder: the strength it needs there, and what that costs.
-
-    `tested` says that the strength passed the test of every attack; all others are estimates
-    with a pointwise interval, and prove nothing, unless they were `counted`. `strength` is None
-    where none was found, and `note` says why. `rounds` 1: one round only.
-    """
-
-    knows: Knows
-    family: str
-    tested: bool
-    rounds: int
-    strength: float | None
-    leakage: Shares | None
-    metric: float | None
-    efficiency_reduction: float | None
-    note: str = ""
-    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,8 +125,8 @@ class Verdict(Shown, Kept):
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
     `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
-    claim rests on the candidates alone; `ladder`, `curves`, `rounds` (leakage against rounds) and
-    `beliefs` (the paper's leakage, at what was chosen) are estimates beside it.
+    claim rests on the candidates alone; `curves`, `rounds` (leakage against rounds) and `beliefs`
+    (the paper's leakage, at what was chosen) are estimates beside it.
     `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
     `source` are the settings that make the scenario, `reproduce` is the command that repeats the
     verdict where no trilemma.toml is; both are empty from Python.
@@ -175,7 +154,6 @@ class Verdict(Shown, Kept):
     federation: Federation
     chosen: str | None
     candidates: tuple[Candidate, ...]
-    ladder: tuple[Rung, ...]
     beside: tuple[Beside, ...]
     constants: SurrogateConstants | None
     promises: tuple[Promise, ...]

@@ -21,13 +21,15 @@ from trilemma.protections.transforms.compression import Compression
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.surrogate.solving import Solution, finite_or_none, solve
+from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
     from trilemma.tuning.families.gauge import Gauge
     from trilemma.tuning.families.pricing import Pricing
+    from trilemma.work.scheduler import Procedure
 
-__all__ = ["promises", "surrogate_constants"]
+__all__ = ["possible_games", "promises", "surrogate_constants"]
 
 _UNITS: Final = 12  # attacked at each γ*: enough to tell all from none
 _FORMS: Final[Mapping[str, tuple[Form, ...]]] = {
@@ -62,7 +64,7 @@ def promises(
     pricing: Pricing,
     kappa: float,
     attacks: tuple[str, ...] | None = None,
-) -> tuple[Promise, ...]:
+) -> Procedure[tuple[Promise, ...]]:
     """γ* of every mechanism, printed and corrected, attacked as the server would.
 
     By these attacks, or by all of the rung.
@@ -70,17 +72,18 @@ def promises(
     if found.c1.value <= 0 or found.c2 <= 0:
         return ()
     constants = Constants(min(1.0, found.c1.value), found.c2)
-    return tuple(
-        _promise(
-            gauge,
-            solve(law, constants, pricing.problem, [pricing.profile], form=form),
-            pricing,
-            kappa,
-            attacks,
-        )
+    solutions = [
+        solve(law, constants, pricing.problem, [pricing.profile], form=form)
         for law in LAWS.values()
         for form in _FORMS.get(law.name, ("printed", "corrected"))
-    )
+    ]
+    attacked = [_promise(gauge, solution, pricing, kappa, attacks) for solution in solutions]
+    return tuple((yield from together(attacked)))
+
+
+def possible_games() -> int:
+    """Games that each attack plays at most, against all of them."""
+    return _UNITS * sum(len(_FORMS.get(name, ("", ""))) for name in LAWS)
 
 
 def _promise(
@@ -89,7 +92,7 @@ def _promise(
     pricing: Pricing,
     kappa: float,
     attacks: tuple[str, ...] | None,
-) -> Promise:
+) -> Procedure[Promise]:
     value = solution.value
     protection, note = _runnable(solution)
     made = Promise(
@@ -109,7 +112,7 @@ def _promise(
     if protection is None:
         return made
     stream = f"surrogate {solution.mechanism} {solution.form}"
-    counts = gauge.count(stream, protection, _UNITS, attacks=attacks, rounds=1)
+    counts = yield from gauge.count(stream, protection, _UNITS, attacks=attacks, rounds=1)
     won, games = counts.successes, counts.units
     return replace(
         made,

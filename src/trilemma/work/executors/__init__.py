@@ -3,13 +3,13 @@
 Whatever the executor, a task's payload is the same, so that a run may change it when it resumes.
 """
 
-from trilemma.work.executors.base import Executor, Job, WorkerDied
+from trilemma.work.executors.base import Executor, Job, Spent, WorkerDied
 from trilemma.work.executors.choosing import executor
 from trilemma.work.executors.hands import one_thread
 from trilemma.work.executors.local import Crew, prepared
 from trilemma.work.executors.memory import for_good, keep_memory
 
 __all__ = [
-    "Crew", "Executor", "Job", "WorkerDied", "executor", "for_good", "keep_memory", "one_thread",
-    "prepared",
+    "Crew", "Executor", "Job", "Spent", "WorkerDied", "executor", "for_good", "keep_memory",
+    "one_thread", "prepared",
 ]  # fmt: skip

@@ -1,22 +1,35 @@
-"""What a task is, and what an executor owes to those who hand tasks to it."""
+"""What a job is, and what an executor owes to those who hand jobs to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from trilemma.errors import TrilemmaError
 
-__all__ = ["Executor", "Job", "Joins", "Joint", "WorkerDied"]
+__all__ = ["Executor", "Job", "Joins", "Joint", "Spent", "WorkerDied"]
 
 
 class Job(Protocol):
-    """Work to be done once: its payload depends on the task and the run's settings alone."""
+    """Work to be done once: its payload depends on the job and the run's settings alone."""
 
-    def key(self) -> tuple[str, int]:
-        """The stage and the chunk under which a run keeps the payload."""
+    @property
+    def key(self) -> str:
+        """Under which a run keeps the payload: equal for equal jobs alone."""
         ...
+
+    @property
+    def label(self) -> str:
+        """The job in a few words, for progress, the log and errors; nothing reads it."""
+        ...
+
+
+class Spent(NamedTuple):
+    """Seconds that a job has taken of one process: by the clock, and of its CPU."""
+
+    wall: float
+    cpu: float
 
 
 class WorkerDied(TrilemmaError):
@@ -44,14 +57,12 @@ class Executor(Protocol[Kind]):
     """Tasks go in at any time; payloads come out as they are finished, whatever their order.
 
     A worker that dies is replaced and its task done again, twice; the third death of a worker on
-    the same task is `WorkerDied`. An error of the task itself is raised by `next`. `spent` are the
-    seconds that the task which `next` gave last has taken, `failed` the task whose error it raised
-    last, None where it was no task's. To be used in a `with` block, at whose end no worker is
-    left.
+    the same task is `WorkerDied`. An error of the task itself is raised by `next`. `spent` is what
+    the task which `next` gave last has taken. To be used in a `with` block, at whose end no worker
+    is left.
     """
 
-    spent: float
-    failed: Job | None
+    spent: Spent
 
     def __enter__(self) -> Self: ...
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from trilemma.errors import InvalidInput
 from trilemma.quantities import counted
-from trilemma.work.executors.base import Job, WorkerDied
+from trilemma.work.executors.base import Job, Spent, WorkerDied
 from trilemma.work.executors.hands import Failure, Hands, payloads_of, pickled
 from trilemma.work.executors.waiting import Try, Waiting, name_of
 from trilemma.work.log import versions
@@ -59,13 +59,12 @@ class Cluster(Generic[Kind]):
         self._make_work, self._address = make_work, address
         self._workers, self._device = workers, device
         self._waiting: Waiting[Kind] = Waiting(make_work)
-        self._finished: deque[tuple[Kind, bytes, float]] = deque()
+        self._finished: deque[tuple[Kind, bytes, Spent]] = deque()
         self._pending: dict[Any, tuple[Any, Try[Kind] | None]] = {}  # None: not ready yet
         self._idle: list[Any] = []
         self._stillborn = 0
         self._ray: Any = None
-        self.spent = 0.0
-        self.failed: Job | None = None
+        self.spent = Spent(0.0, 0.0)
 
     def __enter__(self) -> Self:
         ray = self._ray = _imported()
@@ -99,7 +98,6 @@ class Cluster(Generic[Kind]):
         while not self._finished:
             self._receive()
         task, payload, self.spent = self._finished.popleft()
-        self.failed = task
         return task, payload
 
     def _receive(self) -> None:
@@ -107,7 +105,6 @@ class Cluster(Generic[Kind]):
         errors = self._ray.exceptions
         (ready,), _ = self._ray.wait(list(self._pending))
         hands, tried = self._pending.pop(ready)
-        self.failed = None if tried is None else tried.tasks[0]
         try:
             found = self._ray.get(ready)
         except errors.RayTaskError as error:  # `Hands` itself raises nothing
@@ -128,9 +125,9 @@ class Cluster(Generic[Kind]):
             tried = None
         self._hand_out()
         if tried is not None:
-            answer, seconds = found
-            payloads, each = payloads_of(answer, tried.tasks), seconds / len(tried.tasks)
-            self._finished += [(*made, each) for made in zip(tried.tasks, payloads, strict=True)]
+            answer, spent = found
+            payloads = payloads_of(answer, tried.tasks)
+            self._finished += [(*made, spent) for made in zip(tried.tasks, payloads, strict=True)]
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:

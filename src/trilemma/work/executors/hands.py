@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trilemma.errors import InvalidInput, TrilemmaError, users_fault
-from trilemma.work.executors.base import Job, Joint
+from trilemma.work.executors.base import Job, Joint, Spent
 from trilemma.work.executors.memory import keep_memory
 from trilemma.work.executors.waiting import name_of
 from trilemma.work.log import versions
 
-__all__ = ["Failure", "Hands", "done", "one_thread", "payloads_of", "pickled"]
+__all__ = ["Failure", "Hands", "Stopwatch", "done", "one_thread", "payloads_of", "pickled"]
 
 Kind = TypeVar("Kind", bound=Job)
 
@@ -56,18 +56,33 @@ class Hands:
         """What is installed here, as numbers may depend on it."""
         return versions()
 
-    def do(self, tasks: Sequence[Any]) -> tuple[list[bytes] | Failure, float]:
-        """The payloads of tasks done in one call, or why there are none, and its seconds."""
-        start = time.monotonic()
+    def do(self, tasks: Sequence[Any]) -> tuple[list[bytes] | Failure, Spent]:
+        """The payloads of tasks done in one call, or why there are none; seconds of a task."""
+        watch = Stopwatch()
         try:
             self._work = self._work or _unpickled(self._needed)()
-            start = time.monotonic()
+            watch = Stopwatch()
             answer: list[bytes] | Failure = done(self._work, tasks)
         except TrilemmaError as error:
             answer = Failure(str(error), trace=traceback.format_exc())
         except Exception as error:
             answer = Failure(users_fault(error), trace=traceback.format_exc())
-        return answer, time.monotonic() - start
+        return answer, watch.each_of(len(tasks))
+
+
+class Stopwatch:
+    """Seconds from its making on, by the clock and of this process' CPU."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def each_of(self, tasks: int) -> Spent:
+        """What each of so many tasks has taken; a GPU keeps its process busy all the time."""
+        wall = time.monotonic() - self._wall
+        torch = sys.modules.get("torch")
+        on_gpu = torch is not None and torch.cuda.is_initialized()
+        cpu = wall if on_gpu else time.process_time() - self._cpu
+        return Spent(wall / tasks, cpu / tasks)
 
 
 def pickled(

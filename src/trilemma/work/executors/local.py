@@ -17,8 +17,16 @@ from multiprocessing.connection import Connection, wait
 from typing import Final, Generic, Self, TypeVar
 
 from trilemma.quantities import counted
-from trilemma.work.executors.base import Job, WorkerDied
-from trilemma.work.executors.hands import Failure, Hands, done, one_thread, payloads_of, pickled
+from trilemma.work.executors.base import Job, Spent, WorkerDied
+from trilemma.work.executors.hands import (
+    Failure,
+    Hands,
+    Stopwatch,
+    done,
+    one_thread,
+    payloads_of,
+    pickled,
+)
 from trilemma.work.executors.nursery import Nursery, Process, end
 from trilemma.work.executors.waiting import Try, Waiting
 
@@ -61,15 +69,14 @@ class Crew(Generic[Kind]):
         counted("workers", workers)
         self._make_work, self._workers, self._device = make_work, workers, device
         self._waiting: Waiting[Kind] = Waiting(make_work)
-        self._finished: deque[tuple[Kind, bytes, float]] = deque()
+        self._finished: deque[tuple[Kind, bytes, Spent]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}
         self._processes: dict[Connection, Process] = {}
         self._gpus: dict[Connection, str | None] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
         self._own: Nursery | None = None
-        self.spent = 0.0
-        self.failed: Job | None = None
+        self.spent = Spent(0.0, 0.0)
 
     def __enter__(self) -> Self:
         return self
@@ -99,24 +106,22 @@ class Crew(Generic[Kind]):
             elif not self._receive(left):
                 raise TimeoutError(f"no task was finished within {within} seconds")
         task, payload, self.spent = self._finished.popleft()
-        self.failed = task
         return task, payload
 
     def _do_here(self) -> None:
         """The next tasks, in this process."""
         tried = self._waiting.take()
-        self.failed = tried.tasks[0]
         with one_thread():
             try:
                 self._work = self._work or self._make_work()
-                start = time.monotonic()
+                watch = Stopwatch()
                 payloads = done(self._work, tried.tasks)
             except Exception:
                 if len(tried.tasks) == 1:
                     raise
                 self._waiting.put_back(tried.apart())
                 return
-        self._keep(tried, payloads, time.monotonic() - start)
+        self._keep(tried, payloads, watch.each_of(len(payloads)))
 
     def _receive(self, within: float | None) -> bool:
         """What the next worker has to say; whether one had in time."""
@@ -127,26 +132,21 @@ class Crew(Generic[Kind]):
         assert isinstance(ready, Connection)
         tried = self._pending.pop(ready)
         try:
-            answer, seconds = ready.recv()
+            answer, spent = ready.recv()
         except (EOFError, OSError):  # it died before its answer, or in the midst of it
-            self.failed = tried.tasks[0]
             self._bury(ready, tried)
-            self.failed = None
             self._hand_out()
             return True
-        self.failed = None
         if isinstance(answer, Failure) and len(tried.tasks) > 1:
             self._waiting.put_back(tried.apart())
             self._hand_out()
             return True
         self._hand_out()
-        self.failed = tried.tasks[0]
-        self._keep(tried, payloads_of(answer, tried.tasks), seconds)
+        self._keep(tried, payloads_of(answer, tried.tasks), spent)
         return True
 
-    def _keep(self, tried: Try[Kind], payloads: list[bytes], seconds: float) -> None:
-        each = seconds / len(payloads)
-        self._finished += [(*made, each) for made in zip(tried.tasks, payloads, strict=True)]
+    def _keep(self, tried: Try[Kind], payloads: list[bytes], spent: Spent) -> None:
+        self._finished += [(*made, spent) for made in zip(tried.tasks, payloads, strict=True)]
 
     def drop(self) -> None:
         """End what is being done and forget it; the next task is for a fresh process."""

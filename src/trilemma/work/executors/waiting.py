@@ -90,6 +90,5 @@ class Waiting(Generic[Kind]):
 
 def name_of(tasks: Sequence[Any]) -> str:
     """Tasks in words."""
-    stage, chunk = tasks[0].key()
     more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-    return f"chunk {chunk} of {stage!r}{more}"
+    return f"{tasks[0].label}{more}"

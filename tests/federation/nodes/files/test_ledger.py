@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from trilemma.errors import BudgetSpent, InvalidInput
 from trilemma.federation.nodes.events import Event
 from trilemma.federation.nodes.files.ledger import Ledger, record_event
+from trilemma.work.kept import KeptFile
 
 
 @pytest.fixture
@@ -35,6 +36,27 @@ def test_events_are_kept_by_name_and_in_order(ledger: Ledger) -> None:
     )
     assert again.events("b") == (Event(2.0, 7),)
     assert again.events("c") == ()
+
+
+def test_other_askings_are_counted_apart_and_never_as_rounds(ledger: Ledger) -> None:
+    ledger.record("a", Event(1.0, 2))
+    for kind in ("evaluate", "query", "evaluate"):
+        ledger.count("a", kind)
+    ledger.record("a", Event(1.0))
+    again = Ledger(ledger.path)
+    assert again.asked("a") == {"evaluate": 2, "query": 1}
+    assert again.events("a") == (Event(1.0, 3),)
+    assert again.asked("b") == {}
+
+
+def test_a_ledger_from_before_askings_were_counted_is_read(ledger: Ledger) -> None:
+    rows = [{"noise_multiplier": 1.0, "rounds": 2, "q": 1.0, "participation": "known"}]
+    ledger.path.touch(0o600)
+    file = KeptFile(ledger.path, "trilemma ledger 1", "ledger", "mend it")
+    file.write({"a": [{**rows[0], "level": "client"}]})
+    assert ledger.events("a") == (Event(1.0, 2),)
+    ledger.count("a", "evaluate")
+    assert ledger.events("a") == (Event(1.0, 2),)
 
 
 def test_equal_rounds_are_counted_in_one_line(ledger: Ledger) -> None:
@@ -69,13 +91,18 @@ def test_only_its_owner_can_read_it(ledger: Ledger) -> None:
         ledger.events("a")
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other", "binary", "deep", "event"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "changed", "empty", "other", "binary", "deep", "event", "count"]
+)
 def test_a_damaged_ledger_is_refused_and_stays_as_it_is(ledger: Ledger, damage: str) -> None:
     ledger.record("a", Event(1.0, 9))
     text = ledger.path.read_text()
     document = json.loads(text)
-    document["data"]["a"][0]["rounds"] = -1
+    document["data"]["a"]["events"][0]["rounds"] = -1
+    whole = json.loads(text)
+    whole["data"]["a"]["asked"] = {"evaluate": -1}
     harm = {
+        "count": json.dumps(whole).encode(),
         "cut": text[:-20].encode(),
         "changed": text.replace('"rounds": 9', '"rounds": 1').encode(),
         "empty": b"",

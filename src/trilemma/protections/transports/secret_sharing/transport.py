@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trilemma.crypto.masking import Ring, check_threshold
-from trilemma.crypto.neighbourhoods import neighbourhood
+from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.protections.laws.base import Law
 from trilemma.protections.laws.secret_sharing import SecretSharingLaw
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from trilemma.entropy import System
     from trilemma.protections.round_info import RoundInfo
 
-__all__ = ["CORRUPT", "SecretSharing"]
-
-CORRUPT: Final = 0.1
+__all__ = ["SecretSharing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +130,18 @@ class SecretSharing(FixedPointTransport):
     def log_parameter(self) -> float:
         """ln of half the ring."""
         return math.log(self.step_size()) + (self.ring_bits - 1) * math.log(2)
+
+    def honest(self, clients: int, threshold: int, helpers: int) -> int:
+        """T - c, of all pairs; in a graph as many less as a server may keep out of a sum.
+
+        There c is the share `corrupt` of all clients, for which the graph was drawn.
+
+        >>> SecretSharing().honest(10, 7, 1), SecretSharing().honest(400, 267, 1)
+        (6, 223)
+        """
+        if (graph := neighbourhood(clients, threshold, self.corrupt)) is None:
+            return threshold - helpers
+        return threshold - max(helpers, math.floor(self.corrupt * clients)) - graph.missing
 
     def check_threshold(self, threshold: int, clients: int) -> None:
         check_threshold(threshold, clients)

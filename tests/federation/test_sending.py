@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.playing import sending
-from trilemma.estimation.playing.games import Arena, Batches
-from trilemma.estimation.playing.sending import Sending
+from trilemma.estimation.playing.games import Arena, Batches, stacked
+from trilemma.federation import sending
+from trilemma.federation.sending import Sending
 from trilemma.learning import LocalTraining, client_update
 from trilemma.scenarios import load_scenario
 
@@ -23,15 +23,21 @@ def round_of(training: LocalTraining, games: int = 3) -> tuple[Arena, torch.Tens
     return arena, fresh_weights(scenario, range(games)), made
 
 
+def asked(arena: Arena, *, often: bool = False) -> Sending:
+    training, pool = arena.scenario.local_training, arena.pool
+    return Sending(arena.scenario.task, training, pool.inputs, pool.labels, often=often)
+
+
 @pytest.mark.parametrize("small", [True, False])
 def test_the_mean_is_the_mean_of_the_clients(small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     arena, weights, made = round_of(LocalTraining(batch=4))
     if not small:
         monkeypatch.setattr(sending, "_SMALL", 0)
-    asked = Sending(arena, often=True)
-    sent = asked.updates(weights, made)
+    computing, (batches, present) = asked(arena, often=True), stacked(made)
+    assert present is None
+    sent = computing.updates(weights, batches)
     shares = torch.rand(3, 10, generator=torch.Generator().manual_seed(0))
-    found = asked.means(weights, made, shares)
+    found = computing.means(weights, batches, shares)
     assert found is not None
     assert torch.allclose(found, torch.einsum("uk,ukm->um", shares, sent), atol=1e-6)
     rows = torch.from_numpy(made[1].rows[7])
@@ -56,17 +62,17 @@ def test_the_mean_is_the_mean_of_the_clients(small: bool, monkeypatch: pytest.Mo
 )
 def test_other_trainings_are_computed_client_by_client(training: LocalTraining) -> None:
     arena, weights, made = round_of(training)
-    asked = Sending(arena)
-    assert asked.means(weights, made, torch.full((3, 10), 0.1)) is None
-    assert asked.updates(weights, made).shape == (3, 10, weights.shape[1])
+    computing, (rows, present) = asked(arena), stacked(made)
+    assert computing.means(weights, rows, torch.full((3, 10), 0.1), present) is None
+    assert computing.updates(weights, rows, present).shape == (3, 10, weights.shape[1])
 
 
 def test_what_is_recorded_once_serves_other_weights_batches_and_numbers_of_games() -> None:
     arena, weights, made = round_of(LocalTraining(batch=4))
-    shares, often, plain = torch.full((3, 10), 0.1), Sending(arena, often=True), Sending(arena)
+    shares, often, plain = torch.full((3, 10), 0.1), asked(arena, often=True), asked(arena)
     for some in (slice(None), slice(1, 3), slice(None)):
         for at in (weights[some], 2 * weights[some]):
-            given = at, made[some]
+            given = at, stacked(made[some])[0]
             assert torch.allclose(often.updates(*given), plain.updates(*given), atol=1e-6)
             means = (each.means(*given, shares[some]) for each in (often, plain))
             found, expected = (each for each in means if each is not None)
@@ -80,6 +86,9 @@ def test_batches_of_other_widths_or_with_padding_have_no_common_mean() -> None:
     short = replace(made[0], rows=made[0].rows[:, :3], present=made[0].present[:, :3])
     for odd in (padded, short):
         batches = [odd, *made[1:]]
-        assert Sending(arena).means(weights, batches, torch.full((3, 10), 0.1)) is None
-        sent = Sending(arena).updates(weights, batches)
-        assert torch.allclose(sent[1:], Sending(arena).updates(weights[1:], made[1:]), atol=1e-6)
+        computing, (rows, present) = asked(arena), stacked(batches)
+        assert present is not None
+        assert computing.means(weights, rows, torch.full((3, 10), 0.1), present) is None
+        sent = computing.updates(weights, rows, present)
+        whole = computing.updates(weights[1:], stacked(made[1:])[0])
+        assert torch.allclose(sent[1:], whole, atol=1e-6)

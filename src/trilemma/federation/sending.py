@@ -1,0 +1,246 @@
+"""What clients send in a round before protection: each client's update, or the mean alone."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, cast
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from trilemma.learning import Task, client_update, clipped_sums, looped_sums, traced
+from trilemma.learning.modules import scores
+
+if TYPE_CHECKING:
+    from trilemma.learning import LocalTraining
+
+__all__ = ["Sending"]
+
+# Beyond so many flops a CPU is busy with one client's step, and per-client weights in one pass
+# only cost it cache: measured, the two ways meet between 2 (vmapped wins) and 4.5 Mflop.
+_BUSY_FLOPS: Final = 3_000_000
+_FEW: Final = 6  # below so many clients the tracing of a pass costs a CPU more than it saves
+_WIDEST: Final = 1 << 25  # coordinates of all the updates that one pass makes
+_SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
+_WRITTEN: Final = 1 << 19  # coordinates of a round's gradients, record by record, written out
+_Function = Callable[..., torch.Tensor]
+
+
+class Sending:
+    """What clients compute of records in one pool, at weights [m] or at [U, m] for U rounds.
+
+    What a small model computes in every round alike is recorded, if it is asked for `often`.
+    Recordings are kept here by their shapes alone: nothing changes the model's constants
+    meanwhile, for which `traced` would look, a tenth of a round's time.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        training: LocalTraining,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        often: bool = True,
+    ) -> None:
+        self.task, self.training, self.inputs, self.labels = task, training, inputs, labels
+        self.one_by_one: str | None = None  # why clients do not compute in one pass
+        self._often = often and task.layout.size <= _SMALL
+        self._model = copy.deepcopy(task.model)
+        self._recorded: dict[tuple[str, torch.Size], _Function] = {}
+        self._start = task.layout.flatten(dict(task.model.named_parameters())).detach()
+        self._unmapped = task.way.reason if task.way.kind == "looped" else None
+
+    def updates(
+        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """What K clients send of their rows [..., K, B] of the pool: [..., K, m].
+
+        `present` [..., K, B] or [..., K, steps, B] is as in `client_update`.
+        """
+        if weights.ndim == 2 and (self._unmapped or self._clips_many(rows)):
+            masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
+            each = zip(weights, rows, masks, strict=False)
+            return torch.stack([self.updates(*given) for given in each])
+        by_record = self.training.by_record or present is not None
+        if weights.ndim == 1:
+            self.one_by_one = self._unmapped or self._why_busy(len(rows))
+            if self._unmapped or (self.one_by_one and not by_record):
+                return self._in_turn(weights, rows, present)
+            if self._clips_many(rows):
+                self.one_by_one = None
+                return self._clipped(weights, rows, self._shares(rows, present))
+        way, masked = self.task.way, () if present is None else (present,)
+        given = (*self._records(rows), *masked)
+        if weights.ndim == 2:
+            rounds = way.vmap(self._send, (None, *[0] * len(given)))
+            every, whole = way.vmap(rounds), True
+        else:
+            made = rows.shape[1] if by_record else 1  # gradients of a client
+            chunk = 1 if self.one_by_one else max(1, _WIDEST // (made * weights.numel()))
+            every = way.vmap(self._send, (None, *[0] * len(given)), chunk_size=chunk)
+            whole = chunk >= len(rows)
+        # Poisson batches differ in size: recorded once each, they would be recorded for ever
+        return self._run("updates", every, weights, *given, often=whole and not masked)
+
+    def means(
+        self,
+        weights: torch.Tensor,
+        rows: torch.Tensor,
+        shares: torch.Tensor,
+        present: torch.Tensor | None = None,
+    ) -> torch.Tensor | None:
+        """Σ_k share_k · update_k [U, m] of each round, shares [U, K], as one gradient; else None.
+
+        It takes no client's gradient by itself, but must be all that the clients compute.
+        """
+        if self.training.algorithm != "fedsgd" or self._unmapped:
+            return None
+        if self._clips_many(rows):
+            own = (shares[..., None] * self._shares(rows, present)).flatten(1)
+            every = zip(weights, rows.flatten(1), own, strict=True)
+            return torch.cat([self._clipped(at, r[None], share[None]) for at, r, share in every])
+        if self.training.by_record or present is not None:
+            return None
+        way = self.task.way
+
+        def mean(
+            w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, share: torch.Tensor
+        ) -> torch.Tensor:
+            def loss(at: torch.Tensor) -> torch.Tensor:
+                losses: torch.Tensor = way.vmap(self.task.mean_loss, (None, 0, 0))(at, x, y)
+                return (share * losses).sum()
+
+            return cast("torch.Tensor", way.grad(loss)(w))
+
+        return self._run("means", way.vmap(mean), weights, *self._records(rows), shares)
+
+    def alone(
+        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The update [m] of one client's rows [B], computed as on a machine of its own."""
+        if not self.training.by_record or self._unmapped:
+            mask = None if present is None else present[None]
+            return self._in_turn(weights, rows[None], mask)[0]
+        with torch.no_grad():
+            return self._send(weights, *self._records(rows), present)
+
+    def _send(
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        present: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return client_update(self.task, weights, inputs, labels, self.training, present)
+
+    def _in_turn(
+        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
+    ) -> torch.Tensor:
+        """One client after the other, [K, m], or one record after the other where they count."""
+        inputs, labels = self._records(rows)
+        if not self.training.by_record and present is None:
+            each = zip(inputs, labels, strict=True)
+            return torch.stack([self._on_module(weights, *own) for own in each])
+        if self.training.algorithm != "fedsgd":
+            masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
+            clients = zip(inputs, labels, masks, strict=False)
+            return torch.stack([self._send(weights, *client) for client in clients])
+        clip, shares = self.training.record_clip or math.inf, self._shares(rows, present)
+        return looped_sums(self.task, weights, inputs, labels, shares, clip)
+
+    def _clipped(
+        self, weights: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor
+    ) -> torch.Tensor:
+        """Sums [K, m] of the clipped gradients of rows [K, B], by shares [K, B]."""
+        clip = self.training.record_clip or math.inf
+
+        def sums(*given: torch.Tensor) -> torch.Tensor:
+            at, x, y, share = given
+            return clipped_sums(self.task, at, x, y, share, clip)
+
+        given = weights, *self._records(rows), shares.to(weights)
+        often = self.training.sampling != "poisson" and not weights.is_cuda  # there it is within
+        return self._run("clipped", sums, *given, often=often)
+
+    def _clips_many(self, rows: torch.Tensor) -> bool:
+        """Whether a round's gradients, clipped one by one, are too many to be written out."""
+        return self._clips and math.prod(rows.shape[-2:]) * self.task.layout.size > _WRITTEN
+
+    @property
+    def _clips(self) -> bool:
+        return self.training.algorithm == "fedsgd" and self.training.record_clip is not None
+
+    def _shares(self, rows: torch.Tensor, present: torch.Tensor | None) -> torch.Tensor:
+        """What each record's gradient is multiplied with, [..., K, B]."""
+        there = torch.ones(rows.shape, device=rows.device) if present is None else present
+        return there / self.training.batch
+
+    def _run(
+        self, name: str, function: _Function, *given: torch.Tensor, often: bool = True
+    ) -> torch.Tensor:
+        """The function of what is given, recorded where that pays."""
+        with torch.no_grad():
+            if not (often and self._often):
+                return function(*given)
+            key = name, given[1].shape  # of the inputs, by which all other shapes go
+            if key not in self._recorded:
+                self._recorded[key] = traced((name, self.training), self.task, function, given)
+            return self._recorded[key](*given)
+
+    def _records(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and labels [*rows.shape, ...], in a quarter of the time of inputs[rows]."""
+        inputs, labels = (
+            each.index_select(0, rows.flatten()).view(*rows.shape, *each.shape[1:])
+            for each in (self.inputs, self.labels)
+        )
+        return inputs, labels
+
+    def _on_module(
+        self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """`client_update` on a module of its own (a test compares the two).
+
+        Nothing is traced, which halves the time of a small model.
+        """
+        layout, setting = self.task.layout, self.training
+        named = dict(self._model.named_parameters())
+        own: list[torch.Tensor] = [named[name] for name in layout.names]
+        given = list(layout.unflatten(weights).values())
+        with torch.no_grad():
+            torch._foreach_copy_(own, given)
+        size = inputs.shape[0]
+        for step in range(setting.steps):
+            start = step * setting.batch % size
+            if start + setting.batch <= size:
+                rows: slice | torch.Tensor = slice(start, start + setting.batch)
+            else:
+                rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
+            loss = self.task.loss_of(scores(self._model(inputs[rows])), labels[rows])
+            grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
+            if setting.algorithm == "fedsgd":
+                return torch.cat([each.reshape(-1) for each in grads])
+            with torch.no_grad():
+                torch._foreach_add_(own, grads, alpha=-setting.lr)
+        with torch.no_grad():
+            return weights - torch.cat([each.reshape(-1) for each in own])
+
+    def _why_busy(self, clients: int) -> str | None:
+        """Why a CPU is quicker with one client after the other, if it is."""
+        if self.inputs.device.type != "cpu":
+            return None
+        if clients < _FEW:
+            return f"fewer than {_FEW} clients are quicker so on a CPU"
+        if self._flops <= _BUSY_FLOPS:
+            return None
+        return f"a step of {self._flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+    @cached_property
+    def _flops(self) -> int:
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            self.task.outputs(self._start, self.inputs[: self.training.batch])
+        return int(counter.get_total_flops())

@@ -1,0 +1,113 @@
+"""The server's side of a recipe: where a training starts, and how the weights move each round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from trilemma.errors import InvalidInput
+from trilemma.learning import clipped_sums, traced
+
+if TYPE_CHECKING:
+    from trilemma.federation.recipe import Recipe
+    from trilemma.learning import Task
+
+__all__ = ["Labelled", "Server", "server_step"]
+
+
+class Labelled(Protocol):
+    """Records as two tensors: inputs [n, *shape] and labels [n, ...]."""
+
+    @property
+    def inputs(self) -> torch.Tensor: ...
+
+    @property
+    def labels(self) -> torch.Tensor: ...
+
+
+class Server:
+    """Moves weights [U, m] of U trainings, that follow one recipe, side by side.
+
+    `public` are records that belong to no client (None: there are none).
+    """
+
+    def __init__(
+        self, task: Task, recipe: Recipe, rounds: int, public: Labelled | None = None
+    ) -> None:
+        if recipe.needs_public and public is None:
+            raise InvalidInput(
+                "this recipe starts or steps by public records, but there are none; pass public=, "
+                "or leave warm_start and public_weight out."
+            )
+        self.task, self.recipe, self.rounds, self.public = task, recipe, rounds, public
+        self._velocity: torch.Tensor | None = None
+        self._average: torch.Tensor | None = None
+        self._gradients: dict[float | None, Callable[..., torch.Tensor]] = {}
+
+    def start(self, weights: torch.Tensor) -> torch.Tensor:
+        """The weights [U, m] of the first round, from those that were drawn."""
+        warm = self.recipe.warm_start
+        if warm is None:
+            return weights
+        velocity = torch.zeros_like(weights)
+        for _ in range(warm.steps):
+            velocity = warm.momentum * velocity + self._public_gradients(weights)
+            weights = weights - warm.lr * velocity
+        return weights
+
+    def step(self, weights: torch.Tensor, means: torch.Tensor, number: int) -> torch.Tensor:
+        """The weights [U, m] after a round, by the means [U, m] of what clients sent in it."""
+        recipe = self.recipe
+        if share := recipe.public_weight:
+            own = self._public_gradients(weights, recipe.local_training.record_clip)
+            means = (1 - share) * means + share * own
+        if recipe.momentum:
+            kept = 0 if self._velocity is None else recipe.momentum * self._velocity
+            means = self._velocity = kept + means
+        step = server_step(recipe.step, number, self.rounds, decay=recipe.server_decay)
+        after = weights - step * means
+        if recipe.averaging:
+            average = after if self._average is None else self._average
+            self._average = torch.lerp(after, average, recipe.averaging)
+        return after
+
+    def trained(self, weights: torch.Tensor) -> torch.Tensor:
+        """The model [U, m] of a training that stands at these weights."""
+        return weights if self._average is None else self._average
+
+    def _public_gradients(self, weights: torch.Tensor, clip: float | None = None) -> torch.Tensor:
+        """Mean gradients [U, m] of the public records, clipped one by one if there is a clip."""
+        assert self.public is not None
+        records = tuple(
+            each.to(weights.device) for each in (self.public.inputs, self.public.labels)
+        )
+
+        def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if clip is None:
+                slope: torch.Tensor = self.task.way.grad(self.task.mean_loss)(at, x, y)
+                return slope
+            shares = at.new_full((1, len(x)), 1 / len(x))
+            return clipped_sums(self.task, at, x[None], y[None], shares, clip)[0]
+
+        example = (weights[0], *records)
+        with torch.no_grad():
+            if clip not in self._gradients:
+                gradient(weights[0], *(each[:1] for each in records))  # see what layers read
+                recorded = clip is None or not weights.is_cuda  # there it is within
+                self._gradients[clip] = (
+                    traced(("public", clip), self.task, gradient, example)
+                    if recorded
+                    else gradient
+                )
+            return torch.stack([self._gradients[clip](each, *records) for each in weights])
+
+
+def server_step(first: float, number: int, rounds: int, *, decay: bool) -> float:
+    """The server's step in a round: the first one, or falling linearly from it to zero.
+
+    >>> [server_step(8.0, number, 4, decay=True) for number in range(4)]
+    [8.0, 6.0, 4.0, 2.0]
+    """
+    return first * (1 - number / rounds) if decay else first

@@ -1,0 +1,32 @@
+"""Further results, measured at what was chosen: they decide nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trilemma.tuning.choosing.beside import beside
+from trilemma.tuning.choosing.pictures import gallery
+from trilemma.tuning.choosing.shown import leakage_by_rounds, paper_leakage
+from trilemma.tuning.fronts.curves import curves
+
+if TYPE_CHECKING:
+    from trilemma.tuning.choosing.choice import Choice
+    from trilemma.tuning.plan import Plan
+    from trilemma.work.scheduler import Procedure
+
+__all__ = ["further_procedures"]
+
+
+def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
+    """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
+    chosen, asked = choice.chosen, plan.request
+    measured = asked.basis == "measured"
+    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if measured and asked.knows != "anyone" and asked.strengths:
+        wanted["curves"] = curves(plan, choice.candidates)
+    if measured and chosen is not None:
+        wanted["rounds"] = leakage_by_rounds(plan, chosen)
+        wanted["beliefs"] = paper_leakage(plan, chosen)
+    if pictures:
+        wanted["gallery"] = gallery(plan, chosen)
+    return wanted

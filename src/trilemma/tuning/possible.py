@@ -1,0 +1,115 @@
+"""Which jobs a tuning may want, by the bounds of its own procedures: how long it may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trilemma.estimation.costs import fewest_rounds
+from trilemma.estimation.jobs import AttackJob
+from trilemma.tuning.calibrating.outcomes import UNPROTECTED
+from trilemma.tuning.certificate.beside import GAMES
+from trilemma.tuning.certificate.searching import CLIP_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.choosing.beside import BESIDE_GAMES
+from trilemma.tuning.choosing.shown import possible_shown
+from trilemma.tuning.families.gauge import CONTROL_GAMES
+from trilemma.tuning.fronts.curves import CURVE_SEEDS, possible_curves
+from trilemma.tuning.remaining import Kind, Range, Work, kind_of
+from trilemma.tuning.results.gallery import RECORDS
+from trilemma.tuning.surrogate.promises import possible_games
+
+if TYPE_CHECKING:
+    from trilemma.tuning.families.families import Family
+    from trilemma.tuning.plan import Plan
+
+__all__ = ["possible_further", "possible_jobs"]
+
+
+def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
+    """By procedure the units of each kind of work, of a whole tuning."""
+    asked, suite = plan.request, plan.suite
+    control = Range(CONTROL_GAMES, CONTROL_GAMES)
+    work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
+    if asked.basis == "surrogate" or asked.paper:
+        attacks = suite.attacks if asked.basis == "surrogate" else (suite.lead,)
+        games = Range(0, possible_games())
+        work["promises"] = {Kind("games", (name,)): games for name in attacks}
+    if asked.basis == "surrogate":
+        work["surrogate"] = _priced(plan, "plain", arms=2)
+    elif asked.knows == "anyone":
+        first, *others = plan.families
+        work[first.name] = _proved(plan, first, searches=True)
+        work |= {family.name: _proved(plan, family, searches=False) for family in others}
+    else:
+        seeds = len(plan.pricing.seeds)
+        work["baseline"] = {_training(plan): Range(seeds, seeds)}
+        work |= {family.name: _measured(plan, family) for family in plan.families}
+    return work | possible_further(plan, pictures=pictures)
+
+
+def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
+    """The same of further results, none of which is certain before something is chosen."""
+    lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
+    proved = asked.knows == "anyone"
+    games = 2 * GAMES if proved else BESIDE_GAMES
+    work: dict[str, dict[Kind, int]] = {"beside": {Kind("games", (lead,), rounds): games}}
+    if asked.basis == "measured" and proved:
+        work["rounds"] = {}  # of the games beside the proof
+    elif asked.basis == "measured":
+        work |= possible_shown(plan)
+        if asked.strengths:
+            played, points = possible_curves(plan)
+            work["curves"] = {Kind("games", (lead,), over): n for over, n in played.items()}
+            work["curves"] |= {
+                _training(plan): points * CURVE_SEEDS,
+                Kind("timings"): points * fewest_rounds(asked.confidence),
+            }
+    if pictures and plan.scenario.show_records:
+        work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
+    return {
+        name: {kind: Range(0, most) for kind, most in kinds.items()}
+        for name, kinds in work.items()
+    }
+
+
+def _measured(plan: Plan, family: Family) -> Work:
+    """One candidate: calibrated and priced."""
+    if family.seen == "nothing":
+        return _priced(plan, family.carrier, certain=True)
+    gauge, rounds, adversary = plan.gauge(), plan.claim.rounds, plan.request.adversary
+    if family.tested_over(rounds):
+        games = gauge.possible(family)
+    else:
+        games, rounds = gauge.possible_estimate(), 1
+    at = UNPROTECTED if family.mechanism is None else 0.0
+    shown = family.attacked(at, adversary).describe()
+    return _priced(plan, family.carrier) | {
+        kind_of(AttackJob("", shown, (name,), adversary, rounds, 0, 0)): count
+        for name, count in games.items()
+    }
+
+
+def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
+    """One candidate: proved, its clip and steps searched, and priced.
+
+    Families that add as much noise share these trainings: the first one's are certain.
+    """
+    seeds = 2 * len(plan.pricing.seeds)
+    fewest, most = (sum(ends) + seeds for ends in zip(CLIP_TRAININGS, STEP_TRAININGS, strict=True))
+    priced = _priced(plan, family.carrier, certain=True)
+    return {**priced, _training(plan): Range(fewest if searches else 0, most)}
+
+
+def _priced(
+    plan: Plan, carrier: str, *, arms: int = 1, certain: bool = False
+) -> dict[Kind, Range]:
+    """Trainings and timed rounds, which may be spared where the budget is not kept."""
+    trained = arms * len(plan.pricing.seeds)
+    timed = fewest_rounds(plan.pricing.confidence)
+    return {
+        _training(plan): Range(trained if certain else 0, trained),
+        Kind("timings", carrier=carrier): Range(timed if certain else 0, timed),
+    }
+
+
+def _training(plan: Plan) -> Kind:
+    return Kind("trainings", rounds=plan.pricing.rounds)
