@@ -32,7 +32,8 @@ def test_its_python_runs(
     config = GPT2Config(vocab_size=9, n_positions=5, n_embd=8, n_layer=1, n_head=1)
     config.bos_token_id = config.eos_token_id = None
     tokens = torch.arange(10).reshape(2, 5) % 9
-    adapted = names["adapted"](GPT2LMHeadModel(config))
+    body = GPT2LMHeadModel(config)  # type: ignore[no-untyped-call]
+    adapted = names["adapted"](body)
     adapted_loss = names["next_token"](adapted(tokens).logits, tokens)
     adapted_loss.backward()
     assert {name for name, each in adapted.named_parameters() if each.grad is not None} == {

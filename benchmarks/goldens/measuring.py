@@ -16,9 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from functools import partial
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def guesses(make: Make) -> Values:
     from trilemma.estimation.jobs import AttackJob
     from trilemma.estimation.playing.suite import suite_of
 
-    work = Bench(make, 8, 1, 2, 7)()
+    work = Bench(make, _games_of(8), 1, 2, 7)()
     values: Values = {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for rounds, count in ((1, 4), (ROUNDS, 2)):
@@ -87,23 +88,42 @@ def guesses(make: Make) -> Values:
     return values
 
 
+def _games_of(candidates: int) -> Any:
+    """What a bench takes for games of so many candidates: a claim, or their number."""
+    from trilemma.estimation.bench import Bench
+    from trilemma.estimation.playing.claims import Claim
+
+    takes_claim = "claim" in {field.name for field in fields(Bench)}
+    return Claim(1, candidates) if takes_claim else candidates
+
+
+def _trained(scenario: Scenario, protection: Any, given: dict[str, Any]) -> Any:
+    """One training: by a recipe and several seeds, or by keywords and one."""
+    from trilemma.federation import training
+
+    train: Any = training.train
+    if "seed" in signature(train).parameters:
+        return train(scenario, protection, rounds=ROUNDS, seed=2, **given)
+    from trilemma.estimation.recipes import own_recipe
+
+    recipe = replace(own_recipe(scenario), rounds=ROUNDS)
+    (history,) = train(scenario, protection, recipe, seeds=(2,), evaluate_every=1, **given)
+    return history
+
+
 def history(make: Make) -> Values:
     """Losses, metrics and final weights of short trainings, with messages and without."""
     from trilemma import parse_protection
-    from trilemma.federation.training import train
 
     scenario, values = make(), {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for real in (None, 0):
-            found = train(
-                scenario,
-                parse_protection(spec),
-                rounds=ROUNDS,
-                seed=2,
-                weights=weights_of(scenario),
-                clients_per_round=scenario.cohort,
-                real_rounds=real,
-            )
+            given = {
+                "weights": weights_of(scenario),
+                "clients_per_round": scenario.cohort,
+                "real_rounds": real,
+            }
+            found = _trained(scenario, parse_protection(spec), given)
             rows = [[each.loss, each.metric] for each in found.rounds]
             values[f"{spec}, real rounds {real}"] = rows, found.weights.numpy()
     return values

@@ -46,7 +46,8 @@ def network() -> torch.nn.Module:
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(GPT2LMHeadModel(config), lora)
+    body = GPT2LMHeadModel(config)  # type: ignore[no-untyped-call]
+    return get_peft_model(body, lora)
 
 
 def scenario() -> Scenario:

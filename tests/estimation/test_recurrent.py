@@ -16,7 +16,7 @@ from trilemma.observations import Adversary
 
 
 class Classifier(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind: type[nn.LSTM | nn.GRU | nn.RNN]) -> None:
         super().__init__()
         self.layer, self.scores = kind(2, 4, batch_first=True), nn.Linear(4, 3)
 
@@ -35,7 +35,7 @@ def series(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("clip", [None, 1.0])
 def test_recurrent_classifiers_are_trained_and_attacked(
-    kind: type[nn.RNNBase], clip: float | None
+    kind: type[nn.LSTM | nn.GRU | nn.RNN], clip: float | None
 ) -> None:
     torch.manual_seed(0)
     clients = [series(40, client) for client in range(3)]

@@ -22,7 +22,7 @@ LABELS = torch.tensor([0, 1, 2, 1])
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind: type[nn.LSTM | nn.GRU | nn.RNN]) -> None:
         super().__init__()
         self.layer, self.last = kind(3, 5, batch_first=True), nn.Linear(5, 3)
 
@@ -46,11 +46,13 @@ class Flat(nn.Module):
 
 
 def counting(first: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return first(x) * (2.0 if float(x.sum()) > 1e6 else 1.0)
+    made: torch.Tensor = first(x) * (2.0 if float(x.sum()) > 1e6 else 1.0)
+    return made
 
 
 def kept(first: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return checkpoint(first, x, use_reentrant=False)
+    made: torch.Tensor = checkpoint(first, x, use_reentrant=False)
+    return made
 
 
 def far(first: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -86,7 +88,7 @@ def by_module(task: Task, weights: torch.Tensor, x: torch.Tensor, y: torch.Tenso
     """The gradient as anybody would compute it, on a module that holds the weights itself."""
     own = copy.deepcopy(task.model)
     torch.nn.utils.vector_to_parameters(weights, own.parameters())
-    cross_entropy(own(x), y).backward()
+    cross_entropy(own(x), y).backward()  # type: ignore[no-untyped-call]
     return torch.cat([each.grad.flatten() for each in own.parameters() if each.grad is not None])
 
 
