@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def guesses(make: Make) -> Values:
     from trilemma.estimation.jobs import AttackJob
     from trilemma.estimation.playing.suite import suite_of
 
-    work = Bench(make, 8, 1, 2, 7)()
+    work = Bench(make, None, 1, 2, 7)()
     values: Values = {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for rounds, count in ((1, 4), (ROUNDS, 2)):
@@ -83,30 +84,42 @@ def guesses(make: Make) -> Values:
                 job = AttackJob("golden", spec, (name,), Adversary.SERVER, rounds, 0, count)
                 result: Any = work(job)
                 found = json.loads(result) if isinstance(result, bytes) else asdict(result)
+                found = found.get("attack", found)  # as the journal's codec names it
                 values[f"{spec}, {rounds} rounds, {name}"] = found["client"], found["correct"]
     return values
 
 
 def history(make: Make) -> Values:
     """Losses, metrics and final weights of short trainings, with messages and without."""
-    from trilemma import parse_protection
-    from trilemma.federation.training import train
-
     scenario, values = make(), {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for real in (None, 0):
-            found = train(
-                scenario,
-                parse_protection(spec),
-                rounds=ROUNDS,
-                seed=2,
-                weights=weights_of(scenario),
-                clients_per_round=scenario.cohort,
-                real_rounds=real,
-            )
+            found = trained(scenario, spec, real)
             rows = [[each.loss, each.metric] for each in found.rounds]
             values[f"{spec}, real rounds {real}"] = rows, found.weights.numpy()
     return values
+
+
+def trained(scenario: Scenario, spec: str, real_rounds: int | None) -> Any:
+    """A training from one seed, by the `train` of either commit."""
+    from trilemma import parse_protection
+    from trilemma.federation import training
+
+    train: Any = training.train  # takes a recipe and several seeds now
+    given = scenario, parse_protection(spec)
+    how: Any = {
+        "weights": weights_of(scenario),
+        "clients_per_round": scenario.cohort,
+        "evaluate_every": 1,
+        "real_rounds": real_rounds,
+    }
+    if "recipe" not in signature(train).parameters:
+        return train(*given, rounds=ROUNDS, seed=2, **how)
+    from trilemma.federation.recipe import Recipe
+
+    recipe = Recipe(scenario.local_training, rounds=ROUNDS)
+    (history,) = train(*given, recipe, seeds=(2,), **how)
+    return history
 
 
 def proof(make: Make) -> Values:
