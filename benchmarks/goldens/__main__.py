@@ -26,7 +26,7 @@ from benchmarks.goldens.measuring import ITEMS, Values
 
 ROOT = Path(__file__).parents[2]
 EXPECTED: dict[str, str] = {  # a pattern of items, and the reason why they differ from the base
-    "proof of *": "secret participation is claimed of a record that is used, which needs more noise",
+    "proof of *": "proofs are about a record that is used, which takes more noise",
 }
 CLOSE = 1e-6
 
