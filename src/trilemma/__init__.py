@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trilemma.api import attack, attack_verdict, check, pareto, tune
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
+    from trilemma.bounds.guarantee import prove
     from trilemma.bounds.surrogate import Constants
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
@@ -70,6 +71,7 @@ __all__ = [
     "leakage",
     "pareto",
     "parse_protection",
+    "prove",
     "solve",
     "tune",
 ]
@@ -108,6 +110,7 @@ _HOME: Final = {
     "leakage": "beliefs.belief",
     "pareto": "api",
     "parse_protection": "protections.specs",
+    "prove": "bounds.guarantee",
     "solve": "tuning.surrogate.solving",
     "tune": "api",
 }
