@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.work.executors import Crew, WorkerDied, prepared
+from trilemma.work.executors import Crew, WorkerDied
 from trilemma.work.journal import Run
 from trilemma.work.scheduler import Procedure, Scheduler
 
@@ -110,12 +110,7 @@ def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, by
 
 
 def working() -> list[int]:
-    """The workers there are: forked from a child of this process, or children of it."""
-    ours = [each.pid for each in multiprocessing.active_children() if each.pid is not None]
-    if sys.platform != "linux":
-        return ours
-    listed = (Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in ours)
-    return [int(pid) for each in listed for pid in each.split()]
+    return [each.pid for each in multiprocessing.active_children() if each.pid is not None]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -135,26 +130,6 @@ def test_what_takes_too_long_is_dropped_for_a_fresh_process() -> None:
         crew.submit(Number(2))
         assert crew.next() == (Number(2), b"4")
     assert not multiprocessing.active_children()
-
-
-def _imported(task: Number) -> bytes:
-    return f"{os.getppid()} {'wave' in sys.modules}".encode()
-
-
-def make_imported() -> Callable[[Number], bytes]:
-    return _imported
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
-def test_workers_are_forked_from_what_was_prepared_and_none_is_left() -> None:
-    with prepared(2, "wave"):
-        (nurse,) = multiprocessing.active_children()
-        (only,) = done(make_imported, [1], workers=2)
-        assert only[1].split() == [str(nurse.pid).encode(), b"True"]
-        assert multiprocessing.active_children() == [nurse]
-    assert not multiprocessing.active_children()
-    (after,) = done(make_imported, [1], workers=2)
-    assert after[1].split()[1] == b"False"
 
 
 @pytest.mark.parametrize(("visible", "gpus"), [(None, {b"0", b"1"}), ("5,3,9", {b"5", b"3"})])
