@@ -80,9 +80,9 @@ def test_where_length_limits_it_momentum_makes_up_for_it() -> None:
     step, momentum = step_under_noise(1.0, 0.01, 150)
     assert 0 < momentum < 0.8
     assert step * (1 - momentum) == pytest.approx(5.0)
-    least, most = step_under_noise(1.0, 1e-6, 150)
-    assert least == pytest.approx(25.0)
-    assert most == 0.8
+    step, momentum = step_under_noise(1.0, 1e-6, 150)
+    assert step == pytest.approx(25.0)
+    assert momentum == 0.8
 
 
 def test_public_records_start_centre_and_step() -> None:
