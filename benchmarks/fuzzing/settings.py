@@ -30,7 +30,7 @@ GOOD = {
     "claim": ('"training"', '"one-round"'), "rounds": ("150", "1"), "line_up": ("2", "100"),
     "participation": ('"secret"', '"known"'), "attacks": ('["dlg"]', '"dlg, map"'),
     "families": ('["randomization", "secret-sharing"]', '"compression"'),
-    "adversary": ('"server"', '"client"'), "basis": ('"measured"', '"surrogate"'),
+    "adversary": ('"server"', '"client"'),
     "confidence": ("0.95", "0.5"), "utility_weight": ("1.0", "[1.0, 2.0]", '"1,2"'),
     "efficiency_weight": ("0", "0.01"), "max_utility_loss": ("0.1", "-0.1"),
     "max_cost": ("2", "1.5"), "bandwidth": ("1e8", "1e-3"), "threshold": ("2", "7"),

@@ -50,7 +50,7 @@ def estimate(
 
     Example: trilemma estimate --scenario digits --clients 4 --units 200 --workers 2
     """
-    from trilemma.estimation.recovering.constants import constants_of, literal_constants
+    from trilemma.paper.estimating import constants_of, literal_constants
     from trilemma.reporting.words.recoveries import show_constants
     from trilemma.work.files import write_json
 

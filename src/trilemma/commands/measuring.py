@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.commands.settings import Federated, Running
-    from trilemma.estimation.recovering.constants import Guess
     from trilemma.estimation.recovering.recoveries import Outcomes
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
+    from trilemma.paper.estimating import Guess
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
@@ -118,8 +118,8 @@ def prepare(
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.identity import own_code, parts_of
-    from trilemma.estimation.recovering.constants import choose_criterion
     from trilemma.estimation.recovering.units import Measurement
+    from trilemma.paper.estimating import choose_criterion
     from trilemma.work.fingerprints import fingerprint
 
     source = federated.source()

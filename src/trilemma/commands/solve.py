@@ -10,19 +10,20 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws import LAWS, law
-from trilemma.protections.laws.base import ParameterValue
+from trilemma.paper import solving
+from trilemma.paper.bounds import Constants
+from trilemma.paper.mechanisms import MECHANISMS
+from trilemma.paper.mechanisms import mechanism as mechanism_of
+from trilemma.paper.mechanisms.base import ParameterValue
+from trilemma.paper.profile import Profile
+from trilemma.paper.solving import Solution, finite_or_none
 from trilemma.quantities import counted, finite
 from trilemma.tuning.problem import (
     DEFAULT_EFFICIENCY_WEIGHT,
     DEFAULT_UTILITY_WEIGHT,
     Problem,
 )
-from trilemma.tuning.surrogate import solving
-from trilemma.tuning.surrogate.solving import Solution, finite_or_none
-from trilemma.updates import Profile
 
 __all__ = ["solve"]
 
@@ -31,7 +32,9 @@ def solve(
     c1: Annotated[float, typer.Option(help="C1, normalised leakage of unprotected updates.")],
     c2: Annotated[float, typer.Option(help="C2, how fast belief follows the parameters.")],
     budget: Annotated[float, typer.Option(help="Largest tolerated leakage, between 0 and 1.")],
-    mechanism: Annotated[str, typer.Option(help=f"One of {', '.join(LAWS)}, or all.")] = "all",
+    mechanism: Annotated[
+        str, typer.Option(help=f"One of {', '.join(MECHANISMS)}, or all.")
+    ] = "all",
     parameters: Annotated[
         int | None, typer.Option(help="m, the number of model parameters.")
     ] = None,
@@ -61,7 +64,7 @@ def solve(
     """
     constants = Constants(c1, c2)
     problem = Problem(budget, utility_weight, efficiency_weight)
-    laws = list(LAWS.values()) if mechanism == "all" else [law(mechanism)]
+    laws = list(MECHANISMS.values()) if mechanism == "all" else [mechanism_of(mechanism)]
     for name, value in (("c4", c4), ("c5", c5)):
         if finite(name, value) < 0:
             raise InvalidInput(f"{name} must be finite and not negative, got {value}.")

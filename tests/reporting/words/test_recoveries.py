@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recovering.constants import Guess, constants_of, literal_constants
 from trilemma.estimation.recovering.recoveries import Outcomes
+from trilemma.paper.estimating import Guess, constants_of, literal_constants
 from trilemma.reporting.words.recoveries import show_constants, show_recoveries
 
 GUESS = Guess(Criterion("psnr", 20.0), None)

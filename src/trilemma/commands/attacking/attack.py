@@ -112,7 +112,7 @@ def attack(
             **effort.model_dump(),
         )
         return
-    from trilemma.estimation.recovering.constants import constants_of
+    from trilemma.paper.estimating import constants_of
     from trilemma.protections.specs import parse_protection
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries

@@ -11,13 +11,13 @@ from trilemma.estimation.leakage import Estimate, mean_leakage, success_rate
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
-    from trilemma.estimation.recovering.constants import (
+    from trilemma.estimation.recovering.recoveries import Outcomes
+    from trilemma.paper.estimating import (
         ClientConstants,
         EstimatedConstants,
         Guess,
         LiteralConstants,
     )
-    from trilemma.estimation.recovering.recoveries import Outcomes
 
 __all__ = ["show_constants", "show_recoveries"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from trilemma.bounds.surrogate import Constants
+from trilemma.paper.bounds import Constants
+from trilemma.paper.solving import Solution
 from trilemma.reporting.words.terminal import Printer
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import Solution
 
 __all__ = ["show"]
 

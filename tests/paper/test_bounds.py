@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from trilemma.beliefs.intervals import Interval
-from trilemma.bounds.surrogate import (
+from trilemma.errors import InvalidInput
+from trilemma.paper.bounds import (
     Constants,
     Regime,
     chernoff_failure,
@@ -17,7 +18,6 @@ from trilemma.bounds.surrogate import (
     log_c2,
     posterior_shift_bound,
 )
-from trilemma.errors import InvalidInput
 
 
 def test_log_c2_against_mpmath() -> None:

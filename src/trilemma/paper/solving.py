@@ -10,18 +10,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilemma.bounds.surrogate import Constants, Regime
-from trilemma.protections.laws.base import (
+from trilemma.paper.bounds import Constants, Regime
+from trilemma.paper.mechanisms.base import (
     Form,
-    Law,
+    MechanismModel,
     ParameterValue,
     Strength,
     mean_distortion,
     strength_for,
 )
+from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
 from trilemma.tuning.problem import Problem
-from trilemma.updates import Profile
 
 __all__ = ["Solution", "finite_or_none", "solve"]
 
@@ -47,7 +47,7 @@ class Solution:
 
 
 def solve(
-    law: Law,
+    model: MechanismModel,
     constants: Constants,
     problem: Problem,
     profiles: Sequence[Profile],
@@ -61,44 +61,44 @@ def solve(
 
     `profiles` has one entry a client, or a single one for `clients` that are all alike.
 
-    >>> from trilemma.protections.laws import law
+    >>> from trilemma.paper.mechanisms import mechanism
     >>> solution = solve(
-    ...     law("compression"), Constants(0.9, 100.0), Problem(0.3), [Profile(2410)]
+    ...     mechanism("compression"), Constants(0.9, 100.0), Problem(0.3), [Profile(2410)]
     ... )
     >>> solution.value.strength  # the share of coordinates dropped: 0.015 of them in all
     6.27...e-06
     """
-    form = law.form(form)
+    form = model.form(form)
     needed = constants.required_distortion(problem.budget)
-    limit = law.largest_distortion(form)
+    limit = model.largest_distortion(form)
     if needed >= 1 or needed > limit:
-        return _infeasible(law, form, _too_much(constants, needed, limit))
+        return _infeasible(model, form, _too_much(constants, needed, limit))
     strength = (
-        Strength(-math.inf, min(law.anchor(profile) for profile in profiles))
+        Strength(-math.inf, min(model.anchor(profile) for profile in profiles))
         if needed <= 0
-        else strength_for(law, needed, profiles, form)
+        else strength_for(model, needed, profiles, form)
     )
-    distortion = mean_distortion(law, strength, profiles, form)
-    doses = [law.dose_of(strength, profile) for profile in profiles]
+    distortion = mean_distortion(model, strength, profiles, form)
+    doses = [model.dose_of(strength, profile) for profile in profiles]
     pairs = list(zip(doses, profiles, strict=True))
-    utility = [law.utility_bound(dose, profile, c4) for dose, profile in pairs]
+    utility = [model.utility_bound(dose, profile, c4) for dose, profile in pairs]
     count = len(profiles) if clients is None else clients
-    cost = [law.efficiency_bound(strength, profile, c5, form, count) for profile in profiles]
+    cost = [model.efficiency_bound(strength, profile, c5, form, count) for profile in profiles]
     # Where nothing is needed nothing is sent differently, whatever the clients' boxes are.
-    limits = [_tv_limit(law, strength, profile) if needed > 0 else 0.0 for profile in profiles]
+    limits = [_tv_limit(model, strength, profile) if needed > 0 else 0.0 for profile in profiles]
     tv_limit = _mean(limits)
     # Both bounds rise with γ and γ* is the least γ allowed: a cap that γ* breaks stays so.
     names = ("utility bound", "efficiency bound")
     breach = problem.breach(_mean(utility), _mean(cost), names)
     return Solution(
-        mechanism=law.name,
-        parameter=law.parameter,
+        mechanism=model.name,
+        parameter=model.parameter,
         form=form,
         regime=constants.regime(problem.budget),
         feasible=not breach,
         reason=breach,
         guarantee=_guarantee(constants, problem.budget, tv_limit),
-        value=law.value(strength),
+        value=model.value(strength),
         distortion=distortion,
         surrogate_leakage=constants.surrogate_leakage(distortion),
         proved=constants.proves(problem.budget, tv_limit),
@@ -117,21 +117,21 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _tv_limit(law: Law, strength: Strength, profile: Profile) -> float:
+def _tv_limit(model: MechanismModel, strength: Strength, profile: Profile) -> float:
     """An upper bound of one client's true TV at a common γ, for a proof.
 
-    Where γ lies short of the client's neutral value (a mask narrower than its box) the law says
+    Where γ lies short of the client's neutral value (a mask narrower than its box) the model says
     nothing, although the update is distorted: 1 is then the only bound at hand.
     """
-    if strength.anchor + strength.dose < law.anchor(profile):
+    if strength.anchor + strength.dose < model.anchor(profile):
         return 1.0
-    return law.distortion_limit(law.dose_of(strength, profile), profile)
+    return model.distortion_limit(model.dose_of(strength, profile), profile)
 
 
-def _infeasible(law: Law, form: Form, reason: str) -> Solution:
+def _infeasible(model: MechanismModel, form: Form, reason: str) -> Solution:
     return Solution(
-        mechanism=law.name,
-        parameter=law.parameter,
+        mechanism=model.name,
+        parameter=model.parameter,
         form=form,
         regime=Regime.INFEASIBLE,
         feasible=False,

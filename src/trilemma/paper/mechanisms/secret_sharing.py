@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.protections.laws.base import BoxLaw, Form, Strength
+from trilemma.paper.mechanisms.base import BoxModel, Form, Strength
+from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
-from trilemma.updates import Profile
 
-__all__ = ["SecretSharingLaw"]
+__all__ = ["SecretSharingModel"]
 
 
-class SecretSharingLaw(BoxLaw):
+class SecretSharingModel(BoxModel):
     """TV = 1 - (2δ/(b + r))^m with b = r, masks uniform on [-b, r] (Theorem optimal_ss).
 
     corrected: r* = δ (1 - q)^{-1/m}; printed: δ q^{-1/m}, which lacks "1 -" (E8).
     dose = ln(r/δ).
 
-    >>> law, profile = SecretSharingLaw(), Profile(2, delta=1.0)
-    >>> law.value(law.inverse(0.75, profile)).value
+    >>> model, profile = SecretSharingModel(), Profile(2, delta=1.0)
+    >>> model.value(model.inverse(0.75, profile)).value
     2.0
     """
 

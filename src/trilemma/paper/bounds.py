@@ -21,7 +21,6 @@ __all__ = [
     "Constants",
     "Regime",
     "c1_error_bound",
-    "check_budget",
     "chernoff_failure",
     "chernoff_sample_size",
     "leakage_error_bound",
@@ -76,7 +75,7 @@ class Constants:
 
     def required_distortion(self, budget: float) -> float:
         """q = (2C₁ - ε)/C₂: the mean TV at which the metric meets the budget (Alg. meta)."""
-        return (2 * self.c1 - check_budget(budget)) / self.c2
+        return (2 * self.c1 - _checked(budget)) / self.c2
 
     def surrogate_leakage(self, tv: float) -> float:
         """The paper's metric ε̃ = 2C₁ - C₂·TV (eq. privacy_leakage_tv); no bound, see E3."""
@@ -106,21 +105,9 @@ class Constants:
 
     def regime(self, budget: float) -> Regime:
         """The regime of a budget whose optimum exists."""
-        check_budget(budget)
-        if budget >= 2 * self.c1:
+        if _checked(budget) >= 2 * self.c1:
             return Regime.NO_PROTECTION_NEEDED
         return Regime.BELOW_C1 if budget >= self.c1 else Regime.ABOVE_C1
-
-
-def check_budget(budget: float) -> float:
-    """A privacy budget, a normalised leakage strictly between 0 and 1."""
-    number = finite("budget (largest tolerated leakage)", budget)
-    if not 0 < number < 1:
-        raise InvalidInput(
-            f"budget (largest tolerated leakage, normalised) must lie strictly between 0 and 1, "
-            f"got {number}."
-        )
-    return number
 
 
 def log_c2(xi: float) -> float:
@@ -212,6 +199,10 @@ def chernoff_sample_size(relative_error: float, alpha: float, rates: Sequence[fl
     _check_chernoff(relative_error, rates)
     between("alpha", alpha)
     return first_true(lambda trials: chernoff_failure(relative_error, trials, rates) <= alpha, 0)
+
+
+def _checked(budget: float) -> float:
+    return between("budget (largest tolerated leakage, normalised)", budget)
 
 
 def _check_chernoff(relative_error: float, rates: Sequence[float]) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from trilemma.beliefs.belief import leakage, system_leakage
 from trilemma.beliefs.blind import BlindGuess, blind_guess, default_threshold
 from trilemma.beliefs.recovery import Criterion
-from trilemma.bounds.surrogate import c1_error_bound, log_c2
 from trilemma.entropy import Seeded
 from trilemma.estimation.leakage import (
     Estimate,
@@ -28,6 +27,7 @@ from trilemma.estimation.leakage import (
 )
 from trilemma.estimation.recovering.recoveries import Outcomes
 from trilemma.estimation.scenario import Scenario
+from trilemma.paper.bounds import c1_error_bound, log_c2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""The paper's half of a mechanism: how its parameter γ distorts an update (its law).
+"""The paper's model of a mechanism: how its parameter γ distorts an update.
 
-Every mechanism has a neutral γ that distorts nothing: s² = 0, n = √(2δ), r = δ, ρ = 1. A law
+Every mechanism has a neutral γ that distorts nothing: s² = 0, n = √(2δ), r = δ, ρ = 1. A model
 measures γ by its *dose*, the distance from neutral on a scale of its own, so that a larger dose
 always protects more (the paper's ρ runs the other way, departure E12), and keeps log dose, which
 stays exact where γ itself would round to neutral (m = 10⁹).
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from trilemma.paper.profile import Profile, same_size
 from trilemma.protections.parameter import Parameter
 from trilemma.quantities import between
-from trilemma.updates import Profile, same_size
 
 __all__ = [
-    "BoxLaw",
+    "BoxModel",
     "Form",
-    "Law",
+    "MechanismModel",
     "ParameterValue",
     "Strength",
     "mean_distortion",
@@ -59,7 +59,7 @@ class ParameterValue:
     strength: float | None = None
 
 
-class Law(ABC):
+class MechanismModel(ABC):
     """Distortion TV(P^O ‖ P^S) as a function of γ, its inverse, and the bounds that follow.
 
     All methods are pure. `profile` describes one client's unprotected update.
@@ -69,7 +69,7 @@ class Law(ABC):
     parameter: ClassVar[Parameter]
 
     def form(self, asked: Form) -> Form:
-        """The form in force: a law without a tight form answers with its corrected one."""
+        """The form in force: a model without a tight form answers with its corrected one."""
         return "corrected" if asked == "tight" else asked
 
     def anchor(self, profile: Profile) -> float:
@@ -130,8 +130,8 @@ class Law(ABC):
         return math.log(dose) if dose > 0 else -math.inf
 
 
-class BoxLaw(Law):
-    """A law with TV = 1 - e^{-rate·m·dose}: uniform on a box, against a wider or a thinned one.
+class BoxModel(MechanismModel):
+    """A model with TV = 1 - e^{-rate·m·dose}: uniform on a box, against a wider or a thinned one.
 
     Paillier, secret sharing and compression share this form; dose is |ln(γ/neutral)|.
     """
@@ -179,40 +179,43 @@ class BoxLaw(Law):
 
 
 def mean_distortion(
-    law: Law, strength: Strength, profiles: Sequence[Profile], form: Form = "corrected"
+    model: MechanismModel,
+    strength: Strength,
+    profiles: Sequence[Profile],
+    form: Form = "corrected",
 ) -> float:
     """(1/K) Σ_k TV_k(γ), the distortion of a federation whose clients share γ."""
     return math.fsum(
-        law.distortion(law.dose_of(strength, profile), profile, form) for profile in profiles
+        model.distortion(model.dose_of(strength, profile), profile, form) for profile in profiles
     ) / len(profiles)
 
 
 def strength_for(
-    law: Law, tv: float, profiles: Sequence[Profile], form: Form = "corrected"
+    model: MechanismModel, tv: float, profiles: Sequence[Profile], form: Form = "corrected"
 ) -> Strength:
     """γ* for several clients: the root of mean_k TV_k(γ) = tv; the closed form if they agree."""
     from scipy.optimize import brentq  # heavy: the command line must start without it
 
     same_size(profiles)
-    single = [law.inverse(tv, profile, form) for profile in profiles]
+    single = [model.inverse(tv, profile, form) for profile in profiles]
     if len(set(single)) == 1:
         return single[0]
-    target = law.reached(tv, form)
+    target = model.reached(tv, form)
     # TV_k starts to rise at client k's own neutral value. The root is sought in doses counted
     # from the last neutral value at which the mean is still short of the target: near it, γ
     # minus that value may be 1e-9 of γ.
-    anchors = sorted({law.anchor(profile) for profile in profiles})
+    anchors = sorted({model.anchor(profile) for profile in profiles})
     start = max(
         (
             anchor
             for anchor in anchors
-            if mean_distortion(law, Strength(-math.inf, anchor), profiles, form) < target
+            if mean_distortion(model, Strength(-math.inf, anchor), profiles, form) < target
         ),
         default=anchors[0],
     )
 
     def shortfall(log_dose: float) -> float:
-        return mean_distortion(law, Strength(log_dose, start), profiles, form) - target
+        return mean_distortion(model, Strength(log_dose, start), profiles, form) - target
 
     span = anchors[-1] - start
     reach = max(math.log(each.dose + span) for each in single) + 1.0

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import BoxLaw, ParameterValue, Strength
+from trilemma.paper.mechanisms.base import BoxModel, ParameterValue, Strength
+from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
-from trilemma.updates import Profile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["CompressionLaw", "per_coordinate_distortion", "rescaled_distortion"]
+__all__ = ["CompressionModel", "per_coordinate_distortion", "rescaled_distortion"]
 
 
-class CompressionLaw(BoxLaw):
+class CompressionModel(BoxModel):
     """TV = 1 - ρ^m, so ρ* = (1 - q)^{1/m} (Theorem opt_parameter_compression); dose = -ln ρ.
 
     Holds for kept coordinates sent as they are; the paper's own 1/ρ rescaling breaks it (E11).
 
-    >>> law, profile = CompressionLaw(), Profile(10**9)
-    >>> law.value(law.inverse(0.5, profile)).strength
+    >>> model, profile = CompressionModel(), Profile(10**9)
+    >>> model.value(model.inverse(0.5, profile)).strength
     6.93...e-10
     """
 

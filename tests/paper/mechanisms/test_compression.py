@@ -10,9 +10,9 @@ import pytest
 from mpmath import mpf
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws import law
-from trilemma.protections.laws.compression import per_coordinate_distortion, rescaled_distortion
-from trilemma.updates import Profile
+from trilemma.paper.mechanisms import mechanism
+from trilemma.paper.mechanisms.compression import per_coordinate_distortion, rescaled_distortion
+from trilemma.paper.profile import Profile
 
 
 def test_per_coordinate_keep_probabilities() -> None:
@@ -29,6 +29,6 @@ def test_per_coordinate_keep_probabilities() -> None:
             per_coordinate_distortion(bad)
     equal = per_coordinate_distortion(np.full(50, 0.01))
     assert equal == pytest.approx(
-        law("compression").distortion(math.log(-math.log(0.99)), Profile(50))
+        mechanism("compression").distortion(math.log(-math.log(0.99)), Profile(50))
     )
     assert rescaled_distortion(math.log(-math.log(0.99)), 50) == pytest.approx(1 - 0.99**100)

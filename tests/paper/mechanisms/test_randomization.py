@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from trilemma.protections.laws import law
-from trilemma.updates import Profile
+from trilemma.paper.mechanisms import mechanism
+from trilemma.paper.profile import Profile
 
 TOLERANCE = 1e-9
 
@@ -26,7 +26,7 @@ def test_closed_forms_with_sigma_vectors_that_contain_zeros() -> None:
             floored = [floor if z else float(s) for s, z in zip(sigmas, zeros, strict=True)]
             a = mp.sqrt(mp.fsum(mpf(s) ** -4 for s in floored))
             q = mpf(0.004)
-            ours = law("randomization").inverse(0.004, profile)
+            ours = mechanism("randomization").inverse(0.004, profile)
             assert ours.dose == pytest.approx(float(100 * q / a), rel=TOLERANCE)
-            tight = law("randomization").inverse(0.3, profile, "tight")
+            tight = mechanism("randomization").inverse(0.3, profile, "tight")
             assert tight.dose == pytest.approx(float(4 * mp.erfinv(mpf(0.3)) / a), rel=TOLERANCE)

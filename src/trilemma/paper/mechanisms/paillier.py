@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.protections.laws.base import BoxLaw
+from trilemma.paper.mechanisms.base import BoxModel
+from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
-from trilemma.updates import Profile
 
-__all__ = ["PaillierLaw"]
+__all__ = ["PaillierModel"]
 
 
-class PaillierLaw(BoxLaw):
+class PaillierModel(BoxModel):
     """TV = 1 - (2δ/n²)^m, ciphertexts taken as uniform on [0, n² - 1]^m (Theorem optimal_he).
 
     corrected: n* = √(2δ) (1 - q)^{-1/(2m)}; printed: √(2δ) q^{-1/(2m)}, which lacks "1 -" (E8).
     dose = ln(n/√(2δ)). The optimum is a modulus of about √(2δ), which no one should use: the
     real parameter of Paillier is its key length.
 
-    >>> law, profile = PaillierLaw(), Profile(10**9, delta=0.5)
-    >>> law.value(law.inverse(0.3, profile)).log_value
+    >>> model, profile = PaillierModel(), Profile(10**9, delta=0.5)
+    >>> model.value(model.inverse(0.3, profile)).log_value
     1.78...e-10
     """
 

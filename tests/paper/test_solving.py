@@ -6,19 +6,19 @@ import re
 import numpy as np
 import pytest
 
-from trilemma.bounds.surrogate import Constants, Regime
-from trilemma.protections.laws import LAWS, law
-from trilemma.protections.laws.base import Form
+from trilemma.paper.bounds import Constants, Regime
+from trilemma.paper.mechanisms import MECHANISMS, mechanism
+from trilemma.paper.mechanisms.base import Form
+from trilemma.paper.profile import Profile
+from trilemma.paper.solving import solve
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import solve
-from trilemma.updates import Profile
 
 PROFILE = Profile(2410, delta=0.5, sigma=0.05)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_the_metric_meets_the_budget_at_the_optimum(name: str) -> None:
-    solution = solve(law(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
+    solution = solve(mechanism(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
     assert solution.feasible
     assert solution.surrogate_leakage == pytest.approx(0.3, abs=1e-12)
     assert solution.regime is Regime.ABOVE_C1
@@ -26,10 +26,10 @@ def test_the_metric_meets_the_budget_at_the_optimum(name: str) -> None:
     assert solution.guarantee.startswith("No guarantee")
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("form", ["corrected", "printed", "tight"])
 def test_no_protection_needed_is_the_neutral_value(name: str, form: Form) -> None:
-    solution = solve(law(name), Constants(0.2, 5.0), Problem(0.4), [PROFILE], form=form)
+    solution = solve(mechanism(name), Constants(0.2, 5.0), Problem(0.4), [PROFILE], form=form)
     neutral = {"randomization": 0.0, "paillier": 1.0, "secret-sharing": 0.5, "compression": 1.0}
     assert solution.regime is Regime.NO_PROTECTION_NEEDED
     assert solution.value is not None
@@ -44,7 +44,7 @@ def test_infeasible_problems_name_a_budget_that_is_feasible_and_nearly_the_least
     for _ in range(500):
         constants = Constants(float(1 - rng.random()), float(10 ** rng.uniform(-3, 2)))
         budget = float(rng.uniform(0.001, 0.999))
-        for each in LAWS.values():
+        for each in MECHANISMS.values():
             for form in ("corrected", "tight"):
                 solution = solve(each, constants, Problem(budget), [PROFILE], form=form)
                 if solution.regime is not Regime.INFEASIBLE:
@@ -69,9 +69,9 @@ def test_infeasible_problems_name_a_budget_that_is_feasible_and_nearly_the_least
 
 def test_the_printed_randomization_form_ends_at_a_hundredth() -> None:
     constants = Constants(0.5, 50.0)
-    at_the_edge = solve(law("randomization"), constants, Problem(0.5), [PROFILE])
-    beyond = solve(law("randomization"), constants, Problem(0.4999), [PROFILE])
-    tight = solve(law("randomization"), constants, Problem(0.4999), [PROFILE], form="tight")
+    at_the_edge = solve(mechanism("randomization"), constants, Problem(0.5), [PROFILE])
+    beyond = solve(mechanism("randomization"), constants, Problem(0.4999), [PROFILE])
+    tight = solve(mechanism("randomization"), constants, Problem(0.4999), [PROFILE], form="tight")
     assert at_the_edge.feasible
     assert beyond.regime is Regime.INFEASIBLE
     assert tight.feasible
@@ -80,62 +80,66 @@ def test_the_printed_randomization_form_ends_at_a_hundredth() -> None:
 
 def test_a_form_that_a_law_lacks_is_answered_by_the_corrected_one() -> None:
     for name in ("paillier", "secret-sharing", "compression"):
-        tight = solve(law(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE], form="tight")
-        plain = solve(law(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
+        tight = solve(
+            mechanism(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE], form="tight"
+        )
+        plain = solve(mechanism(name), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
         assert tight == plain
 
 
 def test_proved_needs_the_true_distortion() -> None:
     """C1 + C2·TV ≤ budget, with the exact TV of the noise, not the paper's lower bound (E20)."""
     constants = Constants(0.5, 25.0)
-    noise = solve(law("randomization"), constants, Problem(0.75), [PROFILE])
-    keep = solve(law("compression"), constants, Problem(0.76), [PROFILE])
+    noise = solve(mechanism("randomization"), constants, Problem(0.75), [PROFILE])
+    keep = solve(mechanism("compression"), constants, Problem(0.76), [PROFILE])
     assert noise.feasible
     assert not noise.proved
     assert keep.proved, "above 1.5*C1 = 0.75, and the TV is exact"
 
 
 def test_a_cap_on_utility_makes_a_solution_infeasible() -> None:
-    free = solve(law("compression"), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
+    free = solve(mechanism("compression"), Constants(0.9, 200.0), Problem(0.3), [PROFILE])
     assert free.utility_bound is not None
     capped = Problem.constrained(0.3, free.utility_bound * 0.99)
     allowed = Problem.constrained(0.3, free.utility_bound * 1.01)
     assert (
         "utility bound"
-        in solve(law("compression"), Constants(0.9, 200.0), capped, [PROFILE]).reason
+        in solve(mechanism("compression"), Constants(0.9, 200.0), capped, [PROFILE]).reason
     )
-    kept = solve(law("compression"), Constants(0.9, 200.0), allowed, [PROFILE])
+    kept = solve(mechanism("compression"), Constants(0.9, 200.0), allowed, [PROFILE])
     assert kept.feasible
     assert kept.objective == kept.efficiency_bound
     costly = Problem(0.3, max_cost=1e-9)
     assert (
         "efficiency bound"
-        in solve(law("paillier"), Constants(0.9, 200.0), costly, [PROFILE]).reason
+        in solve(mechanism("paillier"), Constants(0.9, 200.0), costly, [PROFILE]).reason
     )
 
 
 def test_the_worst_case_of_the_other_regime_is_told() -> None:
-    sentence = solve(law("paillier"), Constants(0.3, 200.0), Problem(0.25), [PROFILE]).guarantee
+    sentence = solve(
+        mechanism("paillier"), Constants(0.3, 200.0), Problem(0.25), [PROFILE]
+    ).guarantee
     assert f"{5 * 0.3 - 3 * 0.25:.4g}" in sentence
     for budget, opening in [
         (0.31, "Unproved"),
         (0.5, "The paper's bound holds"),
         (0.7, "Nothing"),
     ]:
-        solution = solve(law("paillier"), Constants(0.3, 200.0), Problem(budget), [PROFILE])
+        solution = solve(mechanism("paillier"), Constants(0.3, 200.0), Problem(budget), [PROFILE])
         assert solution.guarantee.startswith(opening)
 
 
 def test_several_clients_share_one_parameter() -> None:
     profiles = [Profile(2410, delta=d, sigma=s) for d, s in [(0.1, 0.01), (0.5, 0.05), (2.0, 0.3)]]
-    for each in LAWS.values():
+    for each in MECHANISMS.values():
         solution = solve(each, Constants(0.9, 200.0), Problem(0.3), profiles)
         assert solution.surrogate_leakage == pytest.approx(0.3, abs=1e-9)
 
 
 def test_unlike_clients_that_need_nothing_are_not_distorted() -> None:
     profiles = [Profile(2410, delta=d, sigma=1.0) for d in (0.1, 0.5, 2.0)]
-    for each in LAWS.values():
+    for each in MECHANISMS.values():
         solution = solve(each, Constants(0.2, 5.0), Problem(0.4), profiles)
         assert solution.distortion == 0
         assert solution.proved
@@ -144,7 +148,7 @@ def test_unlike_clients_that_need_nothing_are_not_distorted() -> None:
 def test_printed_efficiency_of_sharing_grows_with_clients() -> None:
     def bound(clients: int) -> float:
         solution = solve(
-            law("secret-sharing"),
+            mechanism("secret-sharing"),
             Constants(0.9, 200.0),
             Problem(0.3),
             [Profile(10, delta=2.0)],

@@ -9,15 +9,15 @@ from trilemma.beliefs.blind import BlindGuess
 from trilemma.beliefs.recovery import Criterion
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import mean_leakage
-from trilemma.estimation.recovering.constants import (
+from trilemma.estimation.recovering.recoveries import Outcomes, measure
+from trilemma.estimation.recovering.units import Measurement
+from trilemma.paper.estimating import (
     Guess,
     choose_criterion,
     constants_of,
     largest_log_ratio,
     literal_constants,
 )
-from trilemma.estimation.recovering.recoveries import Outcomes, measure
-from trilemma.estimation.recovering.units import Measurement
 from trilemma.protections.specs import parse_protection
 
 KAPPA = BlindGuess(20.0, "mean", 5, 500, 0.004, 0.05, 0.95)

@@ -9,21 +9,21 @@ import numpy as np
 
 from trilemma.beliefs.gaussians import isotropic_tv, large_m_tv, large_m_tv_inverse, upper_tv
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Form, Law, ParameterValue, Strength
+from trilemma.paper.mechanisms.base import Form, MechanismModel, ParameterValue, Strength
+from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
-from trilemma.updates import Profile
 
-__all__ = ["RandomizationLaw"]
+__all__ = ["RandomizationModel"]
 
 
-class RandomizationLaw(Law):
+class RandomizationModel(MechanismModel):
     """TV of Gaussian noise (Theorem optimal_parameter_randomization); dose = s², A = √(Σ σᵢ⁻⁴).
 
     printed, corrected: the paper's lower bound TV ≥ min{1, s²A}/100, so s²* = 100 q/A;
     tight: the large-m TV = erf(s²A/4), so s²* = 4 erf⁻¹(q)/A.
 
-    >>> law, profile = RandomizationLaw(), Profile(100, sigma=1.0)
-    >>> round(law.value(law.inverse(0.005, profile)).value, 12)
+    >>> model, profile = RandomizationModel(), Profile(100, sigma=1.0)
+    >>> round(model.value(model.inverse(0.005, profile)).value, 12)
     0.05
     """
 

@@ -7,20 +7,20 @@ import torch
 
 from trilemma.attacks import View, get
 from trilemma.beliefs.recovery import Criterion
-from trilemma.bounds.surrogate import Constants
 from trilemma.estimation.models import prepare_models
-from trilemma.estimation.recovering.constants import choose_criterion, constants_of
 from trilemma.estimation.recovering.recoveries import measure
 from trilemma.estimation.recovering.units import Measurement, draw_unit
 from trilemma.learning import client_update
 from trilemma.observations import Observation
-from trilemma.protections.laws import law
-from trilemma.protections.laws.base import Form
+from trilemma.paper.bounds import Constants
+from trilemma.paper.estimating import choose_criterion, constants_of
+from trilemma.paper.mechanisms import MECHANISMS
+from trilemma.paper.mechanisms.base import Form
+from trilemma.paper.profile import Profile
+from trilemma.paper.solving import solve
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import solve
-from trilemma.updates import Profile
 
 TWENTY = Criterion("psnr", 20.0)
 
@@ -42,7 +42,7 @@ def test_e07_the_attack_recovers_everything_at_the_papers_optimum(
     updates = torch.stack([view.observation.update for view in _views(1, 60)])
     constants = Constants(estimated.c1.value, estimated.ratio.c2_smoothed)
     profile = Profile.of(updates.numpy())
-    solution = solve(law(mechanism), constants, Problem(0.3), [profile], form=form)
+    solution = solve(MECHANISMS[mechanism], constants, Problem(0.3), [profile], form=form)
     assert solution.value is not None
     protection = parse_protection(spec.format(solution.value.distance))
     protected, _ = measure(scenario, Measurement(units=8, protection=protection), TWENTY)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from trilemma.bounds.surrogate import Constants
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.protections.laws import LAWS, law
-from trilemma.protections.laws.base import Form, Strength, mean_distortion, strength_for
-from trilemma.updates import Profile
+from trilemma.paper.bounds import Constants
+from trilemma.paper.mechanisms import MECHANISMS, mechanism
+from trilemma.paper.mechanisms.base import Form, Strength, mean_distortion, strength_for
+from trilemma.paper.profile import Profile
 
 TOLERANCE = 1e-9
 FORMS: tuple[Form, ...] = ("printed", "corrected", "tight")
@@ -76,7 +76,7 @@ def plain_optimum(name: str, q: mpf, profile: Profile, form: Form) -> mpf:
 
 
 def our_optimum(name: str, strength: Strength) -> float:
-    value = law(name).value(strength)
+    value = mechanism(name).value(strength)
     return value.log_value if name == "paillier" else value.distance
 
 
@@ -85,7 +85,7 @@ def assert_agrees(setting: Setting) -> int:
     with mp.workdps(50):
         q = setting.exact_q()
         assert setting.q == pytest.approx(float(q), rel=TOLERANCE)
-        for name, each in LAWS.items():
+        for name, each in MECHANISMS.items():
             for form in FORMS:
                 limit = each.largest_distortion(each.form(form))
                 if not 0 < setting.q < 1 or setting.q > limit:
@@ -112,9 +112,9 @@ def test_closed_forms_on_random_settings() -> None:
     assert needless > 100
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_distortion_rises_with_the_dose_and_starts_at_zero(name: str) -> None:
-    each, profile = law(name), Profile(1000, delta=0.5, sigma=0.1)
+    each, profile = mechanism(name), Profile(1000, delta=0.5, sigma=0.1)
     doses = [-math.inf, *np.linspace(-40, 5, 200)]
     curve = [each.distortion(dose, profile) for dose in doses]
     assert curve[0] == 0
@@ -127,7 +127,7 @@ def test_box_laws_are_the_volume_of_the_overlap(name: str) -> None:
     """TV by integrating the densities for m = 1 and m = 2 with the plain definitions."""
     delta, m = 0.5, 2
     profile = Profile(m, delta=delta)
-    each = law(name)
+    each = mechanism(name)
     strength = each.inverse(0.4, profile)
     if name == "compression":
         overlap = each.value(strength).value ** m
@@ -151,11 +151,11 @@ def some_clients(rng: np.random.Generator, spread: float) -> list[Profile]:
     ]
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("spread", [1e-10, 1e-4, 0.3])
 def test_the_root_over_clients_meets_the_mean(name: str, spread: float) -> None:
     rng = np.random.default_rng(16)
-    each = law(name)
+    each = mechanism(name)
     for _ in range(40):
         profiles = some_clients(rng, spread)
         for form in ("corrected", "tight"):
@@ -167,18 +167,18 @@ def test_the_root_over_clients_meets_the_mean(name: str, spread: float) -> None:
 
 def test_equal_clients_give_the_closed_form() -> None:
     profile = Profile(100, delta=0.5, sigma=1.0)
-    for each in LAWS.values():
+    for each in MECHANISMS.values():
         assert strength_for(each, 0.005, [profile] * 7) == each.inverse(0.005, profile)
 
 
 def test_clients_of_different_models_are_refused() -> None:
     with pytest.raises(InvalidInput, match="one model"):
-        strength_for(law("compression"), 0.1, [Profile(3), Profile(4)])
+        strength_for(mechanism("compression"), 0.1, [Profile(3), Profile(4)])
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_the_strength_of_a_value_is_the_one_that_has_it(name: str) -> None:
-    each, profile = law(name), Profile(1000, delta=0.5, sigma=0.1)
+    each, profile = mechanism(name), Profile(1000, delta=0.5, sigma=0.1)
     for tv in (1e-6, 0.003, 0.009):
         found = each.inverse(tv, profile)
         again = each.strength(each.value(found).log_value, profile)
@@ -191,19 +191,19 @@ def test_the_strength_of_a_value_is_the_one_that_has_it(name: str) -> None:
 
 def test_unknown_mechanism_lists_the_known_ones() -> None:
     with pytest.raises(UnknownName, match=r"compression, paillier, randomization, secret-sharing"):
-        law("homomorphic")
+        mechanism("homomorphic")
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("tv", [0.0, 1.0, -0.1, math.nan])
 def test_no_optimum_outside_the_unit_interval(name: str, tv: float) -> None:
     with pytest.raises(InvalidInput, match="distortion"):
-        law(name).inverse(tv, Profile(3, delta=1.0, sigma=1.0))
+        mechanism(name).inverse(tv, Profile(3, delta=1.0, sigma=1.0))
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_bounds_stay_within_c4_and_c5(name: str) -> None:
-    each, profile = law(name), Profile(1000, delta=0.5, sigma=0.1)
+    each, profile = mechanism(name), Profile(1000, delta=0.5, sigma=0.1)
     for log_dose in np.linspace(-30, 10, 50):
         strength = Strength(float(log_dose), each.anchor(profile))
         assert 0 <= each.utility_bound(float(log_dose), profile, 2.0) <= 2.0

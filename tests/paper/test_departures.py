@@ -22,17 +22,17 @@ from scipy.special import rel_entr
 
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
-from trilemma.bounds import surrogate as bounds
 from trilemma.bounds.certificate import leakage_supremum, noise_multiplier_for, success_bound
-from trilemma.bounds.surrogate import Constants
 from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws import LAWS, law
-from trilemma.protections.laws.base import Form, Strength
-from trilemma.protections.laws.compression import rescaled_distortion
+from trilemma.paper import bounds
+from trilemma.paper.bounds import Constants
+from trilemma.paper.mechanisms import MECHANISMS, mechanism
+from trilemma.paper.mechanisms.base import Form, Strength
+from trilemma.paper.mechanisms.compression import rescaled_distortion
+from trilemma.paper.profile import Profile
+from trilemma.paper.solving import Solution, solve
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import Solution, solve
-from trilemma.updates import Profile
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def exact_js(p: tuple[mpmath.mpf, ...], q: tuple[mpmath.mpf, ...]) -> mpmath.mpf
 
 def solution(name: str, c1: float, c2: float, budget: float, form: Form = "corrected") -> Solution:
     profile = Profile(2410, delta=0.5, sigma=1.0)
-    return solve(law(name), Constants(c1, c2), Problem(budget), [profile], form=form)
+    return solve(mechanism(name), Constants(c1, c2), Problem(budget), [profile], form=form)
 
 
 # --- E1, E2: the theorem on leakage -----------------------------------------------------------
@@ -257,7 +257,7 @@ def test_e06_xi_of_the_unprotected_parameter_alone_bounds_nothing() -> None:
     assert shift <= true.c2 * tau
 
 
-@pytest.mark.parametrize("name", sorted(LAWS))
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
 def test_e06_the_larger_c2_the_weaker_the_protection(name: str) -> None:
     distortions = []
     for c2 in (200.0, 400.0, 2_000.0):
@@ -275,7 +275,7 @@ def test_e06_the_larger_c2_the_weaker_the_protection(name: str) -> None:
 def test_e07_the_optimum_drops_a_fixed_number_of_coordinates(q: float) -> None:
     for m in (10, 2_410, 10**6, 10**9):
         profile = Profile(m, delta=0.5)
-        found = law("compression").value(law("compression").inverse(q, profile))
+        found = mechanism("compression").value(mechanism("compression").inverse(q, profile))
         dropped = -math.expm1(found.log_value)  # 1 - ρ*
         with mpmath.workdps(40):
             oracle = float(m * (1 - (1 - mpmath.mpf(q)) ** (mpmath.mpf(1) / m)))
@@ -289,8 +289,12 @@ def test_e07_mask_and_modulus_go_to_their_neutral_values() -> None:
     for delta, q in itertools.product((0.01, 0.5, 3.0), (0.001, 0.5, 0.999)):
         for m in (2_410, 10**6, 10**9):
             profile = Profile(m, delta=delta)
-            mask = law("secret-sharing").value(law("secret-sharing").inverse(q, profile)).value
-            modulus = law("paillier").value(law("paillier").inverse(q, profile)).value
+            mask = (
+                mechanism("secret-sharing")
+                .value(mechanism("secret-sharing").inverse(q, profile))
+                .value
+            )
+            modulus = mechanism("paillier").value(mechanism("paillier").inverse(q, profile)).value
             assert 0 <= mask / delta - 1 < 7.0 / m
             assert 0 <= modulus / math.sqrt(2 * delta) - 1 < 3.5 / m
 
@@ -332,7 +336,7 @@ def test_e08_unlike_clients_share_the_residual(name: str) -> None:
     profiles = [Profile(50, delta=d) for d in (0.4, 0.5)]
     for form, expected in (("printed", 0.7), ("corrected", 0.3)):
         asked: Form = "printed" if form == "printed" else "corrected"
-        found = solve(law(name), Constants(0.5, 2.0), Problem(0.4), profiles, form=asked)
+        found = solve(mechanism(name), Constants(0.5, 2.0), Problem(0.4), profiles, form=asked)
         assert found.value is not None
         gamma = np.array([found.value.value])
         tv = [float(metric_tv(name, gamma, d, 1.0)[0]) for d in (0.4, 0.5)]
@@ -415,10 +419,10 @@ def test_e10_the_lower_bound_is_17_to_100_times_too_small(m: int) -> None:
         exact = gaussian_tv(m, ratio)
         assert isotropic_tv(m, math.log(ratio)) == pytest.approx(exact, rel=1e-8)
         log_dose = math.log(ratio)
-        lower = law("randomization").distortion(log_dose, Profile(m, sigma=1.0))
+        lower = mechanism("randomization").distortion(log_dose, Profile(m, sigma=1.0))
         assert lower == pytest.approx(0.01 * min(1.0, scaled))
         assert (
-            law("randomization").utility_bound(log_dose, Profile(m, sigma=1.0), 1.0)
+            mechanism("randomization").utility_bound(log_dose, Profile(m, sigma=1.0), 1.0)
             >= exact - 1e-12
         )
         found.append(exact / lower)
@@ -433,7 +437,7 @@ def test_e10_sigma_is_a_standard_deviation() -> None:
     exact = gaussian_tv(1, noise / variance)
     assert 0.01 * min(1.0, noise / variance**2) > 4 * exact
     profile = Profile(1, sigma=math.sqrt(variance))
-    assert law("randomization").distortion(math.log(noise), profile) <= exact
+    assert mechanism("randomization").distortion(math.log(noise), profile) <= exact
 
 
 def test_e10_one_constant_coordinate_makes_the_optimum_vanish() -> None:
@@ -442,14 +446,14 @@ def test_e10_one_constant_coordinate_makes_the_optimum_vanish() -> None:
     for smallest in (1.0, 1e-3, 1e-6):
         sigma = np.ones(2410)
         sigma[7] = smallest
-        found = law("randomization").inverse(q, Profile.from_sigmas(sigma)).dose
+        found = mechanism("randomization").inverse(q, Profile.from_sigmas(sigma)).dose
         assert found == pytest.approx(100 * q / math.sqrt((sigma**-4).sum()), rel=1e-12)
         optima.append(found)
     assert optima[2] == pytest.approx(100 * q * 1e-12, rel=1e-6)  # goes to 0 with σ²
     sigma[7] = 0.0
     floored = Profile.from_sigmas(sigma)
     assert floored.floored == 1
-    assert law("randomization").inverse(q, floored).dose == pytest.approx(optima[0])
+    assert mechanism("randomization").inverse(q, floored).dose == pytest.approx(optima[0])
     with pytest.raises(InvalidInput, match="zeros"):
         Profile(2410, sigma=sigma)
 
@@ -475,15 +479,19 @@ def test_e11_rescaling_changes_the_distortion_of_compression(rho: float, m: int)
         ours = (
             rescaled_distortion(log_dose, m)
             if rescale
-            else law("compression").distortion(log_dose, Profile(m))
+            else mechanism("compression").distortion(log_dose, Profile(m))
         )
         assert ours == pytest.approx(exact, rel=1e-12)
 
 
 def test_e12_rho_runs_the_other_way_and_compression_saves_bits() -> None:
-    compression = law("compression")
+    compression = mechanism("compression")
     assert compression.parameter.stronger == "smaller"
-    assert all(law(name).parameter.stronger == "larger" for name in LAWS if name != "compression")
+    assert all(
+        mechanism(name).parameter.stronger == "larger"
+        for name in MECHANISMS
+        if name != "compression"
+    )
     m, previous = 1_000, (0.0, 1.0 + 1e-12)
     rng = np.random.default_rng(12)
     for log_dose in (-9.0, -7.0, -5.0, -2.0):
@@ -503,7 +511,7 @@ def test_e12_rho_runs_the_other_way_and_compression_saves_bits() -> None:
 
 
 def test_e13_printed_cost_of_secret_sharing() -> None:
-    sharing, m = law("secret-sharing"), 100
+    sharing, m = mechanism("secret-sharing"), 100
     small = sharing.inverse(0.5, Profile(m, delta=0.25))
     r = 0.25 * 2 ** (1 / m)
     assert sharing.efficiency_bound(small, Profile(m, delta=0.25), 1.0, "printed", 1) == (
@@ -526,7 +534,7 @@ def test_e13_printed_cost_of_secret_sharing() -> None:
 
 
 def test_e14_the_utility_bound_is_vacuous_for_real_models() -> None:
-    bound = law("compression").utility_bound(math.log(-math.log(0.999)), Profile(2410), 1.0)
+    bound = mechanism("compression").utility_bound(math.log(-math.log(0.999)), Profile(2410), 1.0)
     assert bound == pytest.approx(1 - 0.999**2410, rel=1e-12)
     assert bound == pytest.approx(0.91, abs=5e-4)
 
@@ -665,16 +673,16 @@ def test_e20_the_distortion_limit_bounds_the_true_distortion(noise: float) -> No
     )
     exact = float(np.maximum(before - after, 0).sum() * (16 / 4_000) ** 2)  # before > after inside
     profile = Profile(2, sigma=np.array(deviations))
-    limit = law("randomization").distortion_limit(math.log(noise), profile)
+    limit = mechanism("randomization").distortion_limit(math.log(noise), profile)
     assert exact <= limit <= 1.6 * exact
-    assert law("randomization").distortion(math.log(noise), profile) <= exact
+    assert mechanism("randomization").distortion(math.log(noise), profile) <= exact
 
 
 def test_e20_a_client_with_a_wider_box_than_the_mask_is_distorted_too() -> None:
     # Two clients, δ = 1 and 2; the mean of the metric's TV asks for r = 1.05 only, a box narrower
     # than the second client's: its true TV is 1 - (r/2)^10, not 0.
     profiles = [Profile(10, delta=1.0), Profile(10, delta=2.0)]
-    found = solve(law("secret-sharing"), Constants(0.5, 1.0), Problem(0.8), profiles)
+    found = solve(mechanism("secret-sharing"), Constants(0.5, 1.0), Problem(0.8), profiles)
     assert found.value is not None
     r = found.value.value
     assert r == pytest.approx((1 - 0.4) ** (-1 / 10))  # mean of (1 - r^-10, 0) = .2
@@ -694,7 +702,7 @@ def test_e21_the_utility_lemma_of_compression_fails_for_two_clients() -> None:
     count, rho = 200_000, 0.9
     update = rng.uniform(9, 11, (count, 2))
     kept = rng.random((count, 2)) < rho
-    printed = law("compression").utility_bound(math.log(-math.log(rho)), Profile(1), 1.0)
+    printed = mechanism("compression").utility_bound(math.log(-math.log(rho)), Profile(1), 1.0)
     assert printed == pytest.approx(0.1)
     losses = {}
     for rescale in (False, True):
@@ -744,7 +752,7 @@ GRIDS: dict[str, Callable[[], Floats]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(LAWS))
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
 @pytest.mark.parametrize("weights", [(1.0, 0.01), (0.0, 1.0), (1.0, 0.0), (0.3, 0.7)])
 @pytest.mark.parametrize(("c1", "c2", "budget"), [(0.9, 200.0, 0.3), (0.5, 120.0, 0.8)])
 def test_theorem_meta_the_optimum_wins_on_a_fine_grid(
@@ -758,7 +766,7 @@ def test_theorem_meta_the_optimum_wins_on_a_fine_grid(
     best = (weights[0] * utility + weights[1] * cost)[allowed].min()
     profile = Profile(M, DELTA, SIGMA)
     problem = Problem(budget, *weights)
-    found = solve(law(name), Constants(c1, c2), problem, [profile])
+    found = solve(mechanism(name), Constants(c1, c2), problem, [profile])
     assert found.feasible
     assert found.value is not None
     assert found.objective is not None
@@ -771,7 +779,7 @@ def test_theorem_meta_the_optimum_wins_on_a_fine_grid(
     assert abs(found.value.value - edge) <= step * 1.000001
 
 
-@pytest.mark.parametrize("name", sorted(LAWS))
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
 def test_theorem_meta_with_unlike_clients(name: str) -> None:
     c1, c2, budget = 0.9, 200.0, 0.3
     clients = [(0.4, 0.5), (0.5, 0.7), (0.45, 0.9)]  # (δ, σ)
@@ -784,7 +792,7 @@ def test_theorem_meta_with_unlike_clients(name: str) -> None:
     tv = np.mean([metric_tv(name, gamma, d, s) for d, s in clients], axis=0)
     allowed = 2 * c1 - c2 * tv <= budget
     profiles = [Profile(M, d, s) for d, s in clients]
-    found = solve(law(name), Constants(c1, c2), Problem(budget), profiles)
+    found = solve(mechanism(name), Constants(c1, c2), Problem(budget), profiles)
     assert found.value is not None
     edge = gamma[allowed].max() if name == "compression" else gamma[allowed].min()
     assert abs(found.value.value - edge) <= float(gamma[1] - gamma[0]) * 1.000001
