@@ -21,6 +21,7 @@ __all__ = [
     "Constants",
     "Regime",
     "c1_error_bound",
+    "chernoff_error",
     "chernoff_failure",
     "chernoff_sample_size",
     "leakage_error_bound",
@@ -199,6 +200,23 @@ def chernoff_sample_size(relative_error: float, alpha: float, rates: Sequence[fl
     _check_chernoff(relative_error, rates)
     between("alpha", alpha)
     return first_true(lambda trials: chernoff_failure(relative_error, trials, rates) <= alpha, 0)
+
+
+def chernoff_error(trials: int, alpha: float, rates: Sequence[float]) -> float | None:
+    """The least relative error that the Chernoff lemma promises but for `alpha`; None: 1 or more.
+
+    >>> round(chernoff_error(7948, 0.05, [0.2] * 5), 4), chernoff_error(10, 0.05, [0.2] * 5)
+    (0.1, None)
+    """
+    from scipy.optimize import brentq  # heavy: the command line must start without it
+
+    def excess(error: float) -> float:
+        return chernoff_failure(error, trials, rates) - alpha
+
+    _check_chernoff(0.5, rates)
+    between("alpha", alpha)
+    largest = 1 - 1e-12
+    return None if excess(largest) > 0 else float(brentq(excess, 1e-12, largest))
 
 
 def _checked(budget: float) -> float:

@@ -1,313 +1,175 @@
-"""C₁, ξ and C₂ of a scenario: what unprotected updates leak, and how far belief can move.
+"""Algorithms 3 and 4: beliefs from counts of recovered records, and C₁, ξ and C₂ from beliefs.
 
-C₁ is the leakage of unprotected updates. ξ = max |log(f̂ / prior)| and C₂ = (e^{2ξ} - 1)/(2√ln 2)
-are infinite whenever an outcome was never seen, which is the rule rather than the exception
-(departure E6): they are then reported as "not finite" with the reason, and a smoothed value, which
-says more about the numbers of trials than about the data, stands beside them.
+f̂(d|w_m) = M_d/(S·T), where M_d counts the attempts of T on the update at w_m that recovered d,
+and d₀ stands for a record that was not recovered; f̂^O is the mean over the M models, and
+C₁ = (1/K) Σ_k √(JS(f̂^O_k ‖ f_D)/ln 2).
+
+The prior f_D is left open in the paper. Here it is what an attacker reaches without looking: mass
+κ, the rate of the best blind guess, shared by the records (by the classes, as frequent as they
+are), and 1 - κ on d₀. ξ = max |log(f̂(d|w_m)/f_D(d))| is infinite where a record or d₀ was never
+seen, which is the rule (departure E6): then half a count is added to every outcome. Such values
+say as much about the number of attempts as about the data.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from trilemma.beliefs.belief import leakage, system_leakage
-from trilemma.beliefs.blind import BlindGuess, blind_guess, default_threshold
-from trilemma.beliefs.recovery import Criterion
-from trilemma.entropy import Seeded
-from trilemma.estimation.leakage import (
-    Estimate,
-    client_leakage,
-    max_leakage,
-    mean_leakage,
-    success_rate,
-)
-from trilemma.estimation.recovering.recoveries import Outcomes
-from trilemma.estimation.scenario import Scenario
-from trilemma.paper.bounds import c1_error_bound, log_c2
+from trilemma.paper.bounds import Constants, chernoff_error, chernoff_sample_size, log_c2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
+    from trilemma.beliefs.blind import BlindGuess
+    from trilemma.estimation.recovering.recoveries import Outcomes
 
-__all__ = [
-    "ClientConstants",
-    "EstimatedConstants",
-    "Guess",
-    "LiteralConstants",
-    "LogRatio",
-    "choose_criterion",
-    "constants_of",
-    "largest_log_ratio",
-    "literal_constants",
-]
+    Floats = NDArray[np.float64]
 
-ATTACK_WORKS: Final = 0.5
-"""A control that recovers less says that the attack failed, not that the data is safe."""
+__all__ = ["Beliefs", "EstimatedConstants", "blind_prior", "constants_of"]
+
+_RELATIVE_ERROR: Final = 0.1  # for which the lemma's attempts are told
+_LARGEST: Final = 700.0  # exp() of more is beyond all floats
 
 
 @dataclass(frozen=True)
-class Guess:
-    """When a record counts as recovered, and how often a blind guess does (None: not known)."""
+class Beliefs:
+    """What the beliefs of all clients over the same outcomes say.
 
-    criterion: Criterion
-    kappa: BlindGuess | None
-
-
-@dataclass(frozen=True)
-class LogRatio:
-    """ξ and C₂; `xi` and `c2` are None where they are not finite, and `reason` says why."""
-
-    xi: float | None
-    c2: float | None
-    reason: str | None
-    xi_smoothed: float
-    c2_smoothed: float
-
-
-@dataclass(frozen=True)
-class ClientConstants:
-    """One client's success rate and C₁, and the error bounds for the latter.
-
-    `relative_error` is the largest relative error of a belief inside the interval of the success
-    rate; the paper's bound and the corrected one (E9) follow from it, None where it reaches 1.
+    `observed` [K][outcomes + d₀] is f̂^O, `prior` f_D. `xi` and `c2` are None where they are not
+    finite, and `reason` says why.
     """
 
-    client: int
-    units: int
-    successes: int
-    failed: int
-    success: Estimate
-    c1: Estimate
-    relative_error: float | None
-    error_printed: float | None
-    error_corrected: float | None
+    c1: float
+    c1_clients: tuple[float, ...]
+    xi: float | None
+    c2: float | None
+    reason: str
+    xi_smoothed: float
+    c2_smoothed: float
+    observed: tuple[tuple[float, ...], ...]
+    prior: tuple[float, ...]
+
+    @property
+    def constants(self) -> Constants:
+        """What Algorithm 1 goes on with: C₂ as it is, or smoothed where that is not finite."""
+        return Constants(self.c1, self.c2_smoothed if self.c2 is None else self.c2)
 
 
 @dataclass(frozen=True)
 class EstimatedConstants:
-    """Everything that `trilemma estimate` says.
+    """Everything that `trilemma estimate` says: Algorithm 3 by datum and Algorithm 4 by class.
 
-    `success` is the pooled rate for one record a unit, tagged before the attack; `success_any`
-    that of at least one record of a unit; `success_all` the plain share of all records. A unit
-    has `records` records (S). `models` None: every unit had a model of its own.
+    `attempts` T on each of the `models` M and one batch of `records` S a client. `recovered` is
+    the share of records recovered, over all attempts. By the Chernoff lemma no belief of any
+    client errs by more than `relative_error`, at the confidence; None where the lemma promises
+    nothing. `attempts_needed` is the M·T that it asks for a relative error of .1.
     """
 
-    c1: Estimate
-    c1_max: Estimate
-    ratio: LogRatio
-    kappa: BlindGuess | None
-    criterion: Criterion
-    success: Estimate
-    success_any: Estimate
-    success_all: float
-    clients: tuple[ClientConstants, ...]
-    units: int
+    by_datum: Beliefs
+    by_class: Beliefs | None
+    kappa: float
+    clients: int
+    models: int
+    attempts: int
     records: int
-    models: int | None
+    recovered: float
+    diverged: int
+    relative_error: float | None
+    attempts_needed: int | None
     confidence: float
 
-    @property
-    def attack_failed(self) -> bool:
-        """Whether the unprotected attack recovers too little for C₁ to mean anything."""
-        return self.success.value < ATTACK_WORKS
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain values; what is not finite is null, with its reason."""
-        kappa = None
-        if self.kappa is not None:
-            kappa = {
-                **asdict(self.kappa),
-                "value": self.kappa.rate,
-                "high_in_batch": self.kappa.high_in_batch(self.records),
-            }
-        return {
-            "c1": asdict(self.c1),
-            "c1_max": asdict(self.c1_max),
-            "xi": self.ratio.xi,
-            "c2": self.ratio.c2,
-            "c2_reason": self.ratio.reason,
-            "xi_smoothed": self.ratio.xi_smoothed,
-            "c2_smoothed": self.ratio.c2_smoothed,
-            "kappa": kappa,
-            "criterion": asdict(self.criterion),
-            "units": self.units,
-            "records": self.records,
-            "models": self.models,
-            "success": asdict(self.success),
-            "success_any": asdict(self.success_any),
-            "success_all": self.success_all,
-            "attack_failed": self.attack_failed,
-            "confidence": self.confidence,
-            "clients": [asdict(client) for client in self.clients],
-        }
+def blind_prior(blind: BlindGuess | None, trials: int) -> float:
+    """κ with half a success and half a failure added.
 
-
-@dataclass(frozen=True)
-class LiteralConstants:
-    """The paper's reading: beliefs over a fixed batch and d₀ against a uniform prior.
-
-    Inverted: a uniform prior gives an attack that never succeeds a larger C₁ than one that always
-    does. For comparison only.
+    Where no blind guess is known, as if none had succeeded in so many trials.
     """
-
-    c1: float
-    c1_max: float
-    xi: float | None
-
-
-def choose_criterion(
-    scenario: Scenario,
-    criterion: Criterion | None = None,
-    *,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Guess:
-    """The criterion asked for, the scenario's own, or the default, and its blind-guess rate.
-
-    `confidence` is that of the rate's limits.
-    """
-    asked = criterion or scenario.criterion or Criterion.of(scenario.input_spec)
-    pool = scenario.pooled()
-    inputs = pool.inputs.numpy()
-    labels = None if scenario.classes is None else pool.labels.numpy()
-    entropy = Seeded(seed).child("blind guess")
-    if asked is None:
-        found = default_threshold(
-            inputs, labels, scenario.input_spec, entropy=entropy, confidence=confidence
-        )
-        return Guess(Criterion("psnr", found.threshold), found)
-    asked.check(scenario.input_spec)
-    if asked.metric != "psnr":
-        return Guess(asked, None)
-    found = blind_guess(
-        inputs,
-        labels,
-        scenario.input_spec,
-        threshold=asked.threshold,
-        entropy=entropy,
-        confidence=confidence,
-    )
-    return Guess(asked, found)
+    successes, trials = (0, trials) if blind is None else (blind.successes, blind.trials)
+    return (successes + 0.5) / (trials + 1)
 
 
 def constants_of(
-    outcomes: Outcomes, guess: Guess, *, models: int | None = None, confidence: float = 0.95
+    outcomes: Outcomes,
+    blind: BlindGuess | None,
+    *,
+    classes: int | None = None,
+    class_shares: Sequence[float] = (),
+    confidence: float = 0.95,
 ) -> EstimatedConstants:
-    """The constants that follow from unprotected outcomes."""
-    tagged, any_record = outcomes.tagged(), outcomes.counted[:, 0].any(axis=1)
-    numbers = np.unique(outcomes.client)
-    rows = [outcomes.client == k for k in numbers]
-    hits = [int(tagged[row].sum()) for row in rows]
-    trials = int(rows[0].sum())  # clients take turns, so all have as many units
-    clients = tuple(
-        _client(int(k), trials, hit, int(outcomes.failed[row, 0].sum()), confidence)
-        for k, row, hit in zip(numbers, rows, hits, strict=True)
-    )
+    """The constants that follow from T attempts at each model on one batch a client.
+
+    `class_shares` say how frequent the classes are before anything is seen.
+    """
+    attempts, size = outcomes.counted.shape[1:]
+    kappa = blind_prior(blind, outcomes.counted.size)
+    clients = np.unique(outcomes.client)
+    models = len(outcomes.client) // len(clients)
+    even = np.full(size, 1 / size)
+    shares = np.asarray(class_shares, dtype=np.float64)
+    client, trials = outcomes.client, attempts * size
+    by_datum = _beliefs(client, outcomes.per_datum(), even, kappa, trials, "a record")
+    by_class = None
+    if classes is not None:
+        table = outcomes.per_class(classes)
+        by_class = _beliefs(client, table, shares, kappa, trials, "a class")
+    rates = [
+        rate for row in by_datum.observed for rate in (*(size * f for f in row[:-1]), row[-1])
+    ]
+    drawn, promised = models * attempts, min(rates) > 0
     return EstimatedConstants(
-        c1=mean_leakage(hits, trials, confidence=confidence),
-        c1_max=max_leakage(hits, trials, confidence=confidence),
-        ratio=largest_log_ratio(hits, trials, guess.kappa),
-        kappa=guess.kappa,
-        criterion=guess.criterion,
-        success=success_rate(int(tagged.sum()), len(tagged), confidence),
-        success_any=success_rate(int(any_record.sum()), len(tagged), confidence),
-        success_all=float(outcomes.counted[:, 0].mean()),
-        clients=clients,
-        units=len(tagged),
-        records=outcomes.labels.shape[1],
+        by_datum=by_datum,
+        by_class=by_class,
+        kappa=kappa,
+        clients=len(clients),
         models=models,
+        attempts=attempts,
+        records=size,
+        recovered=float(outcomes.counted.mean()),
+        diverged=int(outcomes.failed.sum()),
+        relative_error=chernoff_error(drawn, 1 - confidence, rates) if promised else None,
+        attempts_needed=chernoff_sample_size(_RELATIVE_ERROR, 1 - confidence, rates)
+        if promised
+        else None,
         confidence=confidence,
     )
 
 
-def _client(
-    client: int, trials: int, hits: int, failed: int, confidence: float
-) -> ClientConstants:
-    rate = success_rate(hits, trials, confidence)
-    error = _relative_error(rate)
-    return ClientConstants(
-        client=client,
-        units=trials,
-        successes=hits,
-        failed=failed,
-        success=rate,
-        c1=client_leakage(hits, trials, confidence=confidence),
-        relative_error=error,
-        error_printed=None if error is None else c1_error_bound(error, "printed"),
-        error_corrected=None if error is None else c1_error_bound(error, "corrected"),
-    )
-
-
-def _relative_error(rate: Estimate) -> float | None:
-    """Largest |f̂ - f| / f over "recovered" and "nothing", f anywhere in the interval."""
-    errors = []
-    for value, low, high in (
-        (rate.value, rate.low, rate.high),
-        (1 - rate.value, 1 - rate.high, 1 - rate.low),
-    ):
-        if low <= 0:
-            return None
-        errors += [value / low - 1, 1 - value / high]
-    worst = max(errors)
-    return worst if worst < 1 else None
-
-
-def largest_log_ratio(hits: Sequence[int], trials: int, kappa: BlindGuess | None) -> LogRatio:
-    """ξ = max over clients and outcomes of |log(f̂ / prior)|, prior κ on the data, 1 - κ on d₀.
-
-    Smoothed: half a success and half a failure are added to every count. Without a measured κ the
-    prior is the half success alone.
-    """
-    prior_hits, prior_trials = (kappa.successes, kappa.trials) if kappa else (0, trials)
-    worst = max(
-        _log_ratio((hit + 0.5) / (trials + 1), (prior_hits + 0.5) / (prior_trials + 1))
-        for hit in hits
-    )
-    smoothed = math.exp(min(log_c2(worst), 700.0)) if worst > 0 else 0.0
-    reason = _why_infinite(hits, trials, kappa)
-    if reason or kappa is None:
-        return LogRatio(None, None, reason, worst, smoothed)
-    xi = max(_log_ratio(hit / trials, kappa.rate) for hit in hits)
-    if xi == 0:
-        return LogRatio(0.0, 0.0, None, worst, smoothed)
-    if log_c2(xi) > 700:
-        return LogRatio(
-            xi, None, f"C2 overflows: its logarithm is {log_c2(xi):.6g}", worst, smoothed
-        )
-    return LogRatio(xi, math.exp(log_c2(xi)), None, worst, smoothed)
-
-
-def _log_ratio(belief: float, prior: float) -> float:
-    return max(abs(math.log(belief / prior)), abs(math.log((1 - belief) / (1 - prior))))
-
-
-def _why_infinite(hits: Sequence[int], trials: int, kappa: BlindGuess | None) -> str | None:
-    if kappa is None:
-        return "the blind-guess rate is known for PSNR only"
-    if kappa.successes == 0:
-        return f"no blind guess succeeded in {kappa.trials} trials, so the prior of the data is 0"
-    if kappa.successes == kappa.trials:
-        return "the blind guess always succeeded, so the prior of 'nothing recovered' is 0"
-    if trials in hits:
-        return f"a client's records were recovered from all of {trials} updates"
-    if 0 in hits:
-        return f"a client's records were recovered from none of {trials} updates"
-    return None
-
-
-def literal_constants(outcomes: Outcomes) -> LiteralConstants:
-    """C₁ and ξ as printed, from outcomes measured with `literal`."""
-    table = outcomes.per_datum()
-    size = table.shape[1]
-    uniform = np.full(size, 1 / size)
-    beliefs = [table[outcomes.client == k].mean(axis=0) for k in np.unique(outcomes.client)]
-    mean, worst = system_leakage([leakage(belief, uniform) for belief in beliefs])
-    smallest = min(float(belief.min()) for belief in beliefs)
+def _beliefs(
+    client: NDArray[np.int64],
+    table: Floats,
+    shares: Floats,
+    kappa: float,
+    trials: int,
+    outcome: str,
+) -> Beliefs:
+    """C₁, ξ and C₂ from f̂ [units, outcomes + d₀], each from so many trials."""
+    prior = np.append(kappa * shares / shares.sum(), 1 - kappa)
+    observed = [table[client == k].mean(axis=0) for k in np.unique(client)]
+    per_client = [leakage(belief, prior) for belief in observed]
+    smoothed = (table * trials + 0.5) / (trials + table.shape[1] / 2)
     xi = None
-    if smallest > 0:
-        xi = max(float(np.abs(np.log(belief * size)).max()) for belief in beliefs)
-    return LiteralConstants(mean, worst, xi)
+    if table.min() > 0:
+        xi = float(np.abs(np.log(table / prior)).max())
+    xi_smoothed = float(np.abs(np.log(smoothed / prior)).max())
+    unseen = outcome if table[:, :-1].min() == 0 else "d0 (nothing recovered)"
+    return Beliefs(
+        c1=system_leakage(per_client)[0],
+        c1_clients=tuple(per_client),
+        xi=xi,
+        c2=None if xi is None else _c2(xi),
+        reason="" if xi is not None else f"{unseen} was never seen at some model",
+        xi_smoothed=xi_smoothed,
+        c2_smoothed=_c2(xi_smoothed),
+        observed=tuple(tuple(row.tolist()) for row in observed),
+        prior=tuple(prior.tolist()),
+    )
+
+
+def _c2(xi: float) -> float:
+    return math.exp(min(log_c2(xi), _LARGEST)) if xi > 0 else 0.0

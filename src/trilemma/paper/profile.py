@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -114,6 +115,7 @@ class Profile:
         half_range = float(np.ptp(samples, axis=0).max()) / 2
         return cls.from_sigmas(samples.std(axis=0, ddof=1), delta=half_range or None)
 
+    @cached_property
     def log_precision(self) -> float:
         """log A = ½ log Σᵢ σᵢ⁻⁴, the only function of the σᵢ that the paper's bounds use."""
         sigma = self.require_sigma()

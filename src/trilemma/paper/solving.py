@@ -1,4 +1,4 @@
-"""The paper's meta-algorithm: γ* from 2C₁ - C₂·mean TV(γ*) = ε, and what γ* is worth.
+"""Algorithm 1 of the paper: γ* from 2C₁ - C₂·mean TV(γ*) = ε, and what γ* is worth.
 
 The result is the paper's *surrogate* optimum. It is no guarantee (departure E3), and
 `Solution.guarantee` says so in a sentence wherever it is shown.
@@ -23,12 +23,17 @@ from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
 from trilemma.tuning.problem import Problem
 
-__all__ = ["Solution", "finite_or_none", "solve"]
+__all__ = ["Gamma", "Optimum", "Solution", "solve"]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """γ* of one mechanism with all that the paper says of it; None where there is no γ*."""
+    """γ* of one mechanism with all that the paper says of it; None where there is no γ*.
+
+    `distortion` is the mean TV of the paper's model, `true_distortion` that of the mechanism as it
+    runs. `proved_in_the_model` says that C₁ + C₂·TV ≤ ε with the former (or an upper bound of
+    it), `proved` with the latter.
+    """
 
     mechanism: str
     parameter: Parameter
@@ -39,11 +44,78 @@ class Solution:
     guarantee: str
     value: ParameterValue | None = None
     distortion: float | None = None
+    true_distortion: float | None = None
     surrogate_leakage: float | None = None
+    proved_in_the_model: bool = False
     proved: bool = False
     utility_bound: float | None = None
     efficiency_bound: float | None = None
     objective: float | None = None
+
+    @property
+    def optimum(self) -> Optimum:
+        """The same as values that JSON can hold."""
+        value = self.value or ParameterValue(math.nan, math.nan, math.nan)
+        return Optimum(
+            mechanism=self.mechanism,
+            parameter=Gamma(
+                symbol=self.parameter.symbol,
+                meaning=self.parameter.meaning,
+                value=_finite_or_none(value.value),
+                log_value=_finite_or_none(value.log_value),
+                distance=_finite_or_none(value.distance),
+                strength=_finite_or_none(value.strength),
+            ),
+            form=self.form,
+            feasible=self.feasible,
+            reason=self.reason,
+            guarantee=self.guarantee,
+            distortion=self.distortion,
+            true_distortion=self.true_distortion,
+            surrogate_leakage=self.surrogate_leakage,
+            regime=self.regime.value,
+            proved_in_the_model=self.proved_in_the_model,
+            proved=self.proved,
+            utility_bound=self.utility_bound,
+            efficiency_bound=self.efficiency_bound,
+            objective=self.objective,
+        )
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """γ* in a file: its value, ln of it, and its distance from neutral, which stays exact.
+
+    `strength` is 1 - ρ for compression. None: there is no γ*, or it is beyond all floats.
+    """
+
+    symbol: str
+    meaning: str
+    value: float | None
+    log_value: float | None
+    distance: float | None
+    strength: float | None
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A `Solution` in a file."""
+
+    mechanism: str
+    parameter: Gamma
+    form: str
+    feasible: bool
+    reason: str
+    guarantee: str
+    distortion: float | None
+    true_distortion: float | None
+    surrogate_leakage: float | None
+    regime: str
+    proved_in_the_model: bool
+    proved: bool
+    utility_bound: float | None
+    efficiency_bound: float | None
+    objective: float | None
 
 
 def solve(
@@ -55,11 +127,8 @@ def solve(
     form: Form = "corrected",
     c4: float = 1.0,
     c5: float = 1.0,
-    clients: int | None = None,
 ) -> Solution:
-    """Algorithm meta for one mechanism, with known C₁ and C₂.
-
-    `profiles` has one entry a client, or a single one for `clients` that are all alike.
+    """Algorithm 1 for one mechanism, with known C₁ and C₂; `profiles` has one entry a client.
 
     >>> from trilemma.paper.mechanisms import mechanism
     >>> solution = solve(
@@ -79,14 +148,14 @@ def solve(
         else strength_for(model, needed, profiles, form)
     )
     distortion = mean_distortion(model, strength, profiles, form)
-    doses = [model.dose_of(strength, profile) for profile in profiles]
-    pairs = list(zip(doses, profiles, strict=True))
-    utility = [model.utility_bound(dose, profile, c4) for dose, profile in pairs]
-    count = len(profiles) if clients is None else clients
-    cost = [model.efficiency_bound(strength, profile, c5, form, count) for profile in profiles]
-    # Where nothing is needed nothing is sent differently, whatever the clients' boxes are.
-    limits = [_tv_limit(model, strength, profile) if needed > 0 else 0.0 for profile in profiles]
-    tv_limit = _mean(limits)
+    bounded = [(strength, profile) for profile in profiles]
+    count = len(profiles)
+    utility = [model.utility_bound(*at, c4, form, count) for at in bounded]
+    cost = [model.efficiency_bound(*at, c5, form, count) for at in bounded]
+    tv_limit = true = 0.0
+    if needed > 0:  # else nothing is sent differently, whatever the clients' boxes are
+        tv_limit = _mean([_tv_limit(model, *at) for at in bounded])
+        true = _mean([model.true_distortion(*at) for at in bounded])
     # Both bounds rise with γ and γ* is the least γ allowed: a cap that γ* breaks stays so.
     names = ("utility bound", "efficiency bound")
     breach = problem.breach(_mean(utility), _mean(cost), names)
@@ -97,19 +166,20 @@ def solve(
         regime=constants.regime(problem.budget),
         feasible=not breach,
         reason=breach,
-        guarantee=_guarantee(constants, problem.budget, tv_limit),
+        guarantee=_guarantee(constants, problem.budget, tv_limit, true),
         value=model.value(strength),
         distortion=distortion,
+        true_distortion=true,
         surrogate_leakage=constants.surrogate_leakage(distortion),
-        proved=constants.proves(problem.budget, tv_limit),
+        proved_in_the_model=constants.proves(problem.budget, tv_limit),
+        proved=constants.proves(problem.budget, true),
         utility_bound=_mean(utility),
         efficiency_bound=_mean(cost),
         objective=problem.objective(utility, cost),
     )
 
 
-def finite_or_none(value: float | None) -> float | None:
-    """The value where JSON can hold it."""
+def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -118,7 +188,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _tv_limit(model: MechanismModel, strength: Strength, profile: Profile) -> float:
-    """An upper bound of one client's true TV at a common γ, for a proof.
+    """An upper bound of one client's TV in the paper's model at a common γ, for a proof.
 
     Where γ lies short of the client's neutral value (a mask narrower than its box) the model says
     nothing, although the update is distorted: 1 is then the only bound at hand.
@@ -162,19 +232,21 @@ def _round_up(constants: Constants, edge: float, limit: float) -> str | None:
     return None
 
 
-def _guarantee(constants: Constants, budget: float, tv_limit: float) -> str:
-    """What γ* does and does not guarantee (E3), given an upper bound of its true TV (E20)."""
+def _guarantee(constants: Constants, budget: float, tv_limit: float, true: float) -> str:
+    """What γ* does and does not guarantee (E3), given its TV, as modelled and true (E20)."""
     c1 = constants.c1
     if budget >= 2 * c1:
         return f"Nothing is needed: unprotected updates leak C1 = {c1:.4g}, within the budget."
     if budget >= 1.5 * c1:
-        proved_up_to = c1 + constants.c2 * tv_limit
-        if proved_up_to > budget * (1 + 1e-12):  # at budget = 1.5*C1 the two are equal
-            return (
-                f"Unproved: the true distortion may be {tv_limit:.4g}, at which all that holds "
-                f"is a leakage of at most {min(1.0, proved_up_to):.4g}; "
-                f"unprotected updates already leak C1 = {c1:.4g}, within the budget."
-            )
+        tolerance = 1 + 1e-12  # at budget = 1.5*C1 the two are equal
+        for tv, what in ((tv_limit, "distortion of the model"), (true, "true distortion")):
+            proved_up_to = c1 + constants.c2 * tv
+            if proved_up_to > budget * tolerance:
+                return (
+                    f"Unproved: the {what} may be {tv:.4g}, at which all that holds is a leakage "
+                    f"of at most {min(1.0, proved_up_to):.4g}; unprotected updates already leak "
+                    f"C1 = {c1:.4g}, within the budget."
+                )
         return (
             f"The paper's bound holds here, but unprotected updates already leak only "
             f"C1 = {c1:.4g}, less than the budget: nothing is gained by it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -112,7 +113,7 @@ def attack(
             **effort.model_dump(),
         )
         return
-    from trilemma.paper.estimating import constants_of
+    from trilemma.estimation.recovering.rates import Rates
     from trilemma.protections.specs import parse_protection
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries
@@ -123,7 +124,7 @@ def attack(
         federated,
         attack=attack,
         success=success,
-        units=20 if units is None else units,
+        units_for=lambda clients: -(-(20 if units is None else units) // clients),
         out=running.out,
         protection=parse_protection(protection),
         **effort.model_dump(),
@@ -136,16 +137,8 @@ def attack(
         document: dict[str, Any] = {"scenario": prepared.scenario.name, "protection": protection}
         for key, outcomes in zip(("control", "protected"), (control, protected), strict=True):
             if outcomes is not None:
-                found = constants_of(outcomes, prepared.guess).as_json()
-                document[key] = {
-                    "success": found["success"],
-                    "success_any": found["success_any"],
-                    "success_all": found["success_all"],
-                    "leakage": found["c1"],
-                    "leakage_max": found["c1_max"],
-                    "failed": int(outcomes.failed[:, 0].sum()),
-                }
-        works = not constants_of(control, prepared.guess).attack_failed
+                document[key] = asdict(Rates.of(outcomes))
+        works = Rates.of(control).attack_works
         better = [] if works else _better(prepared, attack, running)
         document |= {"attack_failed": not works, "units": len(control.client)}
         write_json(prepared.folder / "attack.json", document)

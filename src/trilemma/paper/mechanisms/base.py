@@ -89,7 +89,11 @@ class MechanismModel(ABC):
 
     @abstractmethod
     def distortion_limit(self, log_dose: float, profile: Profile) -> float:
-        """The true TV, or an upper bound of it: what a proof may use (departure E20)."""
+        """TV in the paper's model, or an upper bound of it: what a proof may use (E20)."""
+
+    @abstractmethod
+    def true_distortion(self, strength: Strength, profile: Profile) -> float:
+        """TV of the mechanism as it runs, for an update that is distributed as assumed."""
 
     @abstractmethod
     def value(self, strength: Strength) -> ParameterValue:
@@ -100,14 +104,16 @@ class MechanismModel(ABC):
         """The strength of a parameter, given as ln γ: the inverse of `value`."""
 
     @abstractmethod
-    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
-        """The paper's bound of the utility loss for utilities in [0, C₄], at most C₄."""
+    def utility_bound(
+        self, strength: Strength, profile: Profile, c4: float, form: Form, clients: int
+    ) -> float:
+        """The paper's bound of the utility loss for utilities in [0, C₄]."""
 
     @abstractmethod
     def efficiency_bound(
         self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
-        """The paper's bound of the efficiency reduction for costs in [0, C₅], at most C₅."""
+        """The paper's bound of the efficiency reduction for costs in [0, C₅]."""
 
     def reached(self, tv: float, form: Form) -> float:
         """The distortion that the form's optimum for `tv` really has."""
@@ -150,7 +156,7 @@ class BoxModel(MechanismModel):
         return Strength(math.log(exponent) - self._log_scale(profile), self.anchor(profile))
 
     def distortion_limit(self, log_dose: float, profile: Profile) -> float:
-        """The same TV, which is exact."""
+        """The same TV, which the paper's model takes for exact."""
         return self.distortion(log_dose, profile)
 
     def value(self, strength: Strength) -> ParameterValue:

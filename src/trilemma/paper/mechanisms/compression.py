@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms.base import BoxModel, ParameterValue, Strength
+from trilemma.paper.mechanisms.base import BoxModel, Form, ParameterValue, Strength
 from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
 
@@ -40,9 +40,16 @@ class CompressionModel(BoxModel):
         dropped = -math.expm1(log_value)
         return ParameterValue(math.exp(log_value), log_value, dropped, dropped)
 
-    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
-        """C₄ (1 - ρ^m) (the lemma of the appendix on compression)."""
-        return c4 * self.distortion(log_dose, profile)
+    def true_distortion(self, strength: Strength, profile: Profile) -> float:
+        """With the paper's 1/ρ, of a box that holds 0; of any other box TV is larger (E11)."""
+        return rescaled_distortion(strength.log_dose, profile.parameters)
+
+    def utility_bound(
+        self, strength: Strength, profile: Profile, c4: float, form: Form, clients: int
+    ) -> float:
+        """printed: C₄ (1 - ρ^m) (Lemma I.1); corrected: C₄ (1 - ρ^{Km}) (E21)."""
+        drawn = 1 if form == "printed" else clients
+        return c4 * self.distortion(strength.log_dose + math.log(drawn), profile)
 
 
 def per_coordinate_distortion(dropped: ArrayLike) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.paper.mechanisms.base import BoxModel
+from trilemma.paper.mechanisms.base import BoxModel, Form, Strength
 from trilemma.paper.profile import Profile
 from trilemma.protections.parameter import Parameter
 
@@ -34,6 +34,12 @@ class PaillierModel(BoxModel):
     def anchor(self, profile: Profile) -> float:
         return 0.5 * math.log(2 * profile.require_delta(self.name))
 
-    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
+    def true_distortion(self, strength: Strength, profile: Profile) -> float:
+        """1: a plaintext is a real number, a ciphertext a whole one."""
+        return 1.0
+
+    def utility_bound(
+        self, strength: Strength, profile: Profile, c4: float, form: Form, clients: int
+    ) -> float:
         """0: decryption returns the sum unchanged."""
         return 0.0

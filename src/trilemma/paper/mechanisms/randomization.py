@@ -39,7 +39,7 @@ class RandomizationModel(MechanismModel):
         return 1.0 if form == "tight" else 0.01
 
     def distortion(self, log_dose: float, profile: Profile, form: Form = "corrected") -> float:
-        scaled = log_dose + profile.log_precision()
+        scaled = log_dose + profile.log_precision
         if form == "tight":
             return large_m_tv(scaled)
         return 0.01 * math.exp(min(0.0, scaled))
@@ -51,7 +51,7 @@ class RandomizationModel(MechanismModel):
                 f"distortion must lie in (0, {limit:g}] (below 1) for this form, got {tv}."
             )
         scaled = large_m_tv_inverse(tv) if form == "tight" else math.log(100) + math.log(tv)
-        return Strength(scaled - profile.log_precision())
+        return Strength(scaled - profile.log_precision)
 
     def distortion_limit(self, log_dose: float, profile: Profile) -> float:
         """Exact for one common σ; else the least of three upper bounds."""
@@ -66,15 +66,22 @@ class RandomizationModel(MechanismModel):
     def strength(self, log_value: float, profile: Profile) -> Strength:
         return Strength(log_value)
 
-    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
-        """(3/2) C₄ min{1, s²A} (Lemma epsilon_u_randomization_mechanism), at most C₄."""
-        return c4 * self._lemma(log_dose, profile)
+    def true_distortion(self, strength: Strength, profile: Profile) -> float:
+        """The same: the noise is what the model says."""
+        return self.distortion_limit(strength.log_dose, profile)
+
+    def utility_bound(
+        self, strength: Strength, profile: Profile, c4: float, form: Form, clients: int
+    ) -> float:
+        """(3/2) C₄ min{1, s²A} (Lemma F.1); corrected: at most C₄."""
+        return c4 * self._lemma(strength, profile, form)
 
     def efficiency_bound(
         self, strength: Strength, profile: Profile, c5: float, form: Form, clients: int
     ) -> float:
-        """(3/2) C₅ min{1, s²A} (the lemma after it), at most C₅."""
-        return c5 * self._lemma(strength.log_dose, profile)
+        """(3/2) C₅ min{1, s²A} (Lemma F.2); corrected: at most C₅."""
+        return c5 * self._lemma(strength, profile, form)
 
-    def _lemma(self, log_dose: float, profile: Profile) -> float:
-        return min(1.0, 1.5 * math.exp(min(0.0, log_dose + profile.log_precision())))
+    def _lemma(self, strength: Strength, profile: Profile, form: Form) -> float:
+        bound = 1.5 * math.exp(min(0.0, strength.log_dose + profile.log_precision))
+        return bound if form == "printed" else min(1.0, bound)

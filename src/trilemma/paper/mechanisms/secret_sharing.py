@@ -30,7 +30,21 @@ class SecretSharingModel(BoxModel):
     def anchor(self, profile: Profile) -> float:
         return math.log(profile.require_delta(self.name))
 
-    def utility_bound(self, log_dose: float, profile: Profile, c4: float) -> float:
+    def true_distortion(self, strength: Strength, profile: Profile) -> float:
+        """1 - (1 - t)^m, t = r/(4δ) up to r = 2δ, then 1 - δ/r: update plus a mask on [-r, r].
+
+        t is the chance that the sum leaves the update's own interval, in which its density is
+        nowhere above the update's. The paper takes the sum for uniform on [-r, r], so that t = 0
+        at r = δ; it is 1/4 there.
+        """
+        log_ratio = strength.anchor + strength.dose - self.anchor(profile)  # ln r/δ
+        narrow = log_ratio <= math.log(2)
+        kept = math.log1p(-math.exp(log_ratio) / 4) if narrow else -log_ratio
+        return -math.expm1(profile.parameters * kept)
+
+    def utility_bound(
+        self, strength: Strength, profile: Profile, c4: float, form: Form, clients: int
+    ) -> float:
         """0: the masks cancel."""
         return 0.0
 

@@ -134,8 +134,8 @@ class Verdict(Shown, Kept):
     file: ClassVar = "verdict.json"
     remedy: ClassVar = "take the verdict.json that trilemma tune wrote"
     upgrade: ClassVar = (
-        "its claim was about one round and weaker attackers: run trilemma tune again with "
-        "--fresh --out {folder}"
+        "what it claims is not what this version claims: run trilemma tune again with --fresh "
+        "--out {folder}"
     )
 
     headline: str
