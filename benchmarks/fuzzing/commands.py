@@ -25,7 +25,7 @@ from trilemma.commands.settings import command_line
 from trilemma.crypto.paillier import PrivateKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.paper import estimating
+from trilemma.estimation.recovering import criterion
 
 __all__ = ["commands"]
 
@@ -150,7 +150,7 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
         stack.enter_context(patch.object(tune, "command_line", noted))
         stack.enter_context(patch.object(pareto, "command_line", noted))
         stack.enter_context(patch.object(scenarios, "load_scenario", _scenario))
-        stack.enter_context(patch.object(estimating, "choose_criterion", _criterion))
+        stack.enter_context(patch.object(criterion, "choose_criterion", _criterion))
         stack.enter_context(patch.object(PrivateKey, "generate", _key))
         stack.enter_context(patch.object(cli, "app", COMMANDS))  # made once
         stack.enter_context(patch("webbrowser.open", lambda _: True))
@@ -158,7 +158,7 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
 
 
 _scenario = lru_cache(scenarios.load_scenario)
-_criterion = lru_cache(estimating.choose_criterion)
+_criterion = lru_cache(criterion.choose_criterion)
 _generate = PrivateKey.generate
 
 

@@ -171,7 +171,7 @@ def test_e03_what_the_optimum_certifies(name: str, c1: float, c2: float) -> None
         x = c2 * found.distortion
         assert x == pytest.approx(2 * c1 - budget, rel=1e-9)
         # All that is known of the leakage at the optimum is C1 - x <= leakage <= C1 + x.
-        assert found.proved is (share >= 1.5)
+        assert found.proved_in_the_model is (share >= 1.5)
         if share < 1:  # outside the metric's own case: its other regime allows
             allowed = 3 * x - c1
             assert allowed == pytest.approx(5 * c1 - 3 * budget, rel=1e-9)
@@ -422,7 +422,9 @@ def test_e10_the_lower_bound_is_17_to_100_times_too_small(m: int) -> None:
         lower = mechanism("randomization").distortion(log_dose, Profile(m, sigma=1.0))
         assert lower == pytest.approx(0.01 * min(1.0, scaled))
         assert (
-            mechanism("randomization").utility_bound(log_dose, Profile(m, sigma=1.0), 1.0)
+            mechanism("randomization").utility_bound(
+                Strength(log_dose), Profile(m, sigma=1.0), 1.0, "corrected", 1
+            )
             >= exact - 1e-12
         )
         found.append(exact / lower)
@@ -534,7 +536,9 @@ def test_e13_printed_cost_of_secret_sharing() -> None:
 
 
 def test_e14_the_utility_bound_is_vacuous_for_real_models() -> None:
-    bound = mechanism("compression").utility_bound(math.log(-math.log(0.999)), Profile(2410), 1.0)
+    bound = mechanism("compression").utility_bound(
+        Strength(math.log(-math.log(0.999))), Profile(2410), 1.0, "printed", 1
+    )
     assert bound == pytest.approx(1 - 0.999**2410, rel=1e-12)
     assert bound == pytest.approx(0.91, abs=5e-4)
 
@@ -702,7 +706,9 @@ def test_e21_the_utility_lemma_of_compression_fails_for_two_clients() -> None:
     count, rho = 200_000, 0.9
     update = rng.uniform(9, 11, (count, 2))
     kept = rng.random((count, 2)) < rho
-    printed = mechanism("compression").utility_bound(math.log(-math.log(rho)), Profile(1), 1.0)
+    printed = mechanism("compression").utility_bound(
+        Strength(math.log(-math.log(rho))), Profile(1), 1.0, "printed", 2
+    )
     assert printed == pytest.approx(0.1)
     losses = {}
     for rescale in (False, True):

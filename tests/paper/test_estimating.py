@@ -1,158 +1,124 @@
-import json
+"""Algorithms 3 and 4 by hand: beliefs, C₁, ξ and C₂ from counts of recovered records."""
+
+from __future__ import annotations
+
 import math
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import jensenshannon
 from tests.estimation.attackers import Division, small_scenario
 
 from trilemma.beliefs.blind import BlindGuess
-from trilemma.beliefs.recovery import Criterion
-from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import mean_leakage
+from trilemma.estimation.recovering.criterion import choose_criterion
 from trilemma.estimation.recovering.recoveries import Outcomes, measure
-from trilemma.estimation.recovering.units import Measurement
-from trilemma.paper.estimating import (
-    Guess,
-    choose_criterion,
-    constants_of,
-    largest_log_ratio,
-    literal_constants,
-)
-from trilemma.protections.specs import parse_protection
+from trilemma.estimation.recovering.units import Measurement, draw_unit
+from trilemma.paper.algorithm import estimated
+from trilemma.paper.bounds import chernoff_failure
+from trilemma.paper.estimating import constants_of
 
-KAPPA = BlindGuess(20.0, "mean", 5, 500, 0.004, 0.05, 0.95)
-GUESS = Guess(Criterion(), KAPPA)
+BLIND = BlindGuess(20.0, "mean", 4, 499, 0.004, 0.05, 0.95)
+KAPPA = 4.5 / 500
 
 
-def outcomes(hits: list[int], trials: int, size: int = 1) -> Outcomes:
-    clients = len(hits)
-    client = np.arange(clients * trials) % clients
-    turn = np.arange(clients * trials) // clients
-    recovered = np.repeat((turn < np.array(hits)[client])[:, None, None], size, axis=2)
+def outcomes(counts: list[list[list[int]]], attempts: int, labels: list[int]) -> Outcomes:
+    """`counts` [client][model][record]: the first so many of the attempts recovered it."""
+    table = np.array(counts)
+    clients, models, size = table.shape
+    hits = np.stack([table[k, m] for m in range(models) for k in range(clients)])
+    recovered = np.arange(attempts)[None, :, None] < hits[:, None, :]
+    units = clients * models
     return Outcomes(
-        client=client,
-        model=np.arange(len(client)),
-        labels=np.zeros((len(client), size), dtype=np.int64),
+        client=np.arange(units) % clients,
+        model=np.arange(units) // clients,
+        labels=np.tile(labels, (units, 1)),
         recovered=recovered,
         similarity=np.where(recovered, 30.0, 10.0),
-        failed=np.zeros((len(client), 1), dtype=bool),
+        failed=np.zeros((units, attempts), dtype=bool),
         pictures=np.zeros((0, size, 1), dtype=np.float32),
     )
 
 
-def test_counts_become_constants_per_client_and_overall() -> None:
-    found = constants_of(outcomes([15, 5], 20), GUESS)
-    assert [c.successes for c in found.clients] == [15, 5]
-    assert found.success.value == 0.5
-    assert found.c1 == mean_leakage([15, 5], 20)
-    assert found.c1_max.value == found.clients[0].c1.value
-    # ξ: largest of |log(p/κ)| and |log((1-p)/(1-κ))|, κ = .01.
-    assert found.ratio.xi == pytest.approx(math.log(75))
-    assert found.ratio.c2 == pytest.approx((75**2 - 1) / (2 * math.sqrt(math.log(2))))
-    assert not found.attack_failed
+def root_js(p: list[float], q: list[float]) -> float:
+    return float(jensenshannon(p, q, base=2))
+
+
+def test_algorithm_3_by_hand() -> None:
+    """T = 4, S = 2: f̂(d) = M_d/8 at each of two models, f̂^O their mean, ξ at single models."""
+    found = constants_of(outcomes([[[4, 2], [3, 1]], [[1, 1], [2, 2]]], 4, [0, 1]), BLIND)
+    prior = [KAPPA / 2, KAPPA / 2, 1 - KAPPA]
+    first, second = [7 / 16, 3 / 16, 6 / 16], [3 / 16, 3 / 16, 10 / 16]
+    beliefs = found.by_datum
+    assert beliefs.prior == pytest.approx(prior)
+    assert beliefs.observed[0] == pytest.approx(first)
+    assert beliefs.observed[1] == pytest.approx(second)
+    assert beliefs.c1_clients == pytest.approx([root_js(first, prior), root_js(second, prior)])
+    assert beliefs.c1 == pytest.approx((root_js(first, prior) + root_js(second, prior)) / 2)
+    assert beliefs.xi == pytest.approx(math.log(0.5 / (KAPPA / 2)))  # M_d = 4 at one model
+    assert beliefs.c2 == pytest.approx((0.5 / (KAPPA / 2)) ** 2 / (2 * math.sqrt(math.log(2))),
+                                       rel=1e-3)  # fmt: skip
+    assert beliefs.constants.c2 == beliefs.c2
+    assert (found.models, found.attempts, found.records, found.clients) == (2, 4, 2, 2)
+    assert found.recovered == 0.5
+
+
+def test_algorithm_4_by_hand() -> None:
+    """The same records by class, both of class 1 of three: f̂(1) = (M_a + M_b)/8."""
+    found = constants_of(
+        outcomes([[[4, 2]]], 4, [1, 1]), BLIND, classes=3, class_shares=[1.0, 2.0, 1.0]
+    )
+    assert found.by_class is not None
+    prior = [KAPPA / 4, KAPPA / 2, KAPPA / 4, 1 - KAPPA]
+    assert found.by_class.prior == pytest.approx(prior)
+    assert found.by_class.observed[0] == pytest.approx([0, 6 / 8, 0, 2 / 8])
+    assert found.by_class.c1 == pytest.approx(root_js([0, 6 / 8, 0, 2 / 8], prior))
+    assert found.by_class.xi is None, "classes 0 and 2 were never seen"
+    smoothed = (6 + 0.5) / (8 + 4 / 2)
+    ratios = [0.05 / (KAPPA / 4), smoothed / (KAPPA / 2), 0.25 / (1 - KAPPA)]
+    assert found.by_class.xi_smoothed == pytest.approx(max(abs(math.log(r)) for r in ratios))
+    assert constants_of(outcomes([[[4, 2]]], 4, [1, 1]), BLIND).by_class is None
 
 
 @pytest.mark.parametrize(
-    ("hits", "kappa", "reason"),
-    [
-        ([20, 5], KAPPA, "recovered from all of 20 updates"),
-        ([0, 5], KAPPA, "recovered from none of 20 updates"),
-        ([5, 5], BlindGuess(20.0, "mean", 0, 500, 0.0, 0.05, 0.95), "no blind guess succeeded"),
-        ([5, 5], BlindGuess(20.0, "mean", 500, 500, 0.9, 1.0, 0.95), "always succeeded"),
-        ([5, 5], None, "known for PSNR only"),
-    ],
+    ("hits", "unseen"), [([4, 4], "d0"), ([4, 0], "a record"), ([0, 0], "a record")]
 )
-def test_c2_is_not_finite_with_a_reason_and_a_smoothed_value(
-    hits: list[int], kappa: BlindGuess | None, reason: str
-) -> None:
-    ratio = largest_log_ratio(hits, 20, kappa)
-    assert ratio.xi is None
-    assert ratio.c2 is None
-    assert ratio.reason is not None
-    assert reason in ratio.reason
-    assert math.isfinite(ratio.c2_smoothed)
-    assert ratio.xi_smoothed > 0
+def test_xi_is_infinite_where_an_outcome_was_never_seen(hits: list[int], unseen: str) -> None:
+    found = constants_of(outcomes([[hits]], 4, [0, 1]), BLIND)
+    assert found.by_datum.xi is None
+    assert found.by_datum.c2 is None
+    assert found.by_datum.reason.startswith(unseen)
+    assert found.by_datum.constants.c2 == found.by_datum.c2_smoothed
+    assert found.relative_error is None
+    assert found.attempts_needed is None
 
 
-def test_json_holds_no_nan_and_the_promised_keys() -> None:
-    found = constants_of(outcomes([20, 20], 20), Guess(Criterion("ssim", 0.5), None))
-    document = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert document["c1"].keys() == {"value", "low", "high"}
-    assert document["xi"] is None
-    assert document["c2"] is None
-    assert "PSNR only" in document["c2_reason"]
-    assert document["units"] == 40
-    assert len(document["clients"]) == 2
-    assert document["kappa"] is None
+def test_a_criterion_without_a_blind_guess_has_half_a_success_as_its_prior() -> None:
+    found = constants_of(outcomes([[[3, 2]]], 4, [0, 1]), None)
+    assert found.kappa == pytest.approx(0.5 / 9)
 
 
-def test_the_error_bound_uses_the_worst_relative_error_inside_the_interval() -> None:
-    client = constants_of(outcomes([500], 1000), GUESS).clients[0]
-    rates = np.linspace(client.success.low, client.success.high, 10_001)
-    worst = max(np.max(np.abs(0.5 - rates) / rates), np.max(np.abs(0.5 - rates) / (1 - rates)))
-    assert client.relative_error == pytest.approx(worst, rel=1e-6)
-    assert client.error_corrected is not None
-    assert client.error_printed is not None
-    assert client.error_corrected < client.error_printed
-    certain = constants_of(outcomes([20], 20), GUESS).clients[0]
-    assert certain.relative_error is None
+def test_the_error_is_what_the_chernoff_lemma_promises_for_all_clients() -> None:
+    counts = [[[600, 500]] * 2, [[700, 400]] * 2]
+    found = constants_of(outcomes(counts, 1000, [0, 1]), BLIND)
+    rates = [0.6, 0.5, 0.45, 0.7, 0.4, 0.45]  # of each record, and the share not recovered
+    assert found.relative_error is not None
+    assert chernoff_failure(found.relative_error, 2000, rates) == pytest.approx(0.05)
+    assert found.attempts_needed is not None
+    assert chernoff_failure(0.1, found.attempts_needed, rates) <= 0.05
+    assert chernoff_failure(0.1, found.attempts_needed - 1, rates) > 0.05
 
 
-def test_a_failing_control_is_called_a_failed_attack() -> None:
-    assert constants_of(outcomes([3, 2], 20), GUESS).attack_failed
-
-
-def test_success_of_a_batch_any_and_all() -> None:
-    batch = outcomes([0], 10, size=2)
-    batch.recovered[:5, 0, 1] = True
-    found = constants_of(batch, GUESS)
-    assert (found.success.value, found.success_any.value, found.success_all) == (0.0, 0.5, 0.25)
-
-
-def test_the_literal_reading_is_inverted() -> None:
-    """Never and always successful at S = 4: 0.65 and 0.27 nats, against a uniform prior."""
-    never, always = (
-        literal_constants(outcomes([hits], 10, size=4)).c1 * math.sqrt(math.log(2))
-        for hits in (0, 10)
-    )
-    assert never == pytest.approx(0.65, abs=0.005)
-    assert always == pytest.approx(0.27, abs=0.005)
-    assert literal_constants(outcomes([10], 10, size=4)).xi is None
-    mixed = literal_constants(outcomes([5], 10, size=4))
-    assert mixed.xi == pytest.approx(math.log(0.5 * 5))
-
-
-def test_a_criterion_is_the_one_asked_for_the_scenarios_own_or_the_default() -> None:
-    scenario = small_scenario()
-    assert choose_criterion(scenario, Criterion("psnr", 33.0)).criterion.threshold == 33.0
-    assert choose_criterion(scenario).criterion.threshold in (20.0, 25.0, 30.0)
-    with pytest.raises(InvalidInput, match="window of 11x11"):
-        choose_criterion(scenario, Criterion("ssim", 0.5))
-
-
-@pytest.mark.slow
-def test_c1_lies_in_its_interval_across_seeds() -> None:
-    """Noisy updates, so that about half of the records are recovered; truth from 1,000 units."""
-    scenario = small_scenario(clients=1, size=60)
-    noise = parse_protection("randomization:variance=4e-3")
-
-    def hits(seed: int, units: int) -> int:
-        asked = Measurement(Division(), noise, units=units, seed=seed, steps=0, chunk=500)
-        protected, _ = measure(scenario, asked, Criterion())
-        assert protected is not None
-        return int(protected.tagged().sum())
-
-    truth = mean_leakage([hits(10_000, 1000)], 1000).value
-    assert 0.3 < truth < 0.95
-    repeats = 30
-    covered = sum(truth in mean_leakage([hits(seed, 40)], 40) for seed in range(repeats))
-    assert covered / repeats >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / repeats)
-
-
-def test_estimate_end_to_end() -> None:
+def test_an_attack_that_always_succeeds_end_to_end() -> None:
     scenario = small_scenario()
     guess = choose_criterion(scenario)
-    _, control = measure(scenario, Measurement(Division(), units=5), guess.criterion)
-    found = constants_of(control, guess)
-    assert found.c1.value == 1.0
-    assert found.units == 10
+    asked = Measurement(Division(), units=3, models=3, attempts=2, restarts=1, batches="fixed")
+    _, control = measure(scenario, asked, guess.criterion)
+    found = estimated(scenario, guess, control)
+    kappa = found.kappa
+    assert found.recovered == 1.0
+    assert found.by_datum.c1 == pytest.approx(root_js([1.0, 0.0], [kappa, 1 - kappa]))
+    batches = {
+        tuple(draw_unit(scenario, asked, number).records.inputs.flatten().tolist())
+        for number in range(0, 3 * len(scenario.records), len(scenario.records))
+    }
+    assert len(batches) == 1, "one batch a client, at every model"

@@ -21,9 +21,9 @@ def test_a_profile_of_observed_updates() -> None:
 
 
 def test_log_precision_survives_extreme_sigmas() -> None:
-    scalar = Profile(10**9, sigma=1e-200).log_precision()
+    scalar = Profile(10**9, sigma=1e-200).log_precision
     assert scalar == pytest.approx(0.5 * math.log(1e9) + 400 * math.log(10))
-    vector = Profile.from_sigmas([1e-200, 1e200]).log_precision()
+    vector = Profile.from_sigmas([1e-200, 1e200]).log_precision
     assert vector == pytest.approx(400 * math.log(10))
 
 
@@ -55,6 +55,6 @@ def test_profiles_that_cannot_be_made() -> None:
     with pytest.raises(InvalidInput, match="NaN"):
         Profile.of([[1.0, math.nan], [0.0, 0.0]])
     with pytest.raises(InvalidInput, match="give --sigma"):
-        Profile(3).log_precision()
+        _ = Profile(3).log_precision
     with pytest.raises(InvalidInput, match="paillier needs delta"):
         Profile(3).require_delta("paillier")

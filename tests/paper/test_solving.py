@@ -94,7 +94,8 @@ def test_proved_needs_the_true_distortion() -> None:
     keep = solve(mechanism("compression"), constants, Problem(0.76), [PROFILE])
     assert noise.feasible
     assert not noise.proved
-    assert keep.proved, "above 1.5*C1 = 0.75, and the TV is exact"
+    assert keep.proved_in_the_model, "above 1.5*C1 = 0.75, and the model's TV is exact"
+    assert not keep.proved, "with the paper's own 1/ρ the TV is 1 - ρ^{2m}"
 
 
 def test_a_cap_on_utility_makes_a_solution_infeasible() -> None:
@@ -123,7 +124,7 @@ def test_the_worst_case_of_the_other_regime_is_told() -> None:
     assert f"{5 * 0.3 - 3 * 0.25:.4g}" in sentence
     for budget, opening in [
         (0.31, "Unproved"),
-        (0.5, "The paper's bound holds"),
+        (0.5, "Unproved: the true distortion may be 1"),
         (0.7, "Nothing"),
     ]:
         solution = solve(mechanism("paillier"), Constants(0.3, 200.0), Problem(budget), [PROFILE])
@@ -151,9 +152,8 @@ def test_printed_efficiency_of_sharing_grows_with_clients() -> None:
             mechanism("secret-sharing"),
             Constants(0.9, 200.0),
             Problem(0.3),
-            [Profile(10, delta=2.0)],
+            [Profile(10, delta=2.0)] * clients,
             form="printed",
-            clients=clients,
         )
         assert solution.value is not None
         assert solution.efficiency_bound is not None
@@ -163,3 +163,38 @@ def test_printed_efficiency_of_sharing_grows_with_clients() -> None:
         return solution.efficiency_bound
 
     assert bound(4) == pytest.approx(4 * bound(1))
+
+
+def test_each_client_has_its_own_weight() -> None:
+    """η_{u,k} and η_{e,k} of unlike clients: (1/K) Σ_k of what each loses and pays."""
+    profiles = [Profile(2410, delta=0.5, sigma=s) for s in (0.01, 0.05)]
+    problem = Problem(0.3, utility_weight=(1.0, 3.0), efficiency_weight=(0.5, 0.0))
+    solution = solve(mechanism("randomization"), Constants(0.9, 200.0), problem, profiles)
+    assert solution.value is not None
+    lemma = [
+        min(1.0, 1.5 * min(1.0, solution.value.value * math.sqrt(2410) / s**2))
+        for s in (0.01, 0.05)
+    ]
+    expected = (1.5 * lemma[0] + 3.0 * lemma[1]) / 2
+    assert solution.objective == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_printed_utility_bound_of_noise_ends_at_three_halves() -> None:
+    constants = Constants(0.5, 50.0)  # at ε = C₁ the metric needs s²A = 1
+    printed, corrected = (
+        solve(mechanism("randomization"), constants, Problem(0.5), [PROFILE], form=form, c4=2.0)
+        for form in ("printed", "corrected")
+    )
+    assert printed.utility_bound == pytest.approx(3.0)  # Lemma F.1 to the letter: 1.5 C₄
+    assert corrected.utility_bound == pytest.approx(2.0)
+
+
+def test_the_utility_bound_of_compression_counts_all_clients_draws() -> None:
+    profiles = [Profile(10)] * 3
+    constants = Constants(0.5, 1.0)
+    printed, corrected = (
+        solve(mechanism("compression"), constants, Problem(0.8), profiles, form=form)
+        for form in ("printed", "corrected")
+    )
+    assert printed.utility_bound == pytest.approx(0.2)  # 1 - ρ^m = q
+    assert corrected.utility_bound == pytest.approx(1 - 0.8**3)  # 1 - ρ^{Km} (E21)

@@ -206,5 +206,5 @@ def test_bounds_stay_within_c4_and_c5(name: str) -> None:
     each, profile = mechanism(name), Profile(1000, delta=0.5, sigma=0.1)
     for log_dose in np.linspace(-30, 10, 50):
         strength = Strength(float(log_dose), each.anchor(profile))
-        assert 0 <= each.utility_bound(float(log_dose), profile, 2.0) <= 2.0
+        assert 0 <= each.utility_bound(strength, profile, 2.0, "corrected", 3) <= 2.0
         assert 0 <= each.efficiency_bound(strength, profile, 3.0, "corrected", 1) <= 3.0

@@ -11,6 +11,7 @@ from mpmath import mpf
 
 from trilemma.errors import InvalidInput
 from trilemma.paper.mechanisms import mechanism
+from trilemma.paper.mechanisms.base import Strength
 from trilemma.paper.mechanisms.compression import per_coordinate_distortion, rescaled_distortion
 from trilemma.paper.profile import Profile
 
@@ -32,3 +33,10 @@ def test_per_coordinate_keep_probabilities() -> None:
         mechanism("compression").distortion(math.log(-math.log(0.99)), Profile(50))
     )
     assert rescaled_distortion(math.log(-math.log(0.99)), 50) == pytest.approx(1 - 0.99**100)
+
+
+def test_the_true_distortion_has_the_papers_rescaling() -> None:
+    found = mechanism("compression").true_distortion(
+        Strength(math.log(-math.log(0.99))), Profile(50)
+    )
+    assert found == pytest.approx(1 - 0.99**100)

@@ -8,6 +8,7 @@ import pytest
 
 from trilemma.errors import InvalidInput
 from trilemma.paper.mechanisms import mechanism
+from trilemma.paper.mechanisms.base import Strength
 from trilemma.paper.profile import Profile
 
 
@@ -22,7 +23,7 @@ def test_the_optimum_is_a_modulus_of_about_the_root_of_two_deltas() -> None:
 
 def test_decryption_costs_no_utility_and_the_box_must_be_known() -> None:
     each = mechanism("paillier")
-    assert each.utility_bound(3.0, Profile(3, delta=0.5), 1.0) == 0.0
+    assert each.utility_bound(Strength(3.0), Profile(3, delta=0.5), 1.0, "corrected", 2) == 0.0
     assert each.anchor(Profile(3, delta=0.5)) == pytest.approx(math.log(1.0))
     with pytest.raises(InvalidInput, match="delta"):
         each.inverse(0.3, Profile(3))
