@@ -35,7 +35,7 @@ GOOD = {
     "efficiency_weight": ("0", "0.01"), "max_utility_loss": ("0.1", "-0.1"),
     "max_cost": ("2", "1.5"), "bandwidth": ("1e8", "1e-3"), "threshold": ("2", "7"),
     "helpers": ("0", "1"), "person": ("1", "3"), "restarts": ("1", "3"), "steps": ("0", "20"),
-    "seeds": ("2", "5"), "strengths": ("0", "6"), "paper": ("true", "false"), "seed": ("0", "7"),
+    "seeds": ("2", "5"), "strengths": ("0", "6"), "seed": ("0", "7"),
     "scenario": ('"digits"', '"my module:make"'), "data": ('"a folder"',), "clients": ("3", "1"),
     "batch": ("1", "4"), "alpha": ("0.5", "100"), "device": ('"cpu"',),
 }  # fmt: skip

@@ -254,8 +254,6 @@ def command_line(command: str, *values: BaseModel) -> str:
                 words += [f"--{value}"] * (value != field.default)
             elif value == getattr(usual, name):
                 continue
-            elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words += [f"--{flag}", text]

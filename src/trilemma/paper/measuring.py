@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.estimation.costs import compare, fewest_rounds
 from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.recipes import own_recipe
 from trilemma.estimation.recovering.rates import Rates
 from trilemma.estimation.recovering.recoveries import attack_units
 from trilemma.estimation.recovering.units import Measurement
@@ -46,7 +47,7 @@ class Bench:
     restarts: int = _RESTARTS
 
     def __post_init__(self) -> None:
-        self._plain: list[History] = []
+        self._plain: tuple[History, ...] = ()
         self._found: dict[tuple[str, int], Measured] = {}
 
     def measure(self, protection: Protection, gamma: float, units: int) -> Measured:
@@ -76,6 +77,7 @@ class Bench:
             timed = round_costs(
                 self.scenario,
                 protection,
+                own_recipe(self.scenario),
                 rounds=fewest_rounds(_CONFIDENCE),
                 clients_per_round=self.scenario.cohort,
             )
@@ -89,20 +91,14 @@ class Bench:
             bits=costs.protected.bits / costs.unprotected.bits,
         )
 
-    def _trained(self, protection: Protection) -> list[History]:
-        scenario = self.scenario
-        return [
-            train(
-                scenario,
-                protection,
-                rounds=scenario.rounds,
-                seed=seed,
-                weights=fresh_weights(scenario, [seed])[0],
-                clients_per_round=scenario.cohort,
-                server_lr=scenario.server_lr,
-                server_decay=scenario.server_decay,
-                evaluate_every=scenario.rounds,
-                real_rounds=0,
-            )
-            for seed in range(self.seeds)
-        ]
+    def _trained(self, protection: Protection) -> tuple[History, ...]:
+        scenario, seeds = self.scenario, range(self.seeds)
+        return train(
+            scenario,
+            protection,
+            replace(own_recipe(scenario), rounds=scenario.rounds),
+            seeds=seeds,
+            weights=fresh_weights(scenario, seeds),
+            clients_per_round=scenario.cohort,
+            real_rounds=0,
+        )
