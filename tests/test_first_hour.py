@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tuning.simulating import simulate
+from transformers import GPT2Config, GPT2LMHeadModel
 from typer.main import get_command
 
 from trilemma.cli import app
@@ -24,9 +25,20 @@ def test_its_python_runs(
     """The attacks are simulated: what is shown is how to ask."""
     simulate(monkeypatch)
     names: dict[str, Any] = {"__name__": "__main__"}
-    scenario, several, question = PYTHON
+    scenario, adapters, several, question = PYTHON
     exec(compile(scenario, "first-hour.md", "exec"), names)
     assert len(names["make_scenario"]().records) == 4
+    exec(compile(adapters, "first-hour.md", "exec"), names)
+    config = GPT2Config(vocab_size=9, n_positions=5, n_embd=8, n_layer=1, n_head=1)
+    config.bos_token_id = config.eos_token_id = None
+    tokens = torch.arange(10).reshape(2, 5) % 9
+    body = GPT2LMHeadModel(config)  # type: ignore[no-untyped-call]
+    adapted = names["adapted"](body)
+    adapted_loss = names["next_token"](adapted(tokens).logits, tokens)
+    adapted_loss.backward()
+    assert {name for name, each in adapted.named_parameters() if each.grad is not None} == {
+        name for name, _ in adapted.named_parameters() if "lora_" in name
+    }
     exec(compile(several, "first-hour.md", "exec"), names)
     sides = names["OneInput"](torch.nn.Bilinear(64, 3, 2))
     assert sides(torch.zeros(5, 67)).shape == (5, 2)

@@ -88,12 +88,16 @@ def test_single_records_gradients_need_a_mean_over_records(settings: dict[str, A
         make(loss=nn.CrossEntropyLoss(WEIGHT), local_training=training)
 
 
-def test_a_loss_that_looks_at_values_is_refused() -> None:
+def test_a_loss_may_look_at_values_but_not_at_the_labels_beside_it() -> None:
     def looks(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return cross_entropy(outputs, labels) * (2.0 if labels.max().item() > 0 else 1.0)
 
-    with pytest.raises(InvalidInput, match="cannot be computed for each class of each record"):
+    def large(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs, labels) * (2.0 if outputs.max().item() > 1e6 else 1.0)
+
+    with pytest.raises(InvalidInput, match="another for the same labels as one-hot rows"):
         make(loss=looks, local_training=LocalTraining(batch=3))
+    assert make(loss=large, local_training=LocalTraining(batch=3)).task.way.kind == "looped"
 
 
 class Tents(nn.Module):

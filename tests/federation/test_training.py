@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation import sending
-from trilemma.learning import LocalTraining, Task
+from trilemma.learning import LocalTraining, Task, way_of
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.bounded import BoundedMask
 from trilemma.protections.transforms.compression import Compression
@@ -147,45 +148,45 @@ def test_records_that_count_one_by_one_train_as_a_plain_loop_does(
     assert torch.allclose(history.weights, expected, atol=2e-6)
 
 
-def test_a_model_that_vmap_refuses_clips_record_by_record() -> None:
-    scenario, model = federation(BY_RECORD["both"]), Branching()
-    expected = trained(scenario, rounds=2, seed=3)
-    object.__setattr__(scenario, "task", Task(model, cross_entropy, 3))
-    history = trained(scenario, rounds=2, seed=3)
-    assert str(history.one_by_one).startswith("the model does not run under vmap (")
-    assert torch.allclose(history.weights, expected.weights, atol=1e-6)
-
-
-def test_a_model_that_vmap_refuses_cannot_clip_records_in_local_steps() -> None:
-    scenario, model = federation(BY_RECORD["steps"]), Branching()
-    object.__setattr__(scenario, "task", Task(model, cross_entropy, 3))
-    with pytest.raises(InvalidInput, match="in each local step, but the model does not run"):
-        trained(scenario, rounds=1)
-
-
 class Branching(nn.Module):
-    """Looks at a value, which vmap forbids."""
+    """Looks at a value, which vmap forbids; or has a tensor tell, which is the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, looks: bool) -> None:
         super().__init__()
-        self.inner = network()
+        self.inner, self.looks = network(), looks
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        scale = 1.0 if inputs.sum().item() > 0 else 2.0
+        positive = inputs.sum() > 1.0
+        scale = torch.where(positive, 2.0, 1.0)
+        if self.looks:
+            scale = torch.tensor(2.0 if positive.item() else 1.0)
         outputs: torch.Tensor = self.inner(inputs)
         return outputs * scale
 
 
+def branching(training: LocalTraining, *, looks: bool = True) -> Scenario:
+    scenario, model = federation(training), Branching(looks)
+    object.__setattr__(scenario, "model", model)
+    task, some = Task(model, cross_entropy, 3), scenario.records[0]
+    way = way_of(task, some.inputs, some.labels)
+    object.__setattr__(scenario, "task", replace(task, way=way))
+    return scenario
+
+
 @pytest.mark.usefixtures("together")
 def test_a_model_that_vmap_refuses_trains_one_by_one_and_says_why() -> None:
-    # A scenario refuses such a model, as no attack runs on it; it can be trained all the same.
-    scenario, model = federation(FEDAVG), Branching()
-    object.__setattr__(scenario, "model", model)
-    object.__setattr__(scenario, "task", Task(model, cross_entropy, 3))
+    scenario = branching(FEDAVG)
     history = trained(scenario, rounds=2, seed=1)
-    assert history.one_by_one is not None
-    assert history.one_by_one.startswith("the model does not run under vmap (")
+    assert history.one_by_one == scenario.task.way.reason != ""
     assert torch.allclose(history.weights, by_hand(scenario, 2, 1), atol=2e-6)
+
+
+def test_a_model_that_vmap_refuses_clips_record_by_record() -> None:
+    looped = branching(BY_RECORD["both"])
+    mapped = branching(BY_RECORD["both"], looks=False)
+    assert (looped.task.way.kind, mapped.task.way.kind) == ("looped", "recorded")
+    found, expected = (trained(each, rounds=2, seed=1).weights for each in (looped, mapped))
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> None:

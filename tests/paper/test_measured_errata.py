@@ -7,7 +7,6 @@ import torch
 
 from trilemma.attacks import View, get
 from trilemma.beliefs.recovery import Criterion
-from trilemma.door.rating import rate
 from trilemma.estimation.models import prepare_models
 from trilemma.estimation.recovering.criterion import choose_criterion
 from trilemma.estimation.recovering.recoveries import measure
@@ -23,6 +22,7 @@ from trilemma.paper.solving import Solution, solve
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.problem import Problem
+from trilemma.tuning.rating import rate
 
 TWENTY = Criterion("psnr", 20.0)
 

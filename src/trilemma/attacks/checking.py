@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
-from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
@@ -26,8 +24,8 @@ def check_task(
     """Raise InvalidInput if the engine cannot run the task on sample records [n, ...].
 
     Checks the model's mode, its outputs, the labels, the data's range, and that the gradient of
-    a matching loss with respect to the inputs exists and is not identically zero; of inputs that
-    an embedding looks up there is none, and they are attacked by what updates of records tell.
+    a matching loss with respect to the inputs is finite and not identically zero; where there is
+    none (of inputs that an embedding looks up, say), updates of records are compared.
     """
     _check_records(task, input_spec, inputs, targets)
     for name, module in task.model.named_modules():
@@ -49,7 +47,7 @@ def check_task(
             f"the model must return one score for each of the {task.classes} classes, "
             f"got outputs of shape {tuple(outputs.shape[1:])} a record."
         )
-    if not input_spec.discrete:
+    if not input_spec.discrete and not task.way.once:
         _check_second_derivative(task, weights, inputs, targets)
 
 
@@ -87,26 +85,7 @@ def _check_records(
 
 
 def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-    try:
-        outputs = vmap(lambda w: task.outputs(w, inputs))(weights[None])[0]
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        way_out = (
-            "call model.eval(), and remove in-place changes of state, randomness and branches on "
-            "values from forward()"
-        )
-        modules = list(task.model.modules())
-        if any(isinstance(each, nn.LSTM | nn.LSTMCell) for each in modules):
-            way_out = (
-                "write torch.nn.LSTM as a loop over cells of two linear layers (i, f, g, o = "
-                "(self.x(x) + self.h(h)).chunk(4, 1)), or over torch.nn.GRUCell"
-            )
-        elif any(isinstance(each, nn.GRU | nn.RNN) for each in modules):
-            way_out = "write torch.nn.GRU and RNN as a loop over their cells (torch.nn.GRUCell)"
-        raise InvalidInput(
-            f"torch.func cannot run the model ({_sentence(error)}); {way_out}."
-        ) from error
+    outputs = task.outputs(weights, inputs)
     if not bool(torch.isfinite(outputs).all()):
         raise InvalidInput(
             "the model returns NaN or infinity on its own data; check its weights and the "
@@ -118,20 +97,15 @@ def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.T
 def _check_second_derivative(
     task: Task, weights: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor
 ) -> None:
-    """∂/∂x ‖∇_w L(w; x)‖² must exist and not vanish."""
+    """∂/∂x ‖∇_w L(w; x)‖² must be finite and not vanish."""
+    way = task.way
 
     def energy(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        gradient: torch.Tensor = grad(task.mean_loss)(w, x, targets)
+        gradient: torch.Tensor = way.grad(task.mean_loss)(w, x, targets)
         return (gradient * gradient).sum()
 
-    try:
-        with sdpa_kernel(SDPBackend.MATH):  # as the engine does
-            slope = vmap(grad(energy))(inputs[None], weights[None])
-    except (RuntimeError, NotImplementedError) as error:
-        raise InvalidInput(
-            f"the model's loss cannot be differentiated twice by torch.func "
-            f"({_sentence(error)}); use functions with a second derivative."
-        ) from error
+    with sdpa_kernel(SDPBackend.MATH):  # as the engine does
+        slope = way.vmap(way.grad(energy))(inputs[None], weights[None])
     if not bool(torch.isfinite(slope).all()):
         raise InvalidInput(
             "the second derivative of the loss is not finite on the data; use a smooth loss "
@@ -143,7 +117,3 @@ def _check_second_derivative(
             "differentiable), so no gradient attack can run; use a loss with a second "
             "derivative."
         )
-
-
-def _sentence(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:160].rstrip(".") if str(error) else repr(error)

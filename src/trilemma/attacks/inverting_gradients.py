@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import (
@@ -95,7 +94,8 @@ class InvertingGradients:
         tensors = (units.weights, units.update, units.known, units.client_weights, labels)
         data = tuple(tensor[rows] for tensor in tensors)
         view = units.view
-        function = vmap(grad_and_value(self._objective(candidates, view)))
+        way = view.task.way
+        function = way.vmap(way.grad_and_value(self._objective(candidates, view)))
         key = ("cosine", self.tv, candidates, view.local_training, view.observation.clip)
         evaluate = traced(key, view.task, function, (z, *data))
         z, best, lowest = z.clone(), z.clone(), torch.full_like(z[:, 0], torch.inf)

@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import grad, vmap
 
 from trilemma.entropy import Seeded
 
@@ -99,7 +98,7 @@ def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torc
     training, task = view.local_training, view.task
     generator = Seeded(seed).torch_generator("label probes")
     probes = _probes(view.input_spec, generator).to(units.weights)
-    outputs = vmap(lambda weights: task.outputs(weights, probes))(units.weights)
+    outputs = task.way.vmap(lambda weights: task.outputs(weights, probes))(units.weights)
     mean = torch.softmax(outputs, -1).mean(1)
     per_step = 1.0 if training.algorithm == "fedsgd" else training.lr * training.steps
     parts = mean - units.update[:, bias] / (per_step * share)
@@ -154,5 +153,6 @@ def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:
     """
     classes = like.shape[1]
     labels = torch.arange(classes, device=like.device)
-    pull: torch.Tensor = grad(task.loss_of)(like.new_zeros(classes, classes), labels).norm(dim=1)
+    slope = task.way.grad(task.loss_of)(like.new_zeros(classes, classes), labels)
+    pull: torch.Tensor = slope.norm(dim=1)
     return pull / pull.mean()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.evidence import labels_by_evidence
@@ -156,7 +155,7 @@ def _bound(
         beyond = out_of_range(numbers[:, : view.input_spec.size])
         return (residual * residual).sum() / (2 * variance) + _BORDER * beyond
 
-    evaluation = vmap(grad_and_value(misfit))
+    evaluation = task.way.vmap(task.way.grad_and_value(misfit))
     key = ("map", view.input_spec, training, clip)
     scales = (each.expand(len(units), -1) for each in (prior.shift, prior.scale))
     data = (

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.attacks.labels import last_linear, tensor_slices
@@ -202,11 +201,13 @@ def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torc
             return task.loss_of(outputs, y[None])
 
         with sdpa_kernel(SDPBackend.MATH):
-            slopes = grad(loss)({name: tensors[name] for name in sample.names})
+            slopes = task.way.grad(loss)({name: tensors[name] for name in sample.names})
         return torch.cat([slopes[name].reshape(-1) for name in sample.names])
 
-    each = vmap(part if clip is None else clipped, (None, 0, 0))
-    return vmap(each, (0, None, None))(units.weights[chosen], sample.inputs, sample.labels)
+    each = task.way.vmap(part if clip is None else clipped, (None, 0, 0))
+    models = task.way.vmap(each, (0, None, None))
+    updates: torch.Tensor = models(units.weights[chosen], sample.inputs, sample.labels)
+    return updates
 
 
 def _linear_scale(
@@ -230,7 +231,8 @@ def _linear_scale(
         lone = weights.new_ones(1)
         return explained_update(view.task, weights, x, y, training, lone, clip)[sample.places]
 
-    clients = vmap(vmap(sent, (None, 0, 0)), (0, None, None))
+    way = view.task.way
+    clients = way.vmap(way.vmap(sent, (None, 0, 0)), (0, None, None))
     true = clients(units.weights[chosen], sample.inputs[rows], sample.labels[rows])
     linear = updates[:, rows].mean(2)
     energy = (linear**2).sum((1, 2)).clamp(min=torch.finfo(linear.dtype).tiny)

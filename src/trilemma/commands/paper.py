@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import Field
 
+from trilemma import api
 from trilemma.commands.estimate import AttemptsOption, ModelsOption
-from trilemma.commands.measuring import SuccessOption, run_folder
-from trilemma.commands.settings import Federated, SettingsArgument, read_settings, with_flags
+from trilemma.commands.measuring import SuccessOption
+from trilemma.commands.settings import SettingsArgument, read_settings, with_flags
+from trilemma.settings import Federated, run_folder
 from trilemma.tuning.request import Settings, Weights
 
 __all__ = ["paper"]
@@ -44,23 +46,22 @@ def paper(
 
     Example: trilemma paper --scenario digits --budget 0.3 --out runs/paper
     """
-    from trilemma.door.paper import paper as find
     from trilemma.errors import printable
     from trilemma.reporting.words.paper import show_paper
 
     federated, goal, running = read_settings(settings, flags, Federated, Goal)
     effort = {"form": form, "models": models, "attempts": attempts, "success": success}
-    described = {"command": "paper", **federated.model_dump(), **goal.model_dump(), **effort}
-    folder = running.out or run_folder("paper", federated.scenario, described)
+    folder = running.out or run_folder("paper", federated, goal.model_dump() | effort)
     try:
-        found = find(
-            federated.source(),
+        found = api.paper(
+            federated.scenario,
             form=form,
             success=success,
             models=models,
             attempts=attempts,
             out=folder,
             **goal.model_dump(),
+            **federated.given(),
         )
     except KeyboardInterrupt:
         print("trilemma: interrupted; nothing is kept of it.", file=sys.stderr)

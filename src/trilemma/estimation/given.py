@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.suitability import first_line
-from trilemma.learning.recording.watching import Watching
+from trilemma.learning.modules import scores
 from trilemma.quantities import shown
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     halves = _Halves()  # type: ignore[no-untyped-call]  # of torch
     try:
         with torch.no_grad(), halves:
-            outputs = copy.deepcopy(model)(inputs)
+            outputs = scores(copy.deepcopy(model)(inputs))
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
@@ -133,7 +134,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     return outputs
 
 
-class _Halves(Watching):  # type: ignore[no-untyped-call]  # of torch
+class _Halves(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
     """Notes a tensor of half precision, wherever in a model it is made."""
 
     found: str | None = None

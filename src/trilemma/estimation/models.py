@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import grad, vmap
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -62,9 +61,10 @@ def _slopes(
 
     Convolutions with weights of their own for each of M inputs take much longer than M of them.
     """
-    step = grad(scenario.task.mean_loss)
+    way = scenario.task.way
+    step = way.grad(scenario.task.mean_loss)
     if scenario.task.layout.size <= LARGE:
-        together = vmap(step, randomness="different")
+        together = way.vmap(step, randomness="different")
         if not weights.is_cuda:
             return together(weights, inputs, labels)  # type: ignore[no-any-return]
         parts = zip(
@@ -121,6 +121,11 @@ def redraw(model: nn.Module) -> None:
             reset = getattr(module, name, None)
             if callable(reset):
                 reset()
+    adapters: Iterator[Any] = model.modules()  # of PEFT; after their layers, to change nothing yet
+    for module in adapters:
+        if hasattr(module, "reset_lora_parameters"):
+            for name in module.r:
+                module.reset_lora_parameters(name, True)
 
 
 def _require_variances(named: Mapping[str, torch.Tensor]) -> None:

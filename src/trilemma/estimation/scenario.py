@@ -32,7 +32,7 @@ from trilemma.estimation.suitability import (
 )
 from trilemma.federation.cohorts import pooled
 from trilemma.federation.deployment import ServerTraining
-from trilemma.learning import LocalTraining, Task
+from trilemma.learning import LocalTraining, Task, way_of
 from trilemma.learning.modules import fitted
 from trilemma.quantities import counted, whole
 from trilemma.records.columns import cells, column_hits
@@ -66,9 +66,11 @@ _OWN: Final = (
 class Scenario:
     """A federation as an attacker meets it; checks itself once, when it is made.
 
-    `loss(outputs, labels)` is the mean over a batch. `clients` may be one client's own records or
-    public proxy data. Input shape and range are read from the clients' data. `initialise(model)`
-    redraws the weights in place from torch's global generator (None: `reset_parameters`).
+    `loss(outputs, labels)` is the mean over a batch; labels are a class a record, or whatever the
+    loss takes: numbers, or several whole ones, a class a token or pixel. `clients` may be one
+    client's own records or public proxy data. Input shape and range are read from the clients'
+    data. `initialise(model)` redraws the weights in place from torch's global generator (None:
+    `reset_parameters`).
     `public` holds records of the same kind that belong to no client, which an attacker may own
     (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
     many of its clients take part in a round, drawn anew for each (None: all).
@@ -175,6 +177,8 @@ class Scenario:
                 f"the model's BatchNorm finds no variance in batches of "
                 f"{self.local_training.batch}; use larger batches, model.eval(), or GroupNorm."
             )
+        task = replace(task, way=way_of(task, inputs, labels))
+        object.__setattr__(self, "task", task)
         if is_checked():
             return
         sample = self._tried()
@@ -184,7 +188,13 @@ class Scenario:
             first = self.local_training.batch
             check_statistics(self.model, task, inputs[:first], labels[:first], self.local_training)
         check_loss(task, sample.inputs, sample.labels, self.local_training)
-        check_update(task, inputs, labels, self.local_training, derivative=not spec.discrete)
+        check_update(
+            task,
+            inputs,
+            labels,
+            self.local_training,
+            derivative=not (spec.discrete or task.way.once),
+        )
 
     def __repr__(self) -> str:
         """What it is called and how large it is; no record is ever part of a message or a log."""
@@ -215,6 +225,11 @@ class Scenario:
         """Whether a record's share of an update depends on the records beside it."""
         sample = self._tried()
         return self.task.couples_records(sample.inputs, sample.labels)
+
+    @property
+    def whole_labels(self) -> bool:
+        """Whether a record's labels are several whole numbers: a class a token or pixel."""
+        return self.classes is None and not self.records[0].labels.is_floating_point()
 
     @property
     def measure(self) -> Distance:
@@ -264,12 +279,12 @@ class Scenario:
         return Records(some.inputs.to(self.device), some.labels.to(self.device))
 
     def _classes(self, records: Sequence[Records], outputs: torch.Tensor) -> int | None:
-        if any(client.labels.is_floating_point() for client in records):
+        if any(c.labels.is_floating_point() or c.labels.ndim > 1 for c in records):
             return None
         if outputs.ndim != 2:
             raise InvalidInput(
-                f"integer labels need a model that returns [batch, classes], but it returns "
-                f"shape {tuple(outputs.shape)}."
+                f"one integer label a record needs a model that returns [batch, classes], but it "
+                f"returns shape {tuple(outputs.shape)}."
             )
         if self.classes is not None and self.classes != outputs.shape[1]:
             raise InvalidInput(

@@ -13,7 +13,6 @@ from typing import Final, cast
 
 import torch
 from torch import nn
-from torch.func import grad
 from torch.nn.functional import one_hot
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -62,7 +61,7 @@ def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None
     Of [S, 1] and [S] torch makes [S, S], with no more than a warning: a loss that is another than
     the mean of its records' losses, which is tried where shapes differ.
     """
-    if task.classes is not None:
+    if task.classes is not None or not labels.is_floating_point():
         return
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     outputs = task.outputs(weights, inputs).detach()
@@ -76,7 +75,7 @@ def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch's, of what is told here
         try:
-            spread = differ(partial(task.loss_of, targets=labels), one_by_one, outputs)
+            spread = differ(partial(task.loss_of, targets=labels), one_by_one, outputs, task.way)
         except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError):
             return  # of which the next check tells
     if spread:
@@ -131,7 +130,7 @@ def _unlike_labels(task: Task, inputs: torch.Tensor) -> list[int] | None:
         labels = batch.to(outputs.device)
         rows = one_hot(labels, task.classes).to(outputs)
         hard, soft = (partial(task.loss_of, targets=each) for each in (labels, rows))
-        if differ(hard, soft, outputs):
+        if differ(hard, soft, outputs, task.way):
             return [int(label) for label in batch]
     return None
 
@@ -156,8 +155,8 @@ def check_update(
         raise
     except Exception as error:
         raise InvalidInput(
-            f"the update of the first batch cannot be computed: model and loss must run under "
-            f"torch.func, without changing anything in place ({first_line(error)})."
+            f"the update of the first batch cannot be computed ({first_line(error)}); check that "
+            f"model, loss and labels belong together."
         ) from error
     if not torch.isfinite(update).all():
         raise InvalidInput(
@@ -258,7 +257,7 @@ def _check_second_derivative(
         "the update; use a loss and activations built from torch's own functions"
     )
     try:
-        derivative = (grad(mixed)(start) * along).sum().item()
+        derivative = (task.way.grad(mixed)(start) * along).sum().item()
         for step in _STEPS:
             ahead, behind = (mixed(start + way * along).item() for way in (step, -step))
             there, size = (ahead - behind) / (2 * step), abs(ahead) * _AGREE

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from torch.func import vmap
 
 from trilemma.errors import InvalidInput
 
@@ -79,7 +78,7 @@ class Score:
             return self.task.loss_of(output[None], label[None])
 
         try:
-            losses: torch.Tensor = vmap(one)(outputs, labels)
+            losses: torch.Tensor = self.task.way.vmap(one)(outputs, labels)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:

@@ -10,11 +10,10 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, cast
 
 import torch
-from torch.func import grad, vmap
 from torch.utils.flop_counter import FlopCounterMode
 
-from trilemma.errors import InvalidInput
-from trilemma.learning import Task, client_update, clipped_sums, looped_sums, traced
+from trilemma.learning import Task, client_update, clipped_sums, traced
+from trilemma.learning.modules import scores
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
@@ -28,7 +27,6 @@ _FEW: Final = 6  # below so many clients the tracing of a pass costs a CPU more 
 _WIDEST: Final = 1 << 25  # coordinates of all the updates that one pass makes
 _SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 _WRITTEN: Final = 1 << 19  # coordinates of a round's gradients, record by record, written out
-_TRIED: Final = 1  # records
 _Function = Callable[..., torch.Tensor]
 
 
@@ -54,8 +52,7 @@ class Sending:
         self._often = often and task.layout.size <= _SMALL
         self._model = copy.deepcopy(task.model)
         self._recorded: dict[tuple[str, torch.Size], _Function] = {}
-        self._start = task.layout.flatten(dict(task.model.named_parameters())).detach()
-        self._unmapped = self._why_unmapped()
+        self._looped = task.way.kind == "looped"
 
     def updates(
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None = None
@@ -64,27 +61,29 @@ class Sending:
 
         `present` [..., K, B] or [..., K, steps, B] is as in `client_update`.
         """
-        if weights.ndim == 2 and (self._unmapped or self._clips_many(rows)):
+        if weights.ndim == 2 and (self._looped or self._clips_many(rows)):
             masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
             each = zip(weights, rows, masks, strict=False)
             return torch.stack([self.updates(*given) for given in each])
-        by_record = self.training.by_record or present is not None
+        by_record, vmap = self.training.by_record or present is not None, self.task.way.vmap
         if weights.ndim == 1:
-            self.one_by_one = self._unmapped or self._why_busy(len(rows))
-            if self._unmapped or (self.one_by_one and not by_record):
-                return self._in_turn(weights, rows, present)
+            self.one_by_one = self._why_one_by_one(len(rows))
+            if self.one_by_one and not by_record:
+                inputs, labels = self._records(rows)
+                units = zip(inputs, labels, strict=True)
+                return torch.stack([self._on_module(weights, *unit) for unit in units])
             if self._clips_many(rows):
-                self.one_by_one = None
+                self.one_by_one = self.task.way.reason if self._looped else None
                 return self._clipped(weights, rows, self._shares(rows, present))
         masked = () if present is None else (present,)
         given = (*self._records(rows), *masked)
+        places = (None, *[0] * len(given))
         if weights.ndim == 2:
-            every, whole = vmap(vmap(self._send, (None, *[0] * len(given)))), True
+            every, whole = vmap(vmap(self._send, places)), True
         else:
             made = rows.shape[1] if by_record else 1  # gradients of a client
             chunk = 1 if self.one_by_one else max(1, _WIDEST // (made * weights.numel()))
-            every = vmap(self._send, (None, *[0] * len(given)), chunk_size=chunk)
-            whole = chunk >= len(rows)
+            every, whole = vmap(self._send, places, chunk_size=chunk), chunk >= len(rows)
         # Poisson batches differ in size: recorded once each, they would be recorded for ever
         return self._run("updates", every, weights, *given, often=whole and not masked)
 
@@ -99,7 +98,7 @@ class Sending:
 
         It takes no client's gradient by itself, but must be all that the clients compute.
         """
-        if self.training.algorithm != "fedsgd" or self._unmapped:
+        if self.training.algorithm != "fedsgd":
             return None
         if self._clips_many(rows):
             own = (shares[..., None] * self._shares(rows, present)).flatten(1)
@@ -112,23 +111,23 @@ class Sending:
             w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, share: torch.Tensor
         ) -> torch.Tensor:
             def loss(at: torch.Tensor) -> torch.Tensor:
-                losses: torch.Tensor = vmap(self.task.mean_loss, (None, 0, 0))(at, x, y)
+                losses: torch.Tensor = way.vmap(self.task.mean_loss, (None, 0, 0))(at, x, y)
                 return (share * losses).sum()
 
-            # Not by vjp, for whose given slope torch reads sympy: a second of every process.
-            return cast("torch.Tensor", grad(loss)(w))
+            return cast("torch.Tensor", way.grad(loss)(w))
 
-        return self._run("means", vmap(mean), weights, *self._records(rows), shares)
+        way = self.task.way
+        return self._run("means", way.vmap(mean), weights, *self._records(rows), shares)
 
     def alone(
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
     ) -> torch.Tensor:
         """The update [m] of one client's rows [B], computed as on a machine of its own."""
-        if not self.training.by_record or self._unmapped:
-            mask = None if present is None else present[None]
-            return self._in_turn(weights, rows[None], mask)[0]
+        records = self._records(rows)
+        if not self.training.by_record:
+            return self._on_module(weights, *records)
         with torch.no_grad():
-            return self._send(weights, *self._records(rows), present)
+            return self._send(weights, *records, present)
 
     def _send(
         self,
@@ -138,22 +137,6 @@ class Sending:
         present: torch.Tensor | None = None,
     ) -> torch.Tensor:
         return client_update(self.task, weights, inputs, labels, self.training, present)
-
-    def _in_turn(
-        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
-    ) -> torch.Tensor:
-        """One client after the other, [K, m], or one record after the other where they count."""
-        inputs, labels = self._records(rows)
-        if not self.training.by_record and present is None:
-            each = zip(inputs, labels, strict=True)
-            return torch.stack([self._on_module(weights, *own) for own in each])
-        if self.training.algorithm != "fedsgd":
-            raise InvalidInput(
-                f"record_clip and Poisson sampling need the gradient of each record in each local "
-                f"step, but {self.one_by_one}; train without them, or by fedsgd."
-            )
-        clip, shares = self.training.record_clip or math.inf, self._shares(rows, present)
-        return looped_sums(self.task, weights, inputs, labels, shares, clip)
 
     def _clipped(
         self, weights: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor
@@ -167,6 +150,9 @@ class Sending:
 
         given = weights, *self._records(rows), shares.to(weights)
         often = self.training.sampling != "poisson" and not weights.is_cuda  # there it is within
+        if often and ("clipped", given[1].shape) not in self._recorded:
+            with torch.no_grad():  # what is found out at the first call cannot be recorded
+                sums(weights, *(each[:1, :1] for each in given[1:]))
         return self._run("clipped", sums, *given, often=often)
 
     def _clips_many(self, rows: torch.Tensor) -> bool:
@@ -222,7 +208,7 @@ class Sending:
                 rows: slice | torch.Tensor = slice(start, start + setting.batch)
             else:
                 rows = torch.arange(start, start + setting.batch, device=inputs.device) % size
-            loss = self.task.loss_of(self._model(inputs[rows]), labels[rows])
+            loss = self.task.loss_of(scores(self._model(inputs[rows])), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
                 return torch.cat([each.reshape(-1) for each in grads])
@@ -231,8 +217,10 @@ class Sending:
         with torch.no_grad():
             return weights - torch.cat([each.reshape(-1) for each in own])
 
-    def _why_busy(self, clients: int) -> str | None:
-        """Why a CPU is quicker with one client after the other, if it is."""
+    def _why_one_by_one(self, clients: int) -> str | None:
+        """Why clients are computed one after the other, if they are."""
+        if self._looped:
+            return self.task.way.reason
         if self.inputs.device.type != "cpu":
             return None
         if clients < _FEW:
@@ -244,22 +232,6 @@ class Sending:
     @cached_property
     def _flops(self) -> int:
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            self.task.outputs(self._start, self.inputs[: self.training.batch])
+            start = self.task.layout.flatten(dict(self.task.model.named_parameters()))
+            self.task.outputs(start.detach(), self.inputs[: self.training.batch])
         return int(counter.get_total_flops())
-
-    def _why_unmapped(self) -> str | None:
-        """Why the model does not run under vmap, tried on a few records; None where it does."""
-        size = _TRIED if self.training.by_record else self.training.unit_size
-        unit = self._records(torch.arange(size, device=self.inputs.device)[None])
-        try:
-            with torch.no_grad():
-                if self._clips:  # what layers read is found out here: it cannot be recorded
-                    clipped_sums(self.task, self._start, *unit, self._start.new_ones(1, size), 1.0)
-                else:
-                    vmap(self._send, (None, 0, 0))(self._start, *unit)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, NotImplementedError, ValueError) as error:
-            text = str(error).strip().splitlines() or [type(error).__name__]
-            return f"the model does not run under vmap ({text[0].rstrip('.')})"
-        return None

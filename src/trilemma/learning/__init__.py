@@ -4,7 +4,7 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
-from trilemma.learning.clipping import clipped_sums, looped_sums
+from trilemma.learning.clipping import clipped_sums
 from trilemma.learning.company import Company
 from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.products import (
@@ -13,13 +13,12 @@ from trilemma.learning.products import (
     record_gradients,
     written_out,
 )
-from trilemma.learning.recording.compiler import leave_unread
 from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
+from trilemma.learning.trying import way_of
 from trilemma.learning.update import client_update, clip_records
-
-leave_unread()
+from trilemma.learning.ways import Way
 
 __all__ = [
     "Company",
@@ -27,13 +26,14 @@ __all__ = [
     "Products",
     "RecordLoss",
     "Task",
+    "Way",
     "client_update",
     "clip_records",
     "clipped_sums",
     "draw_rows",
-    "looped_sums",
     "record_gradients",
     "stack_rows",
     "traced",
+    "way_of",
     "written_out",
 ]

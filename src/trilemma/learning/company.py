@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import grad, vmap
 from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
@@ -83,9 +82,10 @@ class Company:
 
         def both(x: torch.Tensor, y: torch.Tensor, *each: torch.Tensor) -> tuple[Moments, Moments]:
             named = dict(zip(tensors, each, strict=True))
-            found = vmap(moments, (0, place))(named, x)
+            found = task.way.vmap(moments, (0, place))(named, x)
             none = [(torch.zeros_like(mean), torch.zeros_like(mean)) for mean, _ in found]
-            return found, vmap(grad(loss), (0, 0, place, place))(none, named, x, y)
+            slopes = task.way.vmap(task.way.grad(loss), (0, 0, place, place))(none, named, x, y)
+            return found, slopes
 
         example = (inputs, labels, *tensors.values())
         run = traced(("company", shared), task, both, example) if inputs.is_cuda else both

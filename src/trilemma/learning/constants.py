@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import torch
 from torch import nn
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
 __all__ = ["constants", "converted"]
@@ -50,7 +49,12 @@ def _copy(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     copies = _COPIES.setdefault(tensor, {})
     state = tensor.data_ptr(), tensor._version
     if dtype not in copies or copies[dtype][0] != state:
-        # A copy made under torch.func or a recorder would be theirs, and of no use to others.
-        with torch.no_grad(), temporarily_clear_interpreter_stack(), _disable_current_modes():
-            copies[dtype] = state, tensor.detach().to(dtype)
+        # A copy made under torch.func or a recorder would be theirs, and of no use to others; both
+        # are of one thread.
+        with ThreadPoolExecutor(1) as outside:
+            copies[dtype] = state, outside.submit(_detached, tensor, dtype).result()
     return copies[dtype][1]
+
+
+def _detached(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.detach().to(dtype)

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import torch
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import functional_call
 from torch.nn import CrossEntropyLoss, Module, NLLLoss
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from trilemma.learning.constants import converted
+from trilemma.learning.ways import Way
 
 __all__ = ["Loss", "class_loss", "differ", "in_precision", "label_batches"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+_PLAIN: Final = Way()
 _WEIGHTED: Final = (CrossEntropyLoss, NLLLoss)  # themselves: what derives from them may differ
 _ATTACKED: Final = (torch.float32, torch.float64)
 _AGREE: Final = 1e-3  # relative, for two ways to compute one loss in single precision
@@ -36,7 +38,9 @@ def in_precision(loss: Loss, trained: torch.dtype, outputs: torch.dtype) -> Loss
     return lambda made, targets: functional_call(loss, held, (made, targets))
 
 
-def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def class_loss(
+    loss: Loss, outputs: torch.Tensor, targets: torch.Tensor, way: Way = _PLAIN
+) -> torch.Tensor:
     """`loss` of outputs [S, C] for class indices [S] or soft labels [S, C].
 
     Soft labels weigh the loss of each class, (1/S) Σ_i Σ_c y_ic · loss(outputs_i, c): for one-hot
@@ -54,7 +58,7 @@ def class_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torc
         return loss(output[None], label[None])
 
     labels = torch.arange(outputs.shape[1], device=outputs.device)
-    table = vmap(vmap(one, (None, 0)), (0, None))(outputs, labels)
+    table: torch.Tensor = way.vmap(way.vmap(one, (None, 0)), (0, None))(outputs, labels)
     return (targets * table).sum() / outputs.shape[0]
 
 
@@ -120,10 +124,11 @@ def differ(
     one: Callable[[torch.Tensor], torch.Tensor],
     other: Callable[[torch.Tensor], torch.Tensor],
     at: torch.Tensor,
+    way: Way = _PLAIN,
 ) -> bool:
     """Whether two functions of a tensor differ there, in their value or in their gradient."""
     (slope, value), (other_slope, other_value) = (
-        grad_and_value(each)(at) for each in (one, other)
+        way.grad_and_value(each)(at) for each in (one, other)
     )
     return any(
         bool((a - b).norm() > _AGREE * torch.maximum(a.norm(), b.norm()) + _TINY)

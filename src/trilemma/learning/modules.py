@@ -6,7 +6,7 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ __all__ = [
     "fitted",
     "normalises_batches",
     "read_by_layers",
+    "scores",
     "shift_biases",
 ]
 
@@ -39,8 +40,14 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
 
     BatchNorm in train mode keeps to the statistics of the batch at hand; where clients send the
     running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
+    Hugging Face's attention is computed in plain operations, which have second derivatives.
     """
     made, remarks = copy.deepcopy(model), []
+    huggingface: Iterator[Any] = made.modules()
+    for each in huggingface:
+        if hasattr(each, "set_attn_implementation"):
+            each.set_attn_implementation("eager")
+            each.config.use_cache = False
     norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
     live = [name for name, each in norms if each.training]
     kept = [(name, each) for name, each in norms if each.training and each.track_running_stats]
@@ -79,6 +86,11 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             f"would hide is not counted on."
         )
     return made, tuple(remarks)
+
+
+def scores(made: Any) -> Any:
+    """What a model returns: a tensor, or the `logits` of what Hugging Face's models return."""
+    return getattr(made, "logits", made)
 
 
 def drop_nothing(model: nn.Module) -> list[str]:

@@ -126,8 +126,13 @@ def record_gradients(
 
     A weight gets products if it is the weight of convolutions and linear layers and nothing else
     is done with it: every call is watched, and met otherwise than the last time, sites are found
-    again. What a GPU replays is what was done when it was recorded.
+    again. What a GPU replays is what was done when it was recorded. Looped, each record's gradient
+    is written out.
     """
+    if task.way.kind == "looped":
+        slope = task.way.vmap(task.way.grad(loss.of), (None, None, 0, 0))
+        made = slope(task.layout.unflatten(weights), met, inputs, labels)
+        return [made[name].flatten(1) for name in task.layout.names]
     example = (task, loss, weights, met, inputs, labels)
     key = (id(task), loss.name, inputs.shape[1:])
     with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
@@ -203,7 +208,7 @@ def _tapped(
         record: torch.Tensor,
         label: torch.Tensor,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        with _Watch(watched, taps) as seen:
+        with _Watch(watched, record, taps) as seen:
             value = loss.of({**watched, **others}, met, record, label)
         if seen.besides or [site for site, _ in seen.uses] != list(sites):
             raise _Otherwise
@@ -227,8 +232,9 @@ def _found(
     What goes on inside of a user's own autograd.Function nobody sees.
     """
     tensors, few = task.layout.unflatten(weights), inputs[:_TRIED].clone()
-    with torch.no_grad(), _Watch(tensors) as seen:
-        loss.of(tensors, met, few[0].clone(), labels[0])
+    first = few[0].clone()
+    with torch.no_grad(), _Watch(tensors, first) as seen:
+        loss.of(tensors, met, first, labels[0])
     sites = tuple(site for site, _ in seen.uses if site.name not in seen.besides)
     plain = vmap(grad(loss.of), (None, None, 0, 0))(tensors, met, few, labels[:_TRIED])
     slopes, reads, _ = _tapped(task, loss, sites, weights, met, few, labels[:_TRIED])
@@ -252,11 +258,14 @@ class _Watch(TorchFunctionMode):
     """
 
     def __init__(
-        self, tensors: Mapping[str, torch.Tensor], taps: Sequence[torch.Tensor] = ()
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        record: torch.Tensor,
+        taps: Sequence[torch.Tensor] = (),
     ) -> None:
         super().__init__()
         self._names = {id(each): name for name, each in tensors.items()}
-        self._taps, self._depth = iter(taps), _depth()
+        self._taps, self._depth = iter(taps), _depth(record)
         self.uses: list[tuple[_Site, torch.Tensor]] = []
         self.besides: set[str] = set()
 
@@ -275,8 +284,8 @@ class _Watch(TorchFunctionMode):
             window = _window(call) if func is torch.conv2d else None
             plain = call["weight"].ndim == 2 if func is linear else window is not None
             # What a model's own transform sees is gone when it is done.
-            name = self._names.get(id(call["weight"])) if plain else None
-            name = name if self._depth == _depth() else None
+            own = plain and _depth(made) <= self._depth
+            name = self._names.get(id(call["weight"])) if own else None
         others = [each for key, each in call.items() if key != "weight"] if name else (args, given)
         if any(isinstance(each, torch.Tensor) for each in tree_leaves(made)):
             held = (self._names.get(id(each)) for each in tree_leaves(others))
@@ -293,9 +302,10 @@ class _Watch(TorchFunctionMode):
 _ARGUMENTS: Final = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 
-def _depth() -> int:
-    """How many transforms of torch.func are under way."""
-    return len(torch._C._functorch.get_interpreter_stack() or ())
+def _depth(tensor: torch.Tensor) -> int:
+    """How many transforms of torch.func a tensor is made under."""
+    inner = torch.func.debug_unwrap(tensor, recurse=False)
+    return 0 if inner is tensor else 1 + _depth(inner)
 
 
 def _window(call: Mapping[str, Any]) -> _Window | None:

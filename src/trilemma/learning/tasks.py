@@ -11,9 +11,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.constants import converted
+from trilemma.learning.holding import holding
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
-from trilemma.learning.modules import normalises_batches
+from trilemma.learning.modules import normalises_batches, scores
 from trilemma.learning.statistics import applied, rates
+from trilemma.learning.ways import Way
 from trilemma.updates import Layout
 
 __all__ = ["Task"]
@@ -26,12 +28,14 @@ class Task:
     `loss(outputs, targets)` is the mean over the batch. `classes` is None for regression. Buffers
     (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
     in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
-    those of the batch. `statistics` are the `rates` of running ones that are sent.
+    those of the batch. `statistics` are the `rates` of running ones that are sent. `way` is how
+    all that is mapped over records and differentiated is run (`way_of`).
     """
 
     model: torch.nn.Module
     loss: Loss
     classes: int | None
+    way: Way = field(default=Way(), compare=False)
     layout: Layout = field(init=False)
     aliases: tuple[tuple[str, str], ...] = field(init=False)
     statistics: torch.Tensor | None = field(init=False, compare=False)
@@ -68,9 +72,12 @@ class Task:
         """
         tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
         held = converted(self.model, self._dtype, next(iter(tensors.values())).dtype)
-        outputs: torch.Tensor = functional_call(
-            self.model, {**held, **tensors, **tied}, (inputs,), tie_weights=False
-        )
+        named = {**held, **tensors, **tied}
+        if self.way.kind == "looped":
+            made = holding(self.model, named)(inputs)
+        else:
+            made = functional_call(self.model, named, (inputs,), tie_weights=False)
+        outputs: torch.Tensor = scores(made)
         return outputs
 
     def mean_loss(
@@ -84,7 +91,7 @@ class Task:
         loss = in_precision(self.loss, self._dtype, outputs.dtype)
         if self.classes is None:
             return loss(outputs, targets)
-        return class_loss(loss, outputs, targets)
+        return class_loss(loss, outputs, targets, self.way)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -122,7 +129,7 @@ class Task:
             losses = [self.mean_loss(at, inputs[[i]], targets[[i]]) for i in rows]
             return torch.stack(losses).mean()
 
-        if differ(lambda at: self.mean_loss(at, inputs, targets), one_by_one, weights):
+        if differ(lambda at: self.mean_loss(at, inputs, targets), one_by_one, weights, self.way):
             return True
         if self.classes is None:
             return False
@@ -133,7 +140,7 @@ class Task:
                 losses = [self.loss_of(at[[i]], labels[[i]]) for i in rows]
                 return torch.stack(losses).mean()
 
-            return differ(lambda at: self.loss_of(at, labels), single, outputs)
+            return differ(lambda at: self.loss_of(at, labels), single, outputs, self.way)
 
         return any(
             coupled(labels.to(outputs.device))

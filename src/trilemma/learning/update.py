@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import grad, vmap
 
 if TYPE_CHECKING:
     from trilemma.learning.local_training import LocalTraining
@@ -72,9 +70,10 @@ def _gradient(
     present: torch.Tensor | None,
 ) -> torch.Tensor:
     """The gradient [m] of one step over records [B, ...], of which those `present` [B] count."""
+    way = task.way
     if present is None and not local_training.by_record:
-        mean: Callable[..., torch.Tensor] = grad(task.mean_loss)
-        return mean(weights, inputs, targets)
+        mean: torch.Tensor = way.grad(task.mean_loss)(weights, inputs, targets)
+        return mean
 
     def one(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return task.mean_loss(at, x[None], y[None])
@@ -85,11 +84,12 @@ def _gradient(
     if local_training.record_clip is None:
 
         def total(at: torch.Tensor) -> torch.Tensor:
-            return (shares * vmap(one, (None, 0, 0))(at, inputs, targets)).sum()
+            losses: torch.Tensor = way.vmap(one, (None, 0, 0))(at, inputs, targets)
+            return (shares * losses).sum()
 
-        whole: torch.Tensor = grad(total)(weights)
+        whole: torch.Tensor = way.grad(total)(weights)
         return whole
-    each = vmap(grad(one), (None, 0, 0))(weights, inputs, targets)
+    each = way.vmap(way.grad(one), (None, 0, 0))(weights, inputs, targets)
     return shares @ clip_records(each, local_training.record_clip)
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["fingerprint"]
 
-_LIBRARIES: Final = sys.stdlib_module_names | {"numpy", "scipy", "sklearn", "torch", "trilemma"}
+_LIBRARIES: Final = sys.stdlib_module_names | {
+    *("numpy", "peft", "scipy", "sklearn", "torch", "transformers", "trilemma"),
+}
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 _VALUES: Final = (
     *(*_PLAIN, Enum, tuple, list, dict, set, frozenset),
@@ -110,7 +112,9 @@ class _Walk:
         self.add(type(value))
         if (wrapped := getattr(value, "__wrapped__", None)) is not None:
             self.add(wrapped)
-        elif _is_library(type(value).__module__) and not _is_network(value):
+        elif _is_library(type(value).__module__) and not (
+            _is_network(value) or is_dataclass(value)
+        ):
             # Its state is its own affair: locks, handles, addresses.
             self._say(*(word for word in (repr(value),) if " at 0x" not in word))
         else:

@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from trilemma.learning.recording.listing import Listing, Step, steps_in
-from trilemma.learning.recording.tracing import _recorded
+from trilemma.learning.recording.tracing import recorded
 
 ATEN = torch.ops.aten
 
@@ -54,7 +54,7 @@ def test_conjugates_are_not_what_they_are_made_of() -> None:
         return power
 
     x, y = torch.rand(2, 8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(_recorded(squared, (x,))(y), squared(y))
+    torch.testing.assert_close(recorded(squared, (x,))(y), squared(y))
 
 
 def test_parts_that_are_written_into_are_not_joined_later() -> None:
@@ -68,7 +68,7 @@ def test_parts_that_are_written_into_are_not_joined_later() -> None:
         return first + second, a
 
     x = torch.rand(4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(_recorded(slopes, (x,))(x)[0], slopes(x)[0])
+    assert torch.equal(recorded(slopes, (x,))(x)[0], slopes(x)[0])
 
 
 def test_what_is_given_as_out_is_written_into() -> None:
@@ -79,5 +79,5 @@ def test_what_is_given_as_out_is_written_into() -> None:
         return made + 0.5, kept + 0.5
 
     x = torch.rand(3, generator=torch.Generator().manual_seed(0))
-    for found, expected in zip(_recorded(doubled, (x,))(x), doubled(x), strict=True):
+    for found, expected in zip(recorded(doubled, (x,))(x), doubled(x), strict=True):
         assert torch.equal(found, expected)

@@ -115,8 +115,8 @@ def test_second_slopes_of_many_models_are_recorded_as_products(
     slope = vmap(grad(distance))
     expected = slope(x, weight, seen)
     monkeypatch.setattr(tracing, "by_patches", rule)
-    recorded = tracing._recorded(slope, (x, weight, seen))
-    torch.testing.assert_close(recorded(x, weight, seen), expected)
-    operations = str([each.target for each in recorded.function.steps])  # type: ignore[attr-defined]
+    replay = tracing.recorded(slope, (x, weight, seen))
+    torch.testing.assert_close(replay(x, weight, seen), expected)
+    operations = str([each.target for each in replay.steps])  # type: ignore[attr-defined]
     assert "bmm" in operations
     assert "convolution" not in operations

@@ -66,7 +66,7 @@ def test_a_recorded_slope_of_slopes_is_autograds() -> None:
     both = vmap(grad(energy, argnums=(0, 1)), (0, 0, None))
     example = (torch.stack([inputs, -inputs]), torch.stack([labels, 2 * labels]), weights)
     run = traced(("energy",), task, both, example)
-    assert "softmax" not in str([each.target for each in run.function.steps])  # type: ignore[attr-defined]
+    assert "softmax" not in str([each.target for each in run.steps])  # type: ignore[attr-defined]
     for x, y, dx, dy in zip(*example[:2], *run(*example), strict=True):
         x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
         at = weights.clone().requires_grad_()

@@ -24,7 +24,7 @@ def recorded(function: Callable[..., Any], *example: torch.Tensor) -> list[str]:
     run = traced(("shortened", function), task, function, example)
     others = tuple(1.3 * each - 0.2 for each in example)
     assert torch.equal(run(*others), function(*others))
-    return [str(step.target) for step in run.function.steps]  # type: ignore[attr-defined]
+    return [str(step.target) for step in run.steps]  # type: ignore[attr-defined]
 
 
 def test_gradients_of_slices_are_joined_and_not_filled_up() -> None:

@@ -9,6 +9,7 @@ from torch.nn.functional import huber_loss, l1_loss, smooth_l1_loss
 
 from trilemma.learning import Task, traced
 from trilemma.learning.losses import Loss
+from trilemma.learning.recording.tracing import NotRecordable
 
 
 def test_a_recorded_function_gives_the_same_numbers() -> None:
@@ -95,5 +96,33 @@ def test_what_depends_on_a_number_read_out_cannot_be_recorded() -> None:
     def branching(at: torch.Tensor) -> torch.Tensor:
         return at if at[0] > 0 else -at
 
-    with pytest.raises(RuntimeError, match="cannot be recorded"):
+    with pytest.raises(NotRecordable, match="depends on numbers"):
         traced(("branching",), task, branching, (weights,))
+
+    def picking(at: torch.Tensor) -> torch.Tensor:
+        return at[at > 0].mean()
+
+    with pytest.raises(NotRecordable, match="depends on numbers"):
+        traced(("picking",), task, picking, (weights,))
+
+
+def test_numbers_that_are_the_same_for_all_arguments_may_be_read() -> None:
+    """Hugging Face's models look at their own masks."""
+    task, weights, _, _ = make()
+
+    def masked(at: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(3) > 0
+        filled = torch.zeros(3)
+        filled += at[:3]
+        return filled * 2 if bool(mask.all()) else filled[mask]
+
+    run = traced(("masked",), task, masked, (weights,))
+    assert torch.equal(run(3 * weights), masked(3 * weights))
+
+    def written(at: torch.Tensor) -> torch.Tensor:
+        filled = torch.zeros(3)
+        filled += at[:3]
+        return at if filled.view(-1)[0] > 0 else -at
+
+    with pytest.raises(NotRecordable):
+        traced(("written",), task, written, (weights,))

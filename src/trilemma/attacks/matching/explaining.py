@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.learning import LocalTraining, Task, client_update
@@ -43,12 +42,15 @@ def explained_update(
         # gradients add up to the gradient of the sum, at half the cost of K of them
 
         def total(at: torch.Tensor) -> torch.Tensor:
-            return client_weights @ vmap(partial(task.mean_loss, at))(x, y)
+            losses: torch.Tensor = task.way.vmap(partial(task.mean_loss, at))(x, y)
+            return client_weights @ losses
 
         with sdpa_kernel(SDPBackend.MATH):
-            summed: torch.Tensor = grad(total)(weights)
+            summed: torch.Tensor = task.way.grad(total)(weights)
         return summed
-    updates = vmap(lambda a, b: _sent(task, weights, a, b, local_training, clip))(x, y)
+    updates: torch.Tensor = task.way.vmap(
+        lambda a, b: _sent(task, weights, a, b, local_training, clip)
+    )(x, y)
     return (client_weights.reshape(clients, -1) * updates).sum(0)
 
 
@@ -70,7 +72,7 @@ def _sent(
 
 
 def squared_distance(candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:
-    """Σ_known (explained update - observed update)², one unit: a function torch.func can map.
+    """Σ_known (explained update - observed update)², one unit, for a task's way to map.
 
     Arguments: z [d], weights [m], update [m], known [m], client_weights [K] or [K, m], labels [S].
     """

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.func import grad_and_value, vmap
 
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.matching.explaining import squared_distance
@@ -42,7 +41,7 @@ def evaluations(
     `data` are tensors [U, ...], of which each unit gets its rows, like its `starts` [U, R, d];
     `key` names the function.
     """
-    evaluation = vmap(grad_and_value(value))
+    evaluation = task.way.vmap(task.way.grad_and_value(value))
     bound: dict[int, tuple[tuple[torch.Tensor, ...], Evaluate]] = {}
 
     def bind(chosen: torch.Tensor) -> Evaluate:

@@ -1,20 +1,16 @@
 """A round of L-BFGS in every slot: trial points are judged, and the next ones set.
 
 It is some hundred operations on a few numbers each. They ask the tensors nothing, and change them
-in place: a GPU can do them as a part of one graph, and on a CPU torch's interpreter is handed them
-at once (0.35 ms instead of 0.47), by one list for all widths, sizes and precisions.
+in place: a GPU can do them as a part of one graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 
 import torch
 
 from trilemma.attacks.matching.memory import Memory
-from trilemma.learning.recording.scripting import scripted
 
 __all__ = ["Slots"]
 
@@ -88,13 +84,11 @@ class Slots:
 
     def advance(self, loss: torch.Tensor, gradient: torch.Tensor) -> None:
         """Judge every trial point, note which slots ended, and set the next of the others."""
-        memory, *own = vars(self).values()
-        judged = _judged if loss.is_cuda else _scripted()
-        lost = judged(*vars(memory).values(), *own, loss, gradient)
+        lost = self._judged(loss, gradient)
         if lost.is_cuda or bool(lost.any()):  # of a GPU they are taken for granted
             self._descend(lost)
 
-    def judged(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    def _judged(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """All of a round but steepest descents; which slots [A] need one."""
         going = ~self.ended
         self.spent += going
@@ -155,20 +149,3 @@ class Slots:
         torch.where(slots, -(gradient * gradient).sum(1), self.slope, out=self.slope)
         torch.where(slots[:, None], -gradient, self.direction, out=self.direction)
         torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)
-
-
-_MEMORY = len(fields(Memory))
-
-
-def _judged(*tensors: torch.Tensor) -> torch.Tensor:
-    """`Slots.judged` as a function of the memory's tensors, the slots' and its arguments."""
-    memory, own = Memory(*tensors[:_MEMORY]), tensors[_MEMORY:-2]
-    return Slots(memory, *own).judged(*tensors[-2:])
-
-
-@cache
-def _scripted() -> Callable[..., torch.Tensor]:
-    """The same as TorchScript, recorded once in a process."""
-    loss, gradient = torch.zeros(2), torch.zeros(2, 3)
-    memory, *own = vars(Slots.idle(2, 2, gradient, 1)).values()
-    return scripted(_judged, (*vars(memory).values(), *own, loss, gradient))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import grad, vmap
+from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
@@ -134,7 +134,7 @@ def _mean_gradient(
     """The mean gradient [U, m] of the records, which are normalised together if at all."""
     if training.record_clip is None:
         with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
-            slope = vmap(grad(task.mean_loss), (0, *_places(average)))
+            slope = task.way.vmap(task.way.grad(task.mean_loss), (0, *_places(average)))
             mean: torch.Tensor = slope(weights, average.inputs, average.labels)
         return mean
     sums = [
@@ -231,7 +231,9 @@ def _gradients(
         whole = torch.cat([written_out(each) for each in parts], 1)[None]
     else:
         # by named tensors: differentiating through the flat vector takes twice as long
-        each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, *_places(records)))
+        way = task.way
+        own = way.vmap(way.grad(loss), (None, None, 0, 0))
+        each = way.vmap(own, (0, 0, *_places(records)))
         tensors = vmap(task.layout.unflatten)(weights)
         with sdpa_kernel(SDPBackend.MATH):
             made = each(tensors, met, records.inputs, records.labels)

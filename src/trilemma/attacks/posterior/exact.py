@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
-from torch.func import vmap
 
 from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.matching import explained_update
@@ -196,12 +195,13 @@ class _Gaps:
                 view.task, weights, x, y, view.local_training, shares, view.observation.clip
             )
 
-        return vmap(explain)(
+        explained: torch.Tensor = view.task.way.vmap(explain)(
             self.units.weights[block],
             self.rests.inputs,
             self.rests.labels,
             self.units.client_weights[block],
-        )[:, None]
+        )
+        return explained[:, None]
 
     def _sent(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the one client sends [B, n, m] for n versions of its records [B, n, S, ...]."""
@@ -213,7 +213,8 @@ class _Gaps:
                 view.task, weights, x, y, view.local_training, one, view.observation.clip
             )
 
-        sent: torch.Tensor = vmap(vmap(send, (None, 0, 0)))(
+        way = view.task.way
+        sent: torch.Tensor = way.vmap(way.vmap(send, (None, 0, 0)))(
             self.units.weights[self.block], inputs, labels
         )
         return self._own_weights() * sent

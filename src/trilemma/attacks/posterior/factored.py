@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import grad, vmap
+from torch.func import vmap
 from torch.nn.functional import pad
 
 from trilemma.attacks.posterior.candidate_updates import contributions, in_company
@@ -138,16 +138,16 @@ def factors(
         ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
             with _tapped(task.model, layers, taps) as seen:
                 outputs = task.run(tensors, inputs)
-            losses = vmap(lambda output, label: task.loss_of(output[None], label[None]))
+            losses = way.vmap(lambda output, label: task.loss_of(output[None], label[None]))
             return losses(outputs, labels).sum(), {name: each[0] for name, each in seen.items()}
 
         found: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
-        found = grad(loss, has_aux=True)(taps)
+        found = way.grad(loss, has_aux=True)(taps)
         return found
 
-    place = None if records.shared else 0
+    way, place = task.way, None if records.shared else 0
     tensors = vmap(task.layout.unflatten)(weights)
-    made, read = vmap(slopes, (0, place, place))(tensors, records.inputs, records.labels)
+    made, read = way.vmap(slopes, (0, place, place))(tensors, records.inputs, records.labels)
     ones = [float(f"{name}.bias" in task.layout.names) for name in layers]
     inputs = [
         pad(read[name], (0, 1), value=1.0) if one else read[name]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.func import vmap
 
 from trilemma.attacks.posterior.axes import Axes
 from trilemma.attacks.posterior.candidate_updates import companies, contributions, simulable
@@ -175,7 +174,7 @@ def _sent(
     inputs, labels = (
         each if people.shared else each[0] for each in (people.inputs, people.labels)
     )
-    steps = vmap(lambda x, y: client_update(task, weights, x, y, training))
+    steps = task.way.vmap(lambda x, y: client_update(task, weights, x, y, training))
     mean = RecordLoss("of a batch", lambda named, _, x, y: task.loss_of(task.run(named, x), y))
     for start, stop in blocks(len(rows), made // (task.layout.size * rows.shape[1])):
         some = rows[start:stop].to(weights.device)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trilemma.commands.settings import Federated, Running, read_settings, with_flags
+from trilemma import api
+from trilemma.commands.settings import Running, read_settings, with_flags
+from trilemma.settings import Federated
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
-    from trilemma.door.checking import Examined
+    from trilemma.tuning.checking import Examined
 
 __all__ = ["check"]
 
@@ -29,13 +31,7 @@ def check(
     """
     given = {**flags, "scenario": scenario}
     federated, request, _ = read_settings(None, given, Federated, Request)
-    from trilemma.work.progress import Ticker
-
-    with Ticker("check") as ticker:
-        ticker.say(f"reading {federated.scenario}")
-        from trilemma.door.checking import examine
-
-        found = examine(federated.source(), request, ticker.say)
+    found = api.check(federated.scenario, request, **federated.given())
     _show(found, federated.scenario)
 
 
@@ -43,6 +39,7 @@ def _show(found: Examined, spec: str) -> None:
     from trilemma.reporting.words.knowledge import KNOWS, RUNGS
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
+    from trilemma.reporting.words.ways import how_it_runs
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -67,7 +64,7 @@ def _show(found: Examined, spec: str) -> None:
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
     out.title("What is done with your model")
-    out.bullets(plan.scenario.remarks)
+    out.bullets((*plan.scenario.remarks, how_it_runs(plan.scenario.task.way)))
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)

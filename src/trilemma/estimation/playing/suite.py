@@ -94,6 +94,16 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} searches over real numbers, but an embedding looks these inputs up: the "
             f"updates of the candidates are compared instead"
         )
+    if name in (*_WHOLE, "linkage") and scenario.whole_labels:
+        return (
+            f"{name} weighs all classes that a record may have, but these have a label for each "
+            f"of their parts: attacks that compare the updates of candidates are run instead"
+        )
+    if name in _WHOLE and (once := scenario.task.way.once):
+        return (
+            f"{name} searches by the derivative of an update in its inputs, which this model does "
+            f"not have ({once}): attacks that compare updates are run instead"
+        )
     if name in ("linkage", "map") and scenario.task.normalises_batches:
         return (
             f"{name} reads classes off single records' updates, but BatchNorm makes each depend "

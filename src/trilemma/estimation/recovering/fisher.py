@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.func import jvp, vmap
 
 from trilemma.attacks.matching import Units, explained_update
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
+    from trilemma.learning import Way
 
 __all__ = ["FisherPrediction", "predict", "sensitivity"]
 
@@ -91,7 +91,7 @@ def sensitivity(view: View, inputs: torch.Tensor, targets: torch.Tensor) -> torc
     with warnings.catch_warnings():
         # torch's forward mode compiles its own rules with a deprecated tool on first use
         warnings.simplefilter("ignore", FutureWarning)
-        found = _exact(update, start, share)
+        found = _exact(update, start, share, view.task.way)
     return found.double().reshape(len(inputs), -1).mean(1)
 
 
@@ -128,12 +128,12 @@ def _parametrised(
 
 
 def _exact(
-    update: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, share: torch.Tensor
+    update: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, share: torch.Tensor, way: Way
 ) -> torch.Tensor:
     """c_i [(JᵀJ)⁻¹]_ii of every entry of the inputs."""
     size = z.numel()
     eye = torch.eye(size, dtype=z.dtype, device=z.device)
-    column = vmap(lambda direction: jvp(update, (z,), (direction,))[1])
+    column = way.vmap(lambda direction: way.jvp(update, z, direction))
     jacobian = torch.cat([column(block) for block in torch.split(eye, _BLOCK)])  # Jᵀ, [d, m]
     factor, info = torch.linalg.cholesky_ex(jacobian @ jacobian.T)
     if int(info) != 0:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch.func import vmap
 
 from trilemma.attacks import Attack, Knowledge, View, get
 from trilemma.attacks.base import links
@@ -190,8 +189,11 @@ class Sight:
         def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return client_update(scenario.task, weights, x, y, training)
 
-        clients = vmap(send, in_dims=(None, 0, 0))
-        updates = vmap(clients)(weights_of, inputs.to(scenario.device), labels.to(scenario.device))
+        way = scenario.task.way
+        clients = way.vmap(send, in_dims=(None, 0, 0))
+        updates = way.vmap(clients)(
+            weights_of, inputs.to(scenario.device), labels.to(scenario.device)
+        )
         step = training.lr if training.algorithm == "fedsgd" else 1.0
         knowledge = Knowledge()
         if asked.attack.rung == "public":

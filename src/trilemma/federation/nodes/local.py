@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.learning import LocalTraining, Task, client_update, draw_rows
+from trilemma.learning import LocalTraining, Task, client_update, draw_rows, way_of
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ def local_update(
     start = task.layout.flatten(named).detach().clone()
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
+    # Tried on zeros: a way that went by the records would tell of them.
+    blank = torch.zeros_like(records.inputs[:2]), torch.zeros_like(records.labels[:2])
+    task = replace(task, way=way_of(task, *blank, attacked=False))
     update = _update(task, start, chosen.to(str(start.device)), training, present)
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     after = task.layout.unflatten(start - step * update)
@@ -135,9 +138,8 @@ def _update(
             if isinstance(error, TrilemmaError):
                 raise
             raise InvalidInput(
-                f"the model or its loss does not run record by record under vmap ({error}); "
-                "replace what needs a whole batch or draws random numbers, or measure without "
-                "record_clip."
+                f"the model or its loss does not run record by record ({error}); replace what "
+                "needs a whole batch, or measure without record_clip."
             ) from error
     _LOG.warning("%d of %d records contribute nothing", int((~good).sum()), len(rows))
     filled = torch.where(good, rows, rows[good][0])

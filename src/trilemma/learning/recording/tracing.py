@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
 from trilemma.learning.recording.listing import Listing, Step, memory
 from trilemma.learning.recording.patches import by_patches
-from trilemma.learning.recording.scripting import scripted
 from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import shorten
-from trilemma.learning.recording.watching import Watching
 
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["traced"]
+__all__ = ["NotRecordable", "recorded", "traced"]
 
 Result = TypeVar("Result")
+
+
+class NotRecordable(Exception):
+    """A function does other operations for other numbers."""
+
+
 _TRACES: OrderedDict[tuple[object, ...], tuple[object, Callable[..., Any]]] = OrderedDict()
 _KEPT_TRACES: Final = 48
 _ATEN: Final = torch.ops.aten
+_MASKS: Final = (torch.bool, torch.uint8)
+_READING: Final = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 # Replayed, the first would hand out the recorded constant itself, to be written into.
 _SAFER: Final[Mapping[object, Any]] = {_ATEN.lift_fresh.default: _ATEN.lift_fresh_copy.default}
 
@@ -41,10 +48,12 @@ def traced(
 ) -> Callable[..., Result]:
     """`function` recorded once as a flat list of tensor operations for the example's shapes.
 
-    Replaying the list skips torch.func's bookkeeping, which is half of the time of a small
-    model. Traces are kept by `key`, the shapes and the state of all that a trace takes as
-    constant: the model's buffers, frozen parameters and modes.
+    As it is where the task's way is another. Replaying the list skips torch.func's bookkeeping,
+    which is most of the time of a small model. Traces are kept by `key`, the shapes and the state
+    of all that a trace takes as constant: the model's buffers, frozen parameters and modes.
     """
+    if task.way.kind != "recorded":
+        return function
     held = [each for _, each in constants(task.model)]
     state = tuple((each.data_ptr(), each._version) for each in held)
     modes = tuple(module.training for module in task.model.modules())
@@ -53,7 +62,7 @@ def traced(
     if full_key in _TRACES:
         _TRACES.move_to_end(full_key)
         return _TRACES[full_key][1]
-    replay = _recorded(function, example)
+    replay = recorded(function, example)
     # Holding them keeps the task's id, and the places of what it holds, from being reused.
     _TRACES[full_key] = (task, held), replay
     if len(_TRACES) > _KEPT_TRACES:
@@ -61,22 +70,24 @@ def traced(
     return replay
 
 
-def _recorded(
+def recorded(
     function: Callable[..., Result], example: tuple[torch.Tensor, ...]
 ) -> Callable[..., Result]:
-    """The operations that `function` does on the example, as a function of the same arguments."""
+    """The operations that `function` does on the example, as a function of the same arguments.
+
+    Raises `NotRecordable` where it reads a number of them, or makes tensors as large as they tell.
+    """
     recorder = _Recorder(example)
     with recorder:
         result = function(*example)
     listing = recorder.listing
     listing.result = tree_map_only(torch.Tensor, recorder.step, result)
     shorten(listing, recorder.written)
-    if not any(each.is_cuda for each in example):
-        return scripted(listing, example)
-    return Captured(listing) if capturable(listing) else listing
+    on_gpu = any(each.is_cuda for each in example)
+    return Captured(listing) if on_gpu and capturable(listing) else listing
 
 
-class _Recorder(Watching):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
     """Writes down every operation; a tensor that none of them made is a constant."""
 
     def __init__(self, example: tuple[torch.Tensor, ...]) -> None:
@@ -84,10 +95,14 @@ class _Recorder(Watching):
         self.listing = Listing()
         self._step: dict[int, Step] = {}
         self._changed: set[int | None] = set()
+        # what depends on the arguments, or is drawn: steps, and places that are written into
+        self._open: set[Step] = set()
+        self._open_places: set[int | None] = set()
         # so that no other tensor gets the same id
         self._alive: list[tuple[torch.Tensor, Step]] = []
         for tensor in example:
             self._is(tensor, self.listing.argument())
+            self._open.add(self._step[id(tensor)])
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
@@ -97,26 +112,41 @@ class _Recorder(Watching):
         if quicker := by_columns(func, args) or by_patches(func, args):
             with self:
                 return quicker(*args)
-        if torch.Tag.data_dependent_output in func.tags and id(args[0]) in self._step:
-            raise RuntimeError(f"{func} reads a number out of a tensor, which cannot be recorded")
         inputs = map_aggregate((args, kwargs), self.step)
+        if self._depends(_read(func, args)):
+            raise NotRecordable(f"what it does depends on numbers that {func} reads")
+        depends = torch.Tag.nondeterministic_seeded in func.tags or self._depends(args, kwargs)
         made = func(*args, **kwargs)
         if func._schema.is_mutable:
             names = [each.name for each in func._schema.arguments]
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             written = [given.get(each.name) for each in func._schema.arguments if each.is_write]
-            self._changed.update(map(_place, tree_iter(written)))
+            places = set(map(_place, tree_iter(written)))
+            self._changed |= places
+            self._open_places |= places if depends else set()
         elif args and _same_view(made, args[0]):
             self._is(made, inputs[0][0])
             return made
         step = self.listing.operation(func, *inputs)
+        if depends:
+            self._open.add(step)
         if isinstance(made, torch.Tensor):
             self._is(made, step)
         elif isinstance(made, list | tuple):
             for place, each in enumerate(made):
                 if isinstance(each, torch.Tensor):
-                    self._is(each, self.listing.operation(getitem, (step, place), {}))
+                    part = self.listing.operation(getitem, (step, place), {})
+                    self._open.update({part} if depends else ())
+                    self._is(each, part)
         return made
+
+    def _depends(self, *values: Any) -> bool:
+        """Whether any tensor would be another for other arguments."""
+        return any(
+            self._step[id(each)] in self._open or _place(each) in self._open_places
+            for each in tree_iter(values)
+            if isinstance(each, torch.Tensor)
+        )
 
     @property
     def written(self) -> set[Step]:
@@ -135,6 +165,13 @@ class _Recorder(Watching):
         self._step[id(tensor)] = step
         self._alive.append((tensor, step))
         step.memory = memory(tensor)
+
+
+def _read(func: Any, args: Any) -> Any:
+    """Arguments whose numbers decide on what is done next, or on the size of the result."""
+    if func is _ATEN.index.Tensor:
+        return [each for each in args[1] if each is not None and each.dtype in _MASKS]
+    return () if _READING.isdisjoint(func.tags) else args
 
 
 def _place(tensor: torch.Tensor | None) -> int | None:

@@ -16,7 +16,6 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.func import vmap
 
 from trilemma.estimation.jobs import TrainJob
 from trilemma.estimation.models import fresh_weights
@@ -85,7 +84,7 @@ def usual_norm(scenario: Scenario) -> float:
         def update(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor = weights) -> torch.Tensor:
             return client_update(scenario.task, at, x, y, training)
 
-        norms += vmap(update)(inputs, labels).norm(dim=1).tolist()
+        norms += scenario.task.way.vmap(update)(inputs, labels).norm(dim=1).tolist()
     return max(median(norms), torch.finfo(torch.float32).tiny)
 
 

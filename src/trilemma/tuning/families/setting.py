@@ -13,7 +13,6 @@ import torch
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
-from torch.func import vmap
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights, prepare_models
@@ -67,7 +66,7 @@ class Setting:
                 whole = x.expand(unit, *x.shape), y.expand(unit, *y.shape)
                 return client_update(task, w, *whole, training)
 
-            updates = vmap(alone)(inputs, labels).double()
+            updates = task.way.vmap(alone)(inputs, labels).double()
             largest = max(largest, float(updates.abs().max()))
             centred = updates - updates.mean(0)
             squared.append(2 * float((centred**2).sum()) / max(1, len(rows) - 1))
