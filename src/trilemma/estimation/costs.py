@@ -1,7 +1,7 @@
 """What a protection costs: utility, bits and seconds, against the same training without it.
 
 Both trainings of a pair share initial weights, cohorts and batches, so that a difference between
-them is the protection's doing. The paper's bounds stand beside what was measured (departure E14).
+them is the protection's doing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from scipy.special import bdtr, stdtrit
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.federation.training import History
 from trilemma.protections.protection import Protection
@@ -66,7 +65,6 @@ class Costs:
     efficiency_reduction: Estimate
     unprotected: Spent
     protected: Spent
-    bounds: tuple[PaperBound, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -81,7 +79,6 @@ def compare(
     *,
     bandwidth: float = BANDWIDTH,
     confidence: float = 0.95,
-    bounds: tuple[PaperBound, ...] = (),
 ) -> Costs:
     """Costs from two equally long lists of trainings, paired by their places, and from rounds.
 
@@ -132,7 +129,6 @@ def compare(
         efficiency_reduction=median_estimate(ratios, confidence),
         unprotected=rounds.unprotected,
         protected=rounds.protected,
-        bounds=bounds,
     )
     if not all(_is_accuracy(history.scores) for history in unprotected):
         return costs

@@ -20,11 +20,10 @@ __all__ = ["further_procedures"]
 def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
     """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
     chosen, asked = choice.chosen, plan.request
-    measured = asked.basis == "measured"
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
-    if measured and asked.knows != "anyone" and asked.strengths:
+    if asked.knows != "anyone" and asked.strengths:
         wanted["curves"] = curves(plan, choice.candidates)
-    if measured and chosen is not None:
+    if chosen is not None:
         wanted["rounds"] = leakage_by_rounds(plan, chosen)
         wanted["beliefs"] = paper_leakage(plan, chosen)
     if pictures:

@@ -15,7 +15,6 @@ from trilemma.tuning.families.gauge import CONTROL_GAMES
 from trilemma.tuning.fronts.curves import CURVE_SEEDS, possible_curves
 from trilemma.tuning.remaining import Kind, Range, Work, kind_of
 from trilemma.tuning.results.gallery import RECORDS
-from trilemma.tuning.surrogate.promises import possible_games
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
@@ -29,13 +28,7 @@ def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     asked, suite = plan.request, plan.suite
     control = Range(CONTROL_GAMES, CONTROL_GAMES)
     work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
-    if asked.basis == "surrogate" or asked.paper:
-        attacks = suite.attacks if asked.basis == "surrogate" else (suite.lead,)
-        games = Range(0, possible_games())
-        work["promises"] = {Kind("games", (name,)): games for name in attacks}
-    if asked.basis == "surrogate":
-        work["surrogate"] = _priced(plan, "plain", arms=2)
-    elif asked.knows == "anyone":
+    if asked.knows == "anyone":
         first, *others = plan.families
         work[first.name] = _proved(plan, first, searches=True)
         work |= {family.name: _proved(plan, family, searches=False) for family in others}
@@ -52,9 +45,9 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     proved = asked.knows == "anyone"
     games = 2 * GAMES if proved else BESIDE_GAMES
     work: dict[str, dict[Kind, int]] = {"beside": {Kind("games", (lead,), rounds): games}}
-    if asked.basis == "measured" and proved:
+    if proved:
         work["rounds"] = {}  # of the games beside the proof
-    elif asked.basis == "measured":
+    else:
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)
