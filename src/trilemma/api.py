@@ -9,7 +9,6 @@ cell, unless `quiet`.
 from __future__ import annotations
 
 import inspect
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -105,11 +104,6 @@ class _Federation:
     def label(self) -> str:
         return self.federated.scenario if self.named else "the federation"
 
-    @property
-    def device(self) -> str:
-        """Where it computes, as far as that can be known before it is made."""
-        return self.federated.device or str(getattr(self.given, "device", "cpu"))
-
     def source(self) -> Source:
         """A scenario, or what makes it, in each worker anew."""
         from trilemma.scenarios.sources import source_of  # imports torch, which takes seconds
@@ -195,18 +189,11 @@ def _tuned(
     *,
     quiet: bool,
 ) -> Verdict:
-    from trilemma.work.executors import for_good, prepared
     from trilemma.work.progress import Ticker
 
-    several = workers > 1 and ray is None
-    # more than the machine has cores would only keep each other from starting
-    expected = min(workers, os.cpu_count() or 1) if several else 0
-    needed = ("trilemma.estimation.bench", "trilemma.learning.warm", "trilemma.scenarios")
-    ready = prepared(expected, *needed, device=federation.device)
-    with Ticker("tune", quiet=quiet) as ticker, ready:
+    with Ticker("tune", quiet=quiet) as ticker:
         ticker.say(f"reading {federation.label}")
-        with for_good():
-            from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
+        from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
         def answered() -> None:  # from here on this process waits for the last tasks
             with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed

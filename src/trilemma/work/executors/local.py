@@ -41,8 +41,9 @@ Kind = TypeVar("Kind", bound=Job)
 class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
-    A process starts when there is a task that no idle one can take.
-    With one worker the tasks run here, one at a time, when their payload is asked for. Where the
+    A process starts when there is a task that no idle one can take. Where processes are forked,
+    the modules of `make_work.preload` (or the one of its class) are imported once for all. With
+    one worker the tasks run here, one at a time, when their payload is asked for. Where the
     `device` is "cuda" and the machine has several, each process sees one of them, the one that
     fewest others have.
     """
@@ -158,7 +159,7 @@ class Crew(Generic[Kind]):
                 "worker processes import the program's main module, and an error ended them "
                 "there; keep the program in a file, put what it does under "
                 "`if __name__ == '__main__':`, or use one worker."
-            )
+            ) from None
         self._waiting.put_back(tried.again(f"exit code {process.exitcode}").apart())
 
     def _hand_out(self) -> None:
@@ -178,9 +179,9 @@ class Crew(Generic[Kind]):
         gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
         # A fork has the environment in which its server was started, perhaps long ago.
         environment = dict(os.environ) | ({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
-        module = type(self._make_work).__module__
+        preload = getattr(self._make_work, "preload", (type(self._make_work).__module__,))
         try:
-            ours, process = start(_worker, module=module, fork=self._device == "cpu")
+            ours, process = start(_worker, preload=preload, fork=self._device == "cpu")
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or "the process that forks them has ended"
             raise WorkerDied(

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -20,18 +20,17 @@ __all__ = ["end", "start"]
 
 
 def start(
-    target: Callable[[Connection], None], *, module: str, fork: bool
+    target: Callable[[Connection], None], *, preload: Sequence[str], fork: bool
 ) -> tuple[Connection, BaseProcess]:
     """Our end of a pipe, and a process that runs `target` with the other end.
 
-    The server imports `module` when it starts. There is one server in a program, until the program
-    ends: where it runs already, a worker imports what it needs by itself.
+    The server imports the modules of `preload` when it starts. There is one server in a program,
+    until the program ends: where it runs already, workers import what they need by themselves.
     """
     context = multiprocessing.get_context("spawn")
     if fork and sys.platform == "linux":
         context = multiprocessing.get_context("forkserver")
-        # Not the program's main module: it may start threads, and each worker imports it anyway.
-        context.set_forkserver_preload([module] if module != "__main__" else [])
+        context.set_forkserver_preload(list(preload))
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(theirs,), daemon=True)
     with theirs, _inherited():
