@@ -9,7 +9,7 @@ PEERS := .venv-peers/.ready
 # One thread a process: the tests run in two processes, and torch's threads would fight over cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all lint bench
+.PHONY: demo test test-all lint bench goldens
 
 # Ten clients with batches of four digits each, 150 rounds; a run that was stopped goes on where it
 # was. Two families and one start an attack, to stay within minutes: leave that out for the rest.
@@ -32,6 +32,10 @@ bench: $(TOOLS) $(PEERS)
 	for script in $(filter-out %/__init__.py %/peers.py, $(wildcard benchmarks/*.py)); do \
 		$(BIN)/python $$script || exit 1; done
 	.venv-peers/bin/python benchmarks/peers.py
+
+# Whether this tree measures what the commit BASE does, item by item.
+goldens: $(TOOLS)
+	$(BIN)/python -m benchmarks.goldens $(BASE)
 
 # What users need; the demo installs no more.
 $(READY): pyproject.toml constraints.txt

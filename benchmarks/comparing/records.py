@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 from benchmarks.pages.tables import Row, Table, seconds
 from trilemma.bounds import trade_off
 from trilemma.bounds.training import Training
-from trilemma.learning import LocalTraining, Task, client_update
+from trilemma.federation.sending import Sending
+from trilemma.learning import LocalTraining, Task
 from trilemma.scenarios.networks import lenet, mlp, uniform_weights
 
 __all__ = ["compared"]
@@ -64,8 +65,9 @@ def _clipped(
     x, y = torch.rand(batch, *shape), torch.randint(0, 10, (batch,))
     task, training = Task(model, cross_entropy, 10), LocalTraining(batch=batch, record_clip=CLIP)
     weights = task.layout.flatten(dict(model.named_parameters())).detach().clone()
+    ours = Sending(task, training, x, y)
     named: dict[str, Update] = {
-        "ours": lambda x, y: client_update(task, weights, x, y, training),
+        "ours": lambda *_: ours.updates(weights, torch.arange(batch)[None])[0],
         "Opacus, single gradients": _by_record(_copied(make, model), batch),
         "Opacus, ghost clipping": _by_norms(_copied(make, model), batch),
     }

@@ -19,13 +19,12 @@ from benchmarks.fuzzing.documents import good_front, good_verdict
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require, require_sentence
 from benchmarks.fuzzing.settings import COMMANDS, again, check_request
-from trilemma import cli, scenarios
-from trilemma.commands import pareto, tune
-from trilemma.commands.settings import command_line
+from trilemma import api, cli, scenarios
 from trilemma.crypto.paillier import PrivateKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.estimation.recovering import constants
+from trilemma.settings import command_line
 
 __all__ = ["commands"]
 
@@ -141,14 +140,13 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
         for target in (
             "trilemma.tuning.tune.tune", "trilemma.tuning.fronts.pareto.pareto",
             "trilemma.tuning.again.attack_again", "trilemma.reporting.page.page.write_report",
-            "trilemma.estimation.recovering.recoveries.measure", "trilemma.door.rating.rate",
-            "trilemma.door.checking.examine",
+            "trilemma.estimation.recovering.recoveries.measure", "trilemma.tuning.rating.rate",
+            "trilemma.tuning.checking.examine",
         ):  # fmt: skip
             stack.enter_context(patch(target, started))
         for target in ("_verdict", "_curves"):
             stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda *_: {}))
-        stack.enter_context(patch.object(tune, "command_line", noted))
-        stack.enter_context(patch.object(pareto, "command_line", noted))
+        stack.enter_context(patch.object(api, "command_line", noted))
         stack.enter_context(patch.object(scenarios, "load_scenario", _scenario))
         stack.enter_context(patch.object(constants, "choose_criterion", _criterion))
         stack.enter_context(patch.object(PrivateKey, "generate", _key))

@@ -16,7 +16,7 @@ from tests.reporting import examples
 
 from benchmarks.fuzzing.hostile import noise, spoilt_json
 from benchmarks.fuzzing.judging import require
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.nodes.verdicts import from_verdict
 from trilemma.learning import LocalTraining
 from trilemma.reporting.page.page import write_report
@@ -31,7 +31,7 @@ __all__ = ["good_front", "good_verdict", "verdicts"]
 SHOWN = 12  # one in so many accepted documents is made into a page
 DEPLOYED = Deployment(
     LocalTraining(batch=4), 2410, clients=10, cohort=10, threshold=7, weighting="records",
-    rounds=150, sampling_rate=4 / 150,
+    rounds=150, sampling_rate=4 / 150, server=ServerTraining(1.0), total_records=1875,
 )  # fmt: skip
 
 

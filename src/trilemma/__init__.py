@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from trilemma.api import attack, attack_verdict, check, pareto, tune
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.bounds.surrogate import Constants
-    from trilemma.door.tuning import tune
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.estimation.scenario import Scenario
@@ -61,10 +61,14 @@ __all__ = [
     "TopK",
     "TrilemmaError",
     "Verdict",
+    "attack",
+    "attack_verdict",
     "bernoulli_leakage",
+    "check",
     "largest_success_rate",
     "law",
     "leakage",
+    "pareto",
     "parse_protection",
     "solve",
     "tune",
@@ -95,13 +99,17 @@ _HOME: Final = {
     "TopK": "protections.transforms.top_k",
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",
+    "attack": "api",
+    "attack_verdict": "api",
     "bernoulli_leakage": "beliefs.belief",
+    "check": "api",
     "largest_success_rate": "beliefs.belief",
     "law": "protections.laws",
     "leakage": "beliefs.belief",
+    "pareto": "api",
     "parse_protection": "protections.specs",
     "solve": "tuning.surrogate.solving",
-    "tune": "door.tuning",
+    "tune": "api",
 }
 
 

@@ -10,7 +10,7 @@ import torch
 from tests.commands.running import without_first_lines
 
 from trilemma.cli import main
-from trilemma.commands.measuring import run_folder
+from trilemma.settings import Federated, run_folder
 
 OWN = "tests.commands.own_scenario"
 
@@ -68,6 +68,9 @@ def test_bad_input_is_one_sentence_and_exit_2(
 
 
 def test_a_run_folder_has_a_name_that_the_system_takes(tmp_path: Path) -> None:
-    folder = tmp_path / run_folder("tune", "x" * 5000 + ":make", {"seed": 0})
+    folder = tmp_path / run_folder("tune", Federated(scenario="x" * 5000 + ":make"), {"seed": 0})
     folder.mkdir(parents=True)
-    assert run_folder("tune", "a/b:c", {}).parts == ("runs", "tune-a-b-c-44136fa3")
+    first, other = (run_folder("tune", Federated(scenario="a/b:c"), {"seed": n}) for n in (0, 1))
+    assert first != other, "another run gets a folder of its own"
+    assert first.parent == other.parent == Path("runs")
+    assert first.name.startswith("tune-a-b-c-")

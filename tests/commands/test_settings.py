@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilemma.cli import app
-from trilemma.commands.settings import Federated, Searched, command_line, read_settings
+from trilemma.commands.settings import read_settings
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
+from trilemma.settings import Federated, Searched, command_line
 from trilemma.tuning.request import KNOWLEDGE, NOT_OF_A_FRONT, Request
 
 COMMANDS: Any = typer.main.get_command(app)

@@ -25,7 +25,7 @@ MEASURED = Deployment(
     participation="secret",
     helpers=1,
     server=ServerTraining(6.5, decay=True),
-    records=1875,
+    total_records=1875,
 )
 OTHERS: dict[str, Any] = {
     "local_training": replace(POISSON, batch=5),
@@ -39,7 +39,7 @@ OTHERS: dict[str, Any] = {
     "participation": "known",
     "helpers": 2,
     "server": ServerTraining(1.0, decay=True),
-    "records": 1876,
+    "total_records": 1876,
 }
 
 
@@ -78,7 +78,7 @@ def test_a_share_that_was_written_out_is_the_same() -> None:
 
 
 def test_fewer_records_than_there_is_room_for_are_no_difference() -> None:
-    assert MEASURED.mismatches(replace(MEASURED, records=1500)) == []
+    assert MEASURED.mismatches(replace(MEASURED, total_records=1500)) == []
     assert room_for(1500) == 1875
     assert room_for(1) == 2
 
@@ -111,7 +111,7 @@ def test_numpy_numbers_become_plain() -> None:
         ({"weighting": "size"}, "weighting must be 'equal' or 'records', got 'size'"),
         ({"participation": 1}, "participation must be 'secret' or 'known', got 1"),
         ({"local_training": LocalTraining()}, "participation is a secret under Poisson sampling"),
-        ({"records": 0}, "records must be at least 1, got 0"),
+        ({"total_records": 0}, "total_records must be at least 1, got 0"),
         ({"server": 6.5}, "server must be a ServerTraining, got 6.5"),
         ({"local_training": None}, "local_training must be a LocalTraining, got None"),
     ],

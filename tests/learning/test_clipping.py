@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import Task, clipped_sums, looped_sums
+from trilemma.learning import Task, Way, clipped_sums
 
-Sums = Callable[..., torch.Tensor]
+WAYS = (Way(), Way("looped", "asked for"))
 RECORDS = 12
 
 
@@ -75,8 +75,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = 
 }
 
 
-def made(model: nn.Module) -> tuple[Task, torch.Tensor]:
-    task = Task(model, cross_entropy, 3)
+def made(model: nn.Module, way: Way = WAYS[0]) -> tuple[Task, torch.Tensor]:
+    task = Task(model, cross_entropy, 3, way)
     return task, task.layout.flatten(dict(model.named_parameters())).detach()
 
 
@@ -94,16 +94,16 @@ def by_hand(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("sums", [clipped_sums, looped_sums])
+@pytest.mark.parametrize("way", WAYS, ids=["vmapped", "looped"])
 @pytest.mark.parametrize("clip", [0.05, 0.7, math.inf])
-def test_sums_are_those_of_one_backward_pass_a_record(name: str, sums: Sums, clip: float) -> None:
+def test_sums_are_those_of_one_backward_pass_a_record(name: str, way: Way, clip: float) -> None:
     torch.manual_seed(4)
     model, inputs = MODELS[name][0](), MODELS[name][1]()
-    labels, (task, weights) = torch.randint(0, 3, (RECORDS,)), made(model)
+    labels, (task, weights) = torch.randint(0, 3, (RECORDS,)), made(model, way)
     shares = torch.rand(3, 4)
     shares[1, 2:] = 0.0
     given = inputs.view(3, 4, *inputs.shape[1:]), labels.view(3, 4), shares
-    found = sums(task, weights, *given, clip)
+    found = clipped_sums(task, weights, *given, clip)
     rows = torch.stack(by_hand(model, inputs, labels, clip)).view(3, 4, -1)
     expected = (shares[..., None] * rows).sum(1)
     assert torch.allclose(
@@ -124,40 +124,40 @@ def test_many_records_are_summed_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_model_that_vmap_refuses_is_summed_in_a_loop() -> None:
     torch.manual_seed(4)
     model, inputs, labels = Recurrent(), torch.randn(6, 5, 4), torch.randint(0, 3, (6,))
-    task, weights = made(model)
-    found = looped_sums(task, weights, inputs[None], labels[None], torch.ones(1, 6), 0.2)
+    task, weights = made(model, WAYS[1])
+    found = clipped_sums(task, weights, inputs[None], labels[None], torch.ones(1, 6), 0.2)
     expected = torch.stack(by_hand(model, inputs, labels, 0.2)).sum(0)
     assert torch.allclose(found[0].double(), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["perceptron", "convolutions"])
-@pytest.mark.parametrize("sums", [clipped_sums, looped_sums])
-def test_a_record_without_a_finite_gradient_adds_nothing(name: str, sums: Sums) -> None:
+@pytest.mark.parametrize("way", WAYS, ids=["vmapped", "looped"])
+def test_a_record_without_a_finite_gradient_adds_nothing(name: str, way: Way) -> None:
     torch.manual_seed(5)
     model, inputs = MODELS[name][0](), MODELS[name][1]()
-    task, weights = made(model)
+    task, weights = made(model, way)
     labels, shares = torch.randint(0, 3, (1, RECORDS)), torch.ones(1, RECORDS)
     without = torch.ones(1, RECORDS)
     without[0, [2, 5]] = 0.0
-    expected = sums(task, weights, inputs[None], labels, without, 0.3)
+    expected = clipped_sums(task, weights, inputs[None], labels, without, 0.3)
     broken = inputs.clone()
     broken[2].view(-1)[0], broken[5].view(-1)[3] = math.nan, math.inf
-    found = sums(task, weights, broken[None], labels, shares, 0.3)
+    found = clipped_sums(task, weights, broken[None], labels, shares, 0.3)
     assert torch.isfinite(found).all()
     assert torch.allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e6, 1e18, 3e37])
 @pytest.mark.parametrize("name", ["perceptron", "convolutions", "words", "tied"])
-@pytest.mark.parametrize("sums", [clipped_sums, looped_sums])
+@pytest.mark.parametrize("way", WAYS, ids=["vmapped", "looped"])
 def test_no_contribution_exceeds_the_clip_at_crafted_weights(
-    scale: float, name: str, sums: Sums
+    scale: float, name: str, way: Way
 ) -> None:
     """Each tensor is blown up or shrunk by itself, and one input besides."""
     torch.manual_seed(6)
     inputs = MODELS[name][1]()[:1]
     model = MODELS[name][0]()
-    task, weights = made(model)
+    task, weights = made(model, way)
     crafted = []
     for tensor in task.layout.names:
         other = weights.clone()
@@ -169,7 +169,7 @@ def test_no_contribution_exceeds_the_clip_at_crafted_weights(
         for at, x in crafted:
             y, one = torch.tensor([[label]]), torch.ones(1, 1)
             for clip in (1e-3, 1.0):
-                norm = float(sums(task, at, x[None], y, one, clip).double().norm())
+                norm = float(clipped_sums(task, at, x[None], y, one, clip).double().norm())
                 assert norm <= clip * (1 + 1e-6)
 
 

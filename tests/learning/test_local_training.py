@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.learning import LocalTraining
+from trilemma.learning import LocalTraining, draw_rows
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"algorithm": "fedprox"}, "algorithm must be 'fedsgd' or 'fedavg', got 'fedprox'"),
-        ({"sampling": "epochs"}, "sampling must be 'fixed' or 'poisson', got 'epochs'"),
+        ({"sampling": "epochs"}, "'fixed' or 'poisson' or 'full', got 'epochs'"),
         ({"lr": math.nan}, "lr must be positive and finite, .* got nan"),
         ({"lr": "0.1"}, "lr must be a number, got '0.1'"),
         ({"lr": 10**400}, "lr must be positive and finite"),
@@ -45,6 +45,17 @@ def test_numbers_of_numpy_become_pythons() -> None:
     counts: list[Any] = [np.int64(2), np.int32(3), np.int64(6)]
     ours = LocalTraining("fedavg", rate, counts[0], counts[1], counts[2], np.float64(1.0))
     assert repr(ours) == repr(LocalTraining("fedavg", 0.5, 2, 3, 6, 1.0))
+
+
+def test_full_sampling_counts_record_by_record_and_tells_who_took_part() -> None:
+    full = LocalTraining(batch=4, sampling="full")
+    assert (full.by_record, full.participation, full.unit_size) == (True, "known", 4)
+    rows, present = draw_rows(full, 3, np.random.default_rng(0))
+    assert rows.tolist() == [0, 1, 2], "fewer than the constant that divides, or more"
+    assert present is not None
+    assert present.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(InvalidInput, match="sampling='full' draws from all of a client's records"):
+        LocalTraining("fedavg", batch=4, records=8, sampling="full")
 
 
 def test_participation_is_secret_under_poisson_sampling_only() -> None:

@@ -12,7 +12,7 @@ from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
 from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.estimation.playing.claims import Claim
-from trilemma.federation.deployment import Deployment
+from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.timing import Spent
 from trilemma.learning import LocalTraining
 from trilemma.protections.specs import parse_protection
@@ -167,7 +167,8 @@ def verdict(**changes: Any) -> Verdict:
         ),
         deployment=Deployment(
             LocalTraining(batch=4), 2410, clients=10, cohort=10, threshold=7,
-            weighting="records", rounds=150, sampling_rate=4 / 150,
+            weighting="records", rounds=150, sampling_rate=4 / 150, server=ServerTraining(1.0),
+            total_records=1875,
         ),
         federation=Federation("digits-mlp", 10, 1500, 4, 2410, 297, True, "2fa06d54" * 8),
         chosen=chosen.name,

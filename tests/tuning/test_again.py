@@ -32,7 +32,7 @@ def verdict() -> Verdict:
 
 def again(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, **how: Any) -> dict[str, Attacked]:
     simulate(monkeypatch, **how.pop("laws", {}))
-    found = attack_again(small, verdict, **{"units": 40, "seed": 7, **how})
+    found = attack_again(small, verdict, **{"units": 40, "seed": 7, **how}).attacks
     return {each.attack: each for each in found}
 
 

@@ -56,7 +56,7 @@ def test_the_deployment_is_what_is_attacked() -> None:
     assert (found.clients, found.cohort, found.threshold) == (4, 4, 3)
     assert (found.weighting, found.rounds, found.sampling_rate) == ("records", 60, 1 / 80)
     assert found.server == ServerTraining(plan(4).scenario.server_lr or 0.1)
-    assert found.records == 400, "all 320, and room for a quarter more"
+    assert found.total_records == 400, "all 320, and room for a quarter more"
     assert plan(4, claim="one-round").deployment.rounds == 1, "what was measured is deployed"
     assert plan(4, threshold=2).deployment.threshold == 2
     with pytest.raises(InvalidInput, match="threshold"):

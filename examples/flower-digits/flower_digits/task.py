@@ -47,7 +47,7 @@ def make_deployment(verdict: Path, config: UserConfig) -> Deployment:
         threshold=int(config.get("threshold", 0)) or measured.threshold,
         rounds=int(config["rounds"]),
         sampling_rate=measured.local_training.unit_size / min(sizes),
-        records=sum(sizes),
+        total_records=sum(sizes),
     )
 
 

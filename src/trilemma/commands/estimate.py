@@ -16,13 +16,8 @@ from trilemma.commands.measuring import (
     resumable,
     show_or_dump,
 )
-from trilemma.commands.settings import (
-    Effort,
-    Federated,
-    SettingsArgument,
-    read_settings,
-    with_flags,
-)
+from trilemma.commands.settings import SettingsArgument, read_settings, with_flags
+from trilemma.settings import Effort, Federated
 
 __all__ = ["estimate"]
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from trilemma.settings import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,21 +20,21 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trilemma.commands.settings import Federated, Running
+    from trilemma.commands.settings import Running
     from trilemma.estimation.recovering.constants import Guess
     from trilemma.estimation.recovering.recoveries import Outcomes
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
+    from trilemma.settings import Federated
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.work.journal import Run
 
 __all__ = [
-    "AttackOption", "Prepared", "SuccessOption", "prepare", "resumable", "run_folder",
+    "AttackOption", "Prepared", "SuccessOption", "interruptible", "prepare", "resumable",
     "show_or_dump", "tell",
 ]  # fmt: skip
 
-_LONGEST: Final = 80  # characters of a scenario in a folder's name, which the system bounds
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
 SuccessOption = Annotated[
     str | None,
@@ -60,7 +61,11 @@ class Prepared:
 
         asked, criterion = replace(self.measurement, **changes), self.guess.criterion
         return measure(
-            *(self.source, asked, criterion), run=run, show_progress=True, **running.crew
+            *(self.source, asked, criterion),
+            run=run,
+            show_progress=True,
+            workers=running.workers,
+            ray=running.ray,
         )
 
     def headline(self) -> str:
@@ -86,14 +91,12 @@ class Prepared:
 
 
 @contextmanager
-def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
-    """A run folder; an interruption says how to go on."""
+def interruptible(folder: Path) -> Iterator[None]:
+    """An interruption says how to go on with the run in a folder."""
     from trilemma.errors import printable
-    from trilemma.work.journal import Run
 
     try:
-        with Run.open(folder, settings, fresh=fresh) as run:
-            yield run
+        yield
     except KeyboardInterrupt:
         print(
             f"trilemma: interrupted; finished chunks are kept in {printable(folder)}: run the "
@@ -101,6 +104,15 @@ def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iter
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
+    """A run folder; an interruption says how to go on."""
+    from trilemma.work.journal import Run
+
+    with interruptible(folder), Run.open(folder, settings, fresh=fresh) as run:
+        yield run
 
 
 def prepare(
@@ -129,17 +141,20 @@ def prepare(
     measurement = Measurement(attack=chosen, units=-(-units // clients), **effort)
     criterion = Criterion.parse(success) if success else None
     guess = choose_criterion(scenario, criterion, seed=measurement.seed)
-    settings = {
-        "command": command,
-        "scenario": federated.scenario,
-        **federated.options(),
+    decides = {
         "records": [len(records) for records in scenario.records],
         "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
         **measurement.settings(),
         "attack's code": fingerprint(type(chosen)),
         "protection's code": own_code(parts_of(measurement.protection)),
     }
-    folder = out or run_folder(command, federated.scenario, settings)
+    settings = {
+        "command": command,
+        "scenario": federated.scenario,
+        **federated.options(),
+        **decides,
+    }
+    folder = out or run_folder(command, federated, decides)
     return Prepared(source, scenario, guess, measurement, folder, settings)
 
 
@@ -156,7 +171,7 @@ def show_or_dump(
     print(f"trilemma: {printable(where)}", file=sys.stderr)
 
 
-def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> None:
+def tell(result: Verdict | Front, folder: Path, *, as_json: bool) -> None:
     """Print a result, as JSON or for people with where its file and its page are."""
     if as_json:
         print(json.dumps(result.as_json(), allow_nan=False, indent=2))
@@ -171,11 +186,5 @@ def tell(result: Verdict | Front, *, file: Path, page: Path, as_json: bool) -> N
     else:
         show_front(result)
     what = "verdict" if isinstance(result, Verdict) else "front"
-    print(f"\n{what}: {printable(file)}\nreport: {printable(page)}")
-
-
-def run_folder(command: str, spec: str, settings: Mapping[str, Any]) -> Path:
-    """Named after the settings: the same command resumes, another one starts its own run."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    name = spec.replace(":", "-").replace("/", "-")[:_LONGEST]
-    return Path("runs") / f"{command}-{name}-{digest}"
+    print(f"\n{what}: {printable(folder / result.file)}")
+    print(f"report: {printable(folder / 'report.html')}")

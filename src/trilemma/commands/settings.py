@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.tuning.request import Request, Settings, require_one_budget, told
-
-if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Scenario
+from trilemma.settings import Federated, Searched, own_flags
+from trilemma.tuning.request import Request, require_one_budget, told
 
 __all__ = [
-    "DEFAULT_FILE", "Effort", "Federated", "Running", "Searched", "SettingsArgument",
-    "TrustOption", "command_line", "from_flags", "read_settings", "with_flags",
+    "DEFAULT_FILE", "Running", "SettingsArgument", "TrustOption", "from_flags", "read_settings",
+    "with_flags",
 ]  # fmt: skip
 
 DEFAULT_FILE = Path("trilemma.toml")
@@ -32,52 +28,6 @@ TrustOption = Annotated[
     bool,
     typer.Option("--trust", help="Import the modules that the file names, which runs their code."),
 ]
-
-
-class Federated(Settings):
-    """Which federation: a scenario, and what goes to the function that makes it."""
-
-    scenario: str = Field(
-        default="digits", description="A ready-made scenario, or module:function."
-    )
-    data: str | None = Field(default=None, description="Folder of the image files.")
-    clients: int | None = Field(default=None, description="K, the number of clients.")
-    cohort: int | None = Field(default=None, description="Clients of a round [all].")
-    batch: int | None = Field(default=None, description="S, records of one update.")
-    alpha: float | None = Field(
-        default=None, description="Split by a Dirichlet law with this alpha; default even."
-    )
-    device: str | None = Field(default=None, description="cpu or cuda.")
-
-    def options(self) -> dict[str, Any]:
-        """What goes to the function that makes the scenario."""
-        given = self.model_dump(exclude={"scenario"}, exclude_none=True)
-        return {"folder" if name == "data" else name: value for name, value in given.items()}
-
-    def source(self) -> Callable[[], Scenario]:
-        """What makes the scenario, in each worker anew."""
-        from trilemma.scenarios import load_scenario  # imports torch, which takes seconds
-
-        return partial(load_scenario, self.scenario, **self.options())
-
-
-class Effort(Settings):
-    """How hard an attack tries where nothing is tuned."""
-
-    restarts: int = Field(default=3, description="An attack keeps the best of so many starts.")
-    seed: int = Field(default=0, description="Same seed, same numbers.")
-
-
-class Searched(Settings):
-    """How a front is searched."""
-
-    evaluations: int = Field(
-        default=32, description="Points to measure in all; a larger number goes on later."
-    )
-    units: int = Field(default=48, description="Games to play at each point.")
-    sampler: Literal["grid", "motpe", "nsga2"] = Field(
-        default="grid", description="What picks the next point."
-    )
 
 
 # One file serves every command of a folder: each takes what it knows of, and a name that none
@@ -101,9 +51,9 @@ class Running(BaseModel):
     as_json: bool = Field(default=False, description="Print one JSON object.")
 
     @property
-    def crew(self) -> dict[str, Any]:
-        """Where the work is done."""
-        return {"workers": self.workers, "ray": self.ray}
+    def work(self) -> dict[str, Any]:
+        """Where the work is done, and whether it starts over."""
+        return {"workers": self.workers, "ray": self.ray, "fresh": self.fresh}
 
 
 def with_flags(
@@ -134,15 +84,10 @@ def with_flags(
     return decorate
 
 
-def _own_flags(field: Any) -> dict[str, str]:
-    """Choices of a field that are flags of their own, such as --quick, and their help."""
-    return (field.json_schema_extra or {}).get("flags", {})  # type: ignore[no-any-return]
-
-
 def _flags(name: str, field: Any) -> Iterator[tuple[str, Any]]:
-    for choice, described in _own_flags(field).items():
+    for choice, described in own_flags(field).items():
         yield choice, Annotated[bool | None, typer.Option(f"--{choice}", help=described)]
-    if not _own_flags(field):
+    if not own_flags(field):
         yield name, _flag(name, field)
 
 
@@ -211,7 +156,7 @@ def _chosen(model: type[BaseModel], flags: Mapping[str, Any]) -> dict[str, str]:
     """The choices that stand among the flags by their own name."""
     made: dict[str, str] = {}
     for name, field in model.model_fields.items():
-        choices = [each for each in _own_flags(field) if flags.get(each)]
+        choices = [each for each in own_flags(field) if flags.get(each)]
         if len(choices) > 1:
             raise InvalidInput(f"--{choices[0]} and --{choices[1]} exclude each other; take one.")
         if choices:
@@ -235,31 +180,6 @@ def _made(
         name, fault = told(error)
         source = "the flag" if name in given else f"the setting in {where}"
         raise InvalidInput(f"{name} ({source}) {fault}") from None
-
-
-def command_line(command: str, *values: BaseModel) -> str:
-    """The command that gives these values again; those that are the defaults are left out.
-
-    >>> command_line("tune", Federated(clients=5))
-    'trilemma tune --clients 5'
-    """
-    words = ["trilemma", command]
-    for each in values:
-        fields = type(each).model_fields
-        own = {name: getattr(each, name) for name in fields if _own_flags(fields[name])}
-        usual = type(each)(**own)  # a preset has defaults of its own
-        for name, field in fields.items():
-            value, flag = getattr(each, name), name.replace("_", "-")
-            if name in own:
-                words += [f"--{value}"] * (value != field.default)
-            elif value == getattr(usual, name):
-                continue
-            elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words += [f"--{flag}", text]
-    return shlex.join(words)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _WAY_OUT: Final = {
     "participation": "claim what was measured, or measure again",
     "helpers": "assume what was measured, or measure again",
     "server": "leave it out, as the step that was measured is taken, or measure again",
-    "records": "state all records of a round's clients, within that bound, or measure again",
+    "total_records": "state all records of a round's clients, within that bound, or measure again",
 }
 
 
@@ -75,8 +75,8 @@ class Deployment:
     S / n of its n records that a client draws (for each step under Poisson sampling, else for an
     update); `participation` says whether an attacker knows which rounds drew the record, and
     `helpers` how many clients at most share what they know with it. `server` is how the server
-    trains (None: as its strategy does), `records` how many all clients of a
-    round hold together at most, where they weigh by that (None: not bounded).
+    trains (None: as its strategy does), `total_records` how many all clients of
+    a round hold together at most, where they weigh by that (None: not bounded).
 
     >>> measured = Deployment(LocalTraining(batch=4), 4810, clients=10, cohort=10, threshold=7)
     >>> measured.mismatches(measured)
@@ -94,7 +94,7 @@ class Deployment:
     participation: Participation = "known"
     helpers: int = 0
     server: ServerTraining | None = None
-    records: int | None = None
+    total_records: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.local_training, LocalTraining):
@@ -106,10 +106,11 @@ class Deployment:
             if value < least:
                 raise InvalidInput(f"{name} must be at least {least}, got {value}.")
             object.__setattr__(self, name, value)
-        if self.records is not None:
-            object.__setattr__(self, "records", whole("records", self.records))
-            if self.records < 1:
-                raise InvalidInput(f"records must be at least 1, got {self.records}.")
+        if self.total_records is not None:
+            total = whole("total_records", self.total_records)
+            object.__setattr__(self, "total_records", total)
+            if total < 1:
+                raise InvalidInput(f"total_records must be at least 1, got {total}.")
         if self.server is not None and not isinstance(self.server, ServerTraining):
             raise InvalidInput(f"server must be a ServerTraining, got {self.server!r}.")
         rate = positive(
@@ -148,7 +149,7 @@ class Deployment:
     def mismatches(self, other: Deployment) -> list[str]:
         """One sentence for each field in which this, as measured, differs from another, as run.
 
-        Another without a `server` states none of its own, and `records` may be fewer.
+        Another without a `server` states none of its own, and `total_records` may be fewer.
 
         >>> measured = Deployment(LocalTraining(), 10, 3, 3, 2, rounds=150)
         >>> measured.mismatches(Deployment(LocalTraining(), 10, 3, 3, 2, rounds=200))[0][:51]
@@ -171,7 +172,7 @@ class Deployment:
 
 
 def _fits(name: str, measured: Any, own: Any) -> bool:
-    if name == "records":  # a cap on what is there, not what is there
+    if name == "total_records":  # a cap on what is there, not what is there
         return measured is None or (own is not None and own <= measured)
     if name == "server" and own is None:  # whoever deploys takes the one that was measured
         return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trilemma.learning import Task, client_update, clipped_sums, looped_sums, traced
+from trilemma.learning import Task, client_update, clipped_sums, traced
 from trilemma.learning.modules import scores
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class Sending:
         self._often = often and task.layout.size <= _SMALL
         self._model = copy.deepcopy(task.model)
         self._recorded: dict[tuple[str, torch.Size], _Function] = {}
-        self._start = task.layout.flatten(dict(task.model.named_parameters())).detach()
-        self._unmapped = task.way.reason if task.way.kind == "looped" else None
+        self._looped = task.way.kind == "looped"
 
     def updates(
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None = None
@@ -62,28 +61,29 @@ class Sending:
 
         `present` [..., K, B] or [..., K, steps, B] is as in `client_update`.
         """
-        if weights.ndim == 2 and (self._unmapped or self._clips_many(rows)):
+        if weights.ndim == 2 and (self._looped or self._clips_many(rows)):
             masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
             each = zip(weights, rows, masks, strict=False)
             return torch.stack([self.updates(*given) for given in each])
-        by_record = self.training.by_record or present is not None
+        by_record, vmap = self.training.by_record or present is not None, self.task.way.vmap
         if weights.ndim == 1:
-            self.one_by_one = self._unmapped or self._why_busy(len(rows))
-            if self._unmapped or (self.one_by_one and not by_record):
-                return self._in_turn(weights, rows, present)
+            self.one_by_one = self._why_one_by_one(len(rows))
+            if self.one_by_one and not by_record:
+                inputs, labels = self._records(rows)
+                units = zip(inputs, labels, strict=True)
+                return torch.stack([self._on_module(weights, *unit) for unit in units])
             if self._clips_many(rows):
-                self.one_by_one = None
+                self.one_by_one = self.task.way.reason if self._looped else None
                 return self._clipped(weights, rows, self._shares(rows, present))
-        way, masked = self.task.way, () if present is None else (present,)
+        masked = () if present is None else (present,)
         given = (*self._records(rows), *masked)
+        places = (None, *[0] * len(given))
         if weights.ndim == 2:
-            rounds = way.vmap(self._send, (None, *[0] * len(given)))
-            every, whole = way.vmap(rounds), True
+            every, whole = vmap(vmap(self._send, places)), True
         else:
             made = rows.shape[1] if by_record else 1  # gradients of a client
             chunk = 1 if self.one_by_one else max(1, _WIDEST // (made * weights.numel()))
-            every = way.vmap(self._send, (None, *[0] * len(given)), chunk_size=chunk)
-            whole = chunk >= len(rows)
+            every, whole = vmap(self._send, places, chunk_size=chunk), chunk >= len(rows)
         # Poisson batches differ in size: recorded once each, they would be recorded for ever
         return self._run("updates", every, weights, *given, often=whole and not masked)
 
@@ -98,7 +98,7 @@ class Sending:
 
         It takes no client's gradient by itself, but must be all that the clients compute.
         """
-        if self.training.algorithm != "fedsgd" or self._unmapped:
+        if self.training.algorithm != "fedsgd":
             return None
         if self._clips_many(rows):
             own = (shares[..., None] * self._shares(rows, present)).flatten(1)
@@ -106,7 +106,6 @@ class Sending:
             return torch.cat([self._clipped(at, r[None], share[None]) for at, r, share in every])
         if self.training.by_record or present is not None:
             return None
-        way = self.task.way
 
         def mean(
             w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, share: torch.Tensor
@@ -117,17 +116,18 @@ class Sending:
 
             return cast("torch.Tensor", way.grad(loss)(w))
 
+        way = self.task.way
         return self._run("means", way.vmap(mean), weights, *self._records(rows), shares)
 
     def alone(
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
     ) -> torch.Tensor:
         """The update [m] of one client's rows [B], computed as on a machine of its own."""
-        if not self.training.by_record or self._unmapped:
-            mask = None if present is None else present[None]
-            return self._in_turn(weights, rows[None], mask)[0]
+        records = self._records(rows)
+        if not self.training.by_record:
+            return self._on_module(weights, *records)
         with torch.no_grad():
-            return self._send(weights, *self._records(rows), present)
+            return self._send(weights, *records, present)
 
     def _send(
         self,
@@ -137,21 +137,6 @@ class Sending:
         present: torch.Tensor | None = None,
     ) -> torch.Tensor:
         return client_update(self.task, weights, inputs, labels, self.training, present)
-
-    def _in_turn(
-        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
-    ) -> torch.Tensor:
-        """One client after the other, [K, m], or one record after the other where they count."""
-        inputs, labels = self._records(rows)
-        if not self.training.by_record and present is None:
-            each = zip(inputs, labels, strict=True)
-            return torch.stack([self._on_module(weights, *own) for own in each])
-        if self.training.algorithm != "fedsgd":
-            masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
-            clients = zip(inputs, labels, masks, strict=False)
-            return torch.stack([self._send(weights, *client) for client in clients])
-        clip, shares = self.training.record_clip or math.inf, self._shares(rows, present)
-        return looped_sums(self.task, weights, inputs, labels, shares, clip)
 
     def _clipped(
         self, weights: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor
@@ -165,6 +150,9 @@ class Sending:
 
         given = weights, *self._records(rows), shares.to(weights)
         often = self.training.sampling != "poisson" and not weights.is_cuda  # there it is within
+        if often and ("clipped", given[1].shape) not in self._recorded:
+            with torch.no_grad():  # what is found out at the first call cannot be recorded
+                sums(weights, *(each[:1, :1] for each in given[1:]))
         return self._run("clipped", sums, *given, often=often)
 
     def _clips_many(self, rows: torch.Tensor) -> bool:
@@ -229,8 +217,10 @@ class Sending:
         with torch.no_grad():
             return weights - torch.cat([each.reshape(-1) for each in own])
 
-    def _why_busy(self, clients: int) -> str | None:
-        """Why a CPU is quicker with one client after the other, if it is."""
+    def _why_one_by_one(self, clients: int) -> str | None:
+        """Why clients are computed one after the other, if they are."""
+        if self._looped:
+            return self.task.way.reason
         if self.inputs.device.type != "cpu":
             return None
         if clients < _FEW:
@@ -242,5 +232,6 @@ class Sending:
     @cached_property
     def _flops(self) -> int:
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            self.task.outputs(self._start, self.inputs[: self.training.batch])
+            start = self.task.layout.flatten(dict(self.task.model.named_parameters()))
+            self.task.outputs(start.detach(), self.inputs[: self.training.batch])
         return int(counter.get_total_flops())

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.federation.deployment import ServerTraining
 from trilemma.learning import clipped_sums, traced
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.learning import Task
 
-__all__ = ["Labelled", "Server", "server_step"]
+__all__ = ["Labelled", "Server"]
 
 
 class Labelled(Protocol):
@@ -66,7 +67,7 @@ class Server:
         if recipe.momentum:
             kept = 0 if self._velocity is None else recipe.momentum * self._velocity
             means = self._velocity = kept + means
-        step = server_step(recipe.step, number, self.rounds, decay=recipe.server_decay)
+        step = ServerTraining(recipe.step, recipe.server_decay).step_in(number, self.rounds)
         after = weights - step * means
         if recipe.averaging:
             average = after if self._average is None else self._average
@@ -102,12 +103,3 @@ class Server:
                     else gradient
                 )
             return torch.stack([self._gradients[clip](each, *records) for each in weights])
-
-
-def server_step(first: float, number: int, rounds: int, *, decay: bool) -> float:
-    """The server's step in a round: the first one, or falling linearly from it to zero.
-
-    >>> [server_step(8.0, number, 4, decay=True) for number in range(4)]
-    [8.0, 6.0, 4.0, 2.0]
-    """
-    return first * (1 - number / rounds) if decay else first

@@ -4,7 +4,7 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
-from trilemma.learning.clipping import clipped_sums, looped_sums
+from trilemma.learning.clipping import clipped_sums
 from trilemma.learning.company import Company
 from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.products import (
@@ -31,7 +31,6 @@ __all__ = [
     "clip_records",
     "clipped_sums",
     "draw_rows",
-    "looped_sums",
     "record_gradients",
     "stack_rows",
     "traced",

@@ -18,9 +18,10 @@ from trilemma.learning.products import Products, RecordLoss, record_gradients, w
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["clipped_sums", "looped_sums"]
+__all__ = ["clipped_sums"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
+_WIDEST_ON_GPU: Final = 1 << 28
 
 _Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -36,11 +37,11 @@ def clipped_sums(
     """Σ_b shares_kb · min(1, clip / ‖g_kb‖) · g_kb [K, m], g_kb of client k's record b.
 
     Gradients are at weights [m], for inputs [K, B, ...], labels [K, B, ...] and shares [K, B].
-    A record whose gradient or norm is not finite adds nothing. The model must run under vmap
-    (else: `looped_sums`).
+    A record whose gradient or norm is not finite adds nothing.
     """
     clients, count = inputs.shape[:2]
-    size = max(1, _WIDEST // (clients * weights.numel()))
+    widest = _WIDEST_ON_GPU if weights.is_cuda else _WIDEST
+    size = max(1, widest // (clients * weights.numel()))
     total: list[torch.Tensor] = []
     for start in range(0, count, size):
         x, y, share = (each[:, start : start + size] for each in (inputs, labels, shares))
@@ -50,27 +51,6 @@ def clipped_sums(
         added = _sums([_rows(part) for part in parts], share, clip)
         total = added if not total else [a + b for a, b in zip(total, added, strict=True)]
     return torch.cat([each.flatten(1) for each in total], 1)
-
-
-def looped_sums(
-    task: Task,
-    weights: torch.Tensor,
-    inputs: torch.Tensor,
-    labels: torch.Tensor,
-    shares: torch.Tensor,
-    clip: float,
-) -> torch.Tensor:
-    """The same for any model, record by record."""
-    at = weights.detach().requires_grad_()
-    total = weights.new_zeros(len(inputs), weights.numel())
-    for client, record in (shares != 0).nonzero().tolist():
-        with torch.enable_grad():
-            x, y = inputs[client, record], labels[client, record]
-            loss = task.mean_loss(at, x[None], y[None])
-            (gradient,) = torch.autograd.grad(loss, at)
-        share = shares[client, record].reshape(1, 1)
-        total[client] += _sums([gradient[None]], share, clip)[0][0]
-    return total
 
 
 def _loss_of(task: Task) -> RecordLoss:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from scipy.stats import binom
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trilemma.work.progress import Ticker
     from trilemma.work.scheduler import Procedure
 
-__all__ = ["Attacked", "attack_again"]
+__all__ = ["Attacked", "Replication", "attack_again"]
 
 _CHUNK: Final = 16
 
@@ -61,6 +61,24 @@ class Attacked:
     after: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Replication:
+    """A verdict that was attacked once more with the games of a seed."""
+
+    verdict: Verdict
+    seed: int
+    attacks: tuple[Attacked, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The attacks as plain values, with what the verdict allows them."""
+        return {
+            "headline": self.verdict.headline,
+            "largest_success_rate": self.verdict.largest_success_rate,
+            "seed": self.seed,
+            "attacks": [asdict(attacked) for attacked in self.attacks],
+        }
+
+
 def attack_again(
     source: Source,
     verdict: Verdict,
@@ -73,7 +91,7 @@ def attack_again(
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
-) -> tuple[Attacked, ...]:
+) -> Replication:
     """Fresh games under the verdict's protection, by every attack of every rung asked for.
 
     Where the claim is that participation is secret, by the one attack that can be made then.
@@ -142,4 +160,4 @@ def attack_again(
         ticker.expect(Remaining({name: {kinds[name]: games} for name in wanted}, workers))
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
-    return tuple(found[name] for name in wanted)
+    return Replication(verdict, seed, tuple(found[name] for name in wanted))

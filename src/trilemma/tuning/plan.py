@@ -188,5 +188,5 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         participation="known",
         helpers=request.helpers,
         server=scenario.server,
-        records=room_for(sum(map(len, scenario.records))),
+        total_records=room_for(sum(map(len, scenario.records))),
     )

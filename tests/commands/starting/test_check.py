@@ -11,7 +11,7 @@ from tests.commands.running import here
 from torch import nn
 
 from trilemma.commands.starting.check import _show
-from trilemma.door.checking import Examined
+from trilemma.tuning.checking import Examined
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.remaining import Left
 from trilemma.tuning.request import Request

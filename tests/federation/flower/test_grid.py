@@ -88,7 +88,7 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
         weighting="records",
         rounds=1,
         server=ServerTraining(lr),
-        records=100,
+        total_records=100,
     )
     path = tmp_path / "verdict.json"
     document = {
@@ -118,7 +118,7 @@ FALLING = Deployment(
     weighting="records",
     rounds=3,
     server=ServerTraining(0.6, decay=True),
-    records=100,
+    total_records=100,
 )
 STEPPED = [0.6, 1.0, 1.2]  # over lr: after steps of 0.6, 0.4 and 0.2
 

@@ -64,7 +64,7 @@ own = replace(
     threshold=7,
     rounds=150,
     sampling_rate=4 / 150,
-    records=1500,
+    total_records=1500,
 )
 terms = from_verdict(verdict, own)
 """

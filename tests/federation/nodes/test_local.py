@@ -179,8 +179,7 @@ def test_a_model_with_a_memory_of_batches_is_refused() -> None:
 
 
 def test_a_model_that_needs_a_whole_batch_is_refused() -> None:
-    norm = nn.BatchNorm1d(3, track_running_stats=False)
-    model = nn.Sequential(nn.Linear(12, 3), norm)
+    model = nn.Sequential(nn.Linear(12, 3), nn.BatchNorm1d(3, track_running_stats=False))
     with pytest.raises(InvalidInput, match="does not run record by record"):
         local_update(model, cross_entropy, records(), terms_of())
 

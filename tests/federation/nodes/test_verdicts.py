@@ -24,7 +24,7 @@ MEASURED = Deployment(
     weighting="records",
     rounds=150,
     server=ServerTraining(0.5, decay=True),
-    records=500,
+    total_records=500,
 )
 
 
@@ -54,13 +54,13 @@ def test_the_terms_are_what_was_measured(path: Path) -> None:
 def test_a_federation_states_how_its_server_trains_and_how_many_records_there_are(
     path: Path,
 ) -> None:
-    for own in (replace(MEASURED, records=420), replace(MEASURED, server=None)):
+    for own in (replace(MEASURED, total_records=420), replace(MEASURED, server=None)):
         assert from_verdict(path, own).deployment == MEASURED
     for own, sentence in {
         replace(MEASURED, server=ServerTraining(1.0, decay=True)): r"server\.step was 0\.5 when",
         replace(MEASURED, server=ServerTraining(0.5)): r"server\.decay was True when .* is False",
-        replace(MEASURED, records=501): "records was 500 when measured and is 501 here",
-        replace(MEASURED, records=None): "records was 500 when measured and is None here",
+        replace(MEASURED, total_records=501): "total_records was 500 when .* is 501 here",
+        replace(MEASURED, total_records=None): "total_records was 500 when .* is None here",
     }.items():
         with pytest.raises(InvalidInput, match=sentence):
             from_verdict(path, own)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.reporting import examples
 
+from trilemma.federation.deployment import ServerTraining
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.settings import deployment_rows, federation_rows, verdict_rows
 from trilemma.tuning.request import Request
@@ -38,6 +41,12 @@ def test_what_a_deployment_must_keep() -> None:
     assert found["batch"] == "4"
     assert found["sampling rate"] == "0.0267"
     assert found["weighting"] == "records"
+    assert found["server"] == "steps of 1 times the mean update"
+    falling = replace(verdict.deployment, server=ServerTraining(6.6667, decay=True))
+    found = dict(deployment_rows(falling))
+    assert (
+        found["server"] == "steps of 6.67 times the mean update, falling to zero over the rounds"
+    )
     assert "the test records" in dict(federation_rows(verdict))["public records"]
 
 

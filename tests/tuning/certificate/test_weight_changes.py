@@ -164,7 +164,7 @@ def test_a_round_holds_a_record_as_often_as_its_steps_say() -> None:
 
 def test_no_metric_leaves_a_node_beside_a_proof(tmp_path: Path) -> None:
     for local in (FEW, MOST):
-        with pytest.raises(InvalidInput, match="nothing but the protected update leaves"):
+        with pytest.raises(InvalidInput, match="nothing but the protected update"):
             terms(proved(local), tmp_path, metrics=("train_loss",))
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 from pydantic import BeforeValidator, Field
 
+from trilemma import api
 from trilemma.commands.measuring import (
     Prepared,
     SuccessOption,
+    interruptible,
     prepare,
     resumable,
     show_or_dump,
 )
-from trilemma.commands.settings import (
-    Effort,
-    Federated,
-    Running,
-    TrustOption,
-    from_flags,
-    read_settings,
-    with_flags,
-)
+from trilemma.commands.settings import Running, TrustOption, from_flags, read_settings, with_flags
 from trilemma.errors import InvalidInput, printable
 from trilemma.naming import only_named
+from trilemma.settings import Effort, Federated, run_folder
 from trilemma.tuning.request import Settings, rung_of
 
 __all__ = ["attack"]
@@ -82,18 +81,8 @@ def attack(
     randomization:variance=1e-3; trilemma attack --attack dlg --batch 1 --out runs/dlg
     """
     if verdict is not None:
-        from trilemma.commands.attacking.doubting import attack_verdict
-
         with only_named(flags["scenario"], public, trust=trust):
-            attack_verdict(
-                verdict,
-                *from_flags(flags, Running),
-                scenario=flags["scenario"],
-                public=public,
-                units=48 if units is None else units,
-                restarts=flags["restarts"],
-                seed=flags["seed"],
-            )
+            _attack_verdict(verdict, public, 48 if units is None else units, flags)
         return
     federated, attacker, effort, running = read_settings(None, flags, Federated, Attacker, Effort)
     if attack is None:
@@ -102,15 +91,21 @@ def attack(
                 f"success {success!r} judges what one attack recovers; name it with --attack, or "
                 f"leave it out to compare all by their picks."
             )
-        from trilemma.commands.attacking.suite import attack_suite
-
-        attack_suite(
-            *(federated, running),
-            knows=attacker.knows,
-            protection=protection,
-            units=32 if units is None else units,
+        asked = {
+            "knows": attacker.knows,
+            "protection": protection,
+            "units": 32 if units is None else units,
             **effort.model_dump(),
-        )
+        }
+        folder = running.out or run_folder("attack", federated, asked)
+        with interruptible(folder):
+            ratings = api.attack(
+                federated.scenario, **asked, out=folder, **running.work, **federated.given()
+            )
+        from trilemma.commands.attacking.suite import show_ratings
+
+        printed = partial(show_ratings, ratings, folder / "recoveries.png")
+        show_or_dump(ratings.as_json(), running, printed, f"run folder {folder}")
         return
     from trilemma.estimation.recovering.constants import constants_of
     from trilemma.protections.specs import parse_protection
@@ -146,7 +141,7 @@ def attack(
                     "failed": int(outcomes.failed[:, 0].sum()),
                 }
         works = not constants_of(control, prepared.guess).attack_failed
-        better = [] if works else _better(prepared, attack, running)
+        better = [] if works else _better(federated, prepared, attack, running)
         document |= {"attack_failed": not works, "units": len(control.client)}
         write_json(prepared.folder / "attack.json", document)
         picture = prepared.folder / "recoveries.png"
@@ -162,22 +157,42 @@ def attack(
     show_or_dump(document, running, show, f"run folder {prepared.folder}")
 
 
-def _better(prepared: Prepared, attack: str, running: Running) -> list[str]:
-    """Other attacks that pick right more often than a blind guess from unprotected updates."""
-    from trilemma.door.rating import rate
-    from trilemma.work.progress import Ticker
+def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[str, Any]) -> None:
+    from trilemma.work.files import is_folder
 
-    with Ticker("attack") as ticker:
-        ticker.say(f"{attack} fails here; trying the others")
-        found = rate(
-            prepared.source,
-            knows="candidates",
-            units=_FEW,
-            restarts=1,
-            seed=prepared.measurement.seed,
-            ticker=ticker,
-            **running.crew,
+    (running,) = from_flags(flags, Running)
+    seed = secrets.randbelow(1 << 31) if flags["seed"] is None else flags["seed"]
+    file = path / "verdict.json" if is_folder(path) else path
+    folder = running.out or file.parent / f"attack-{seed}"
+    with interruptible(folder):
+        found = api.attack_verdict(
+            file,
+            flags["scenario"],
+            public=public,
+            units=units,
+            restarts=flags["restarts"],
+            seed=seed,
+            out=folder,
+            **running.work,
         )
+    from trilemma.reporting.words.again import show_again
+
+    show = partial(show_again, found.verdict, found.attacks)
+    show_or_dump(found.as_json(), running, show, f"seed {seed}, run folder {folder}")
+
+
+def _better(federated: Federated, prepared: Prepared, attack: str, running: Running) -> list[str]:
+    """Other attacks that pick right more often than a blind guess from unprotected updates."""
+    print(f"attack: {attack} fails here; trying the others", file=sys.stderr, flush=True)
+    found = api.attack(
+        federated.scenario,
+        units=_FEW,
+        restarts=1,
+        seed=prepared.measurement.seed,
+        workers=running.workers,
+        ray=running.ray,
+        **federated.given(),
+    )
     able = [each for each in found.rated if each.works(found.claim.kappa)]
     return [
         f"{each.attack} ({each.won} of {each.units} right picks)"

@@ -2,106 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-from trilemma.commands.measuring import resumable, run_folder, show_or_dump
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trilemma.attacks import Rung
-    from trilemma.commands.settings import Federated, Running
-    from trilemma.door.rating import Ratings
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.tuning.rating import Ratings
 
-__all__ = ["attack_suite"]
+__all__ = ["show_ratings"]
 
 _COLUMNS: Final = 5  # of a table's row that is shown: as many as fit into a line
 
 
-def attack_suite(
-    federated: Federated,
-    running: Running,
-    *,
-    knows: Rung,
-    protection: str,
-    units: int,
-    restarts: int,
-    seed: int,
-) -> None:
-    """Let every attack of a rung play the same games, and print how often each picks right."""
-    from trilemma.work.progress import Ticker
-
-    with Ticker("attack") as ticker:
-        ticker.say(f"reading {federated.scenario}")
-        from trilemma.door.rating import rate  # imports torch, which takes seconds
-        from trilemma.protections.specs import parse_protection
-        from trilemma.work.files import write_json
-
-        shield = parse_protection(protection)
-        settings = {
-            "command": "attack",
-            "knows": knows,
-            "protection": shield.describe(),
-            "units": units,
-            "restarts": restarts,
-            "seed": seed,
-            **federated.model_dump(mode="json"),
-        }
-        source = federated.source()
-        folder = running.out or run_folder("attack", federated.scenario, settings)
-        with resumable(folder, settings, fresh=running.fresh) as run:
-            scenario = source()
-            found = rate(
-                source,
-                knows=knows,
-                protection=shield,
-                units=units,
-                restarts=restarts,
-                seed=seed,
-                run=run,
-                ticker=ticker,
-                **running.crew,
-            )
-            document = _document(scenario, found, shield.describe(), knows)
-            write_json(folder / "attack.json", document)
-            picture = _drawn(scenario, found, folder / "recoveries.png")
-    show = partial(_show, scenario, found, shield.describe(), knows, picture)
-    show_or_dump(document, running, show, f"run folder {folder}")
-
-
-def _document(scenario: Scenario, found: Ratings, protection: str, knows: Rung) -> dict[str, Any]:
-    return {
-        "scenario": scenario.name,
-        "protection": protection,
-        "knows": knows,
-        "candidates": found.claim.candidates,
-        "attacks": [asdict(each) for each in found.rated],
-        "failed": found.failed(),
-    }
-
-
-def _drawn(scenario: Scenario, found: Ratings, path: Path) -> Path | None:
-    """The picture, where records are images and may be shown."""
-    if found.pictures is None or len(scenario.input_spec.shape) < 2:
-        return None
-    from trilemma.reporting.figures.recoveries import draw_suite
-
-    draw_suite(path, found.pictures, scenario.input_spec.shape)
-    return path
-
-
-def _show(
-    scenario: Scenario, found: Ratings, protection: str, knows: Rung, picture: Path | None
-) -> None:
+def show_ratings(found: Ratings, picture: Path) -> None:
+    """Print how often each attack is right, with what fails, and where the picture is."""
     from trilemma.errors import printable
     from trilemma.reporting.words.knowledge import RUNGS
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.protections import phrase
     from trilemma.reporting.words.terminal import Printer
 
+    scenario, protection, knows = found.scenario, found.protection, found.knows
     out, size = Printer(), scenario.local_training.unit_size
     out.text(
         f"{printable(scenario.name)}: one update of {count(size, 'record')} is read by a server "
@@ -122,15 +43,16 @@ def _show(
     out.text("")
     for sentence in found.failed():
         out.text(sentence)
-    _show_rows(out, scenario, found)
-    if picture is not None:
+    _show_rows(out, found)
+    if found.images:
         out.text(f"Originals beside what each attack makes of them: {printable(picture)}")
     elif found.pictures is None:
         out.text("No records are shown: the scenario does not set show_records.")
 
 
-def _show_rows(out: Any, scenario: Scenario, found: Ratings) -> None:
+def _show_rows(out: Any, found: Ratings) -> None:
     """A row of a table beside what each attack makes of it."""
+    scenario = found.scenario
     if found.pictures is None or len(scenario.input_spec.shape) != 1:
         return
     spec, pictures = scenario.input_spec, found.pictures

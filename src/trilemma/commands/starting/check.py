@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trilemma.commands.settings import Federated, Running, read_settings, with_flags
+from trilemma import api
+from trilemma.commands.settings import Running, read_settings, with_flags
+from trilemma.settings import Federated
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:
-    from trilemma.door.checking import Examined
+    from trilemma.tuning.checking import Examined
 
 __all__ = ["check"]
 
@@ -29,13 +31,7 @@ def check(
     """
     given = {**flags, "scenario": scenario}
     federated, request, _ = read_settings(None, given, Federated, Request)
-    from trilemma.work.progress import Ticker
-
-    with Ticker("check") as ticker:
-        ticker.say(f"reading {federated.scenario}")
-        from trilemma.door.checking import examine
-
-        found = examine(federated.source(), request, ticker.say)
+    found = api.check(federated.scenario, request, **federated.given())
     _show(found, federated.scenario)
 
 

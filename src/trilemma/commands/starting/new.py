@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trilemma.door.scaffold import Kind, write_scaffold
+from trilemma.commands.starting.scaffold import Kind, write_scaffold
 from trilemma.errors import printable
 
 __all__ = ["new"]

@@ -84,6 +84,9 @@ def local_update(
     start = task.layout.flatten(named).detach().clone()
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
+    # Tried on zeros: a way that went by the records would tell of them.
+    blank = torch.zeros_like(records.inputs[:2]), torch.zeros_like(records.labels[:2])
+    task = replace(task, way=way_of(task, *blank, attacked=False))
     update = _update(task, start, chosen.to(str(start.device)), training, present)
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     after = task.layout.unflatten(start - step * update)
@@ -109,9 +112,6 @@ def _update(
     others what they do: a client that sent nothing for it would tell of that record, and by more
     than its clip.
     """
-    # Tried on no record, so that none decides it.
-    blank = (torch.zeros_like(each[:2]) for each in (records.inputs, records.labels))
-    task = replace(task, way=way_of(task, *blank, attacked=False))
 
     def made(rows: torch.Tensor, here: torch.Tensor | None) -> torch.Tensor:
         inputs, labels = records.inputs[rows], records.labels[rows]

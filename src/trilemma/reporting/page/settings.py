@@ -6,6 +6,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from trilemma.federation.deployment import ServerTraining
 from trilemma.reporting.words.numbers import count, number
 
 if TYPE_CHECKING:
@@ -90,4 +91,7 @@ def _text(value: Any) -> str:
         return ", ".join(map(_text, value))
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, ServerTraining):
+        falls = ", falling to zero over the rounds" if value.decay else ""
+        return f"steps of {number(value.step)} times the mean update{falls}"
     return str(value)

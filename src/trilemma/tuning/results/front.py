@@ -23,7 +23,7 @@ class Front(Kept):
     `hypervolume` is that of the front's `Point.objectives`, rounded to `resolution`, below
     `reference`; `knee` the place of the point of the front nearest to its utopia point, each
     objective scaled to the front's range. `reproduce` is the command that repeats it where no
-    trilemma.toml is, empty from Python.
+    trilemma.toml is, or the call.
     """
 
     file: ClassVar = "pareto.json"

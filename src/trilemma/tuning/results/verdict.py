@@ -128,8 +128,8 @@ class Verdict(Shown, Kept):
     claim rests on the candidates alone; `curves`, `rounds` (leakage against rounds) and `beliefs`
     (the paper's leakage, at what was chosen) are estimates beside it.
     `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
-    `source` are the settings that make the scenario, `reproduce` is the command that repeats the
-    verdict where no trilemma.toml is; both are empty from Python.
+    `source` are the settings that make the scenario, empty where it was given as an object, and
+    `reproduce` is the command that repeats the verdict where no trilemma.toml is, or the call.
     """
 
     file: ClassVar = "verdict.json"

@@ -9,10 +9,11 @@ from typing import get_args
 import pytest
 from tests.commands.running import run
 
-from trilemma.commands.settings import Federated, read_settings
-from trilemma.door.scaffold import Kind, write_scaffold
+from trilemma.commands.settings import read_settings
+from trilemma.commands.starting.scaffold import Kind, write_scaffold
 from trilemma.errors import InvalidInput
 from trilemma.naming import load_object
+from trilemma.settings import Federated
 from trilemma.tuning.request import Request
 
 

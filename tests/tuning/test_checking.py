@@ -11,11 +11,11 @@ from tests.commands.own_scenario import small
 from torch import nn
 
 from trilemma import LocalTraining, Scenario
-from trilemma.door import checking
-from trilemma.door.timing import Timed
 from trilemma.errors import InvalidInput
+from trilemma.tuning import checking
 from trilemma.tuning.remaining import Kind
 from trilemma.tuning.request import Request
+from trilemma.tuning.timing import Timed
 from trilemma.work.executors import Crew
 
 

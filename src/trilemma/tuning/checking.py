@@ -12,7 +12,6 @@ import torch
 
 from trilemma.attacks import ATTACKS, get
 from trilemma.attacks.base import RUNGS
-from trilemma.door.timing import FIRST, Timed, timed
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import Job
@@ -25,6 +24,7 @@ from trilemma.tuning.possible import possible_jobs
 from trilemma.tuning.presets import PRESETS
 from trilemma.tuning.remaining import Kind, Left, Remaining
 from trilemma.tuning.request import Request
+from trilemma.tuning.timing import FIRST, Timed, timed
 from trilemma.work.clock import spoken
 from trilemma.work.executors import Crew, one_thread
 

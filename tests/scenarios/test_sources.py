@@ -9,9 +9,9 @@ import pytest
 from tests.commands.own_scenario import shown, small
 from torch import nn
 
-from trilemma.door.sources import source_of
 from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
+from trilemma.scenarios.sources import source_of
 
 
 def test_what_may_be_tuned() -> None:

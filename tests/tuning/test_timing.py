@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 from tests.commands.own_scenario import small
 
-from trilemma.door import timing
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.scenarios import load_scenario
+from trilemma.tuning import timing
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.remaining import Kind
 from trilemma.tuning.request import Request

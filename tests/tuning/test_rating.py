@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ from scipy.stats import binomtest
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated
 
-from trilemma.door import rating
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import success_rate
 from trilemma.estimation.playing.claims import Claim
 from trilemma.protections.specs import parse_protection
+from trilemma.tuning import rating
 
 EFFORT: dict[str, Any] = {"units": 24, "restarts": 1, "seed": 0}
 
@@ -60,14 +61,13 @@ def test_who_fails_names_the_better_ones() -> None:
     def rated(name: str, won: int) -> rating.Rated:
         return rating.Rated(name, "nothing", 20, won, success_rate(won, 20))
 
-    made = rating.Ratings(
-        Claim(1, 100), (rated("map", 18), rated("dlg", 1), rated("idlg", 0)), None
-    )
+    three = rated("map", 18), rated("dlg", 1), rated("idlg", 0)
+    made = rating.Ratings(small(), "nothing", "none", Claim(1, 100), three, None)
     dlg, idlg = made.failed()
     assert dlg.startswith("dlg is right in 1 of 20 games without protection, not shown to be")
     assert dlg.endswith("better: map (18 of 20).")
     assert idlg.endswith("better: map (18 of 20), dlg (1 of 20).")
-    alone = rating.Ratings(Claim(1, 100), (rated("dlg", 0),), None)
+    alone = replace(made, rated=(rated("dlg", 0),))
     assert alone.failed()[0].endswith("no other attack does better.")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.entropy import Seeded
@@ -62,9 +62,28 @@ class Rated:
 class Ratings:
     """All attacks, the best first; `pictures` by attack of some records, where they are shown."""
 
+    scenario: Scenario
+    knows: Rung
+    protection: str
     claim: Claim
     rated: tuple[Rated, ...]
     pictures: dict[str, dict[str, Pictures]] | None
+
+    @property
+    def images(self) -> dict[str, Any] | None:
+        """The pictures, where records are images."""
+        return self.pictures if len(self.scenario.input_spec.shape) > 1 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values, without pictures."""
+        return {
+            "scenario": self.scenario.name,
+            "protection": self.protection,
+            "knows": self.knows,
+            "candidates": self.claim.candidates,
+            "attacks": [asdict(rated) for rated in self.rated],
+            "failed": self.failed(),
+        }
 
     def failed(self) -> list[str]:
         """A sentence for each attack that fails unprotected, with those that did better."""
@@ -116,7 +135,8 @@ def rate(
         found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
     order = sorted((found[name][0] for name in suite.attacks), key=lambda each: -each.won)
     shown = {name: found[name][1] for name in suite.attacks} if scenario.show_records else None
-    return Ratings(Arena.of(scenario, rounds=1).claim, tuple(order), shown)
+    claim = Arena.of(scenario, rounds=1).claim
+    return Ratings(scenario, knows, specs[-1], claim, tuple(order), shown)
 
 
 def _played(name: str, specs: Sequence[str], units: int) -> Procedure[Played]:

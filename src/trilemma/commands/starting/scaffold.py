@@ -15,7 +15,7 @@ Kind = Literal["image", "table", "text"]
 
 def write_scaffold(folder: Path, kind: Kind) -> list[Path]:
     """Write my_federation.py and trilemma.toml, and say where; nothing is ever overwritten."""
-    here = resources.files("trilemma.door") / "templates"
+    here = resources.files("trilemma.commands.starting") / "templates"
     texts = {
         folder / "my_federation.py": (here / f"{kind}.py.txt").read_text("utf-8"),
         folder / "trilemma.toml": (here / "trilemma.toml").read_text("utf-8"),

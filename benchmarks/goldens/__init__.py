@@ -1,0 +1,1 @@
+"""The goldens: two commits compared by what they measure."""

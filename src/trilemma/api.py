@@ -1,0 +1,454 @@
+"""What trilemma does, as functions: the one way in, of Python and of the command line.
+
+Nothing heavy is imported before a function is called. Each function takes every setting as a
+typed keyword, keeps its run in the folder `out`, where the same call goes on after an
+interruption, and returns its result as a value. Progress goes to stderr, or below a notebook's
+cell, unless `quiet`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+
+from pydantic import BaseModel, ValidationError
+
+from trilemma.errors import InvalidInput
+from trilemma.settings import (
+    Federated,
+    FederatedSettings,
+    Searched,
+    TuneSettings,
+    command_line,
+    python_line,
+)
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
+
+if TYPE_CHECKING:
+    from trilemma.attacks import Rung
+    from trilemma.estimation.scenario import Scenario, Source
+    from trilemma.protections.protection import Protection
+    from trilemma.records.records import Records
+    from trilemma.tuning.again import Replication
+    from trilemma.tuning.checking import Examined
+    from trilemma.tuning.rating import Ratings
+    from trilemma.tuning.results.front import Front, SamplerName
+    from trilemma.tuning.results.verdict import Verdict
+    from trilemma.work.journal import Run
+
+    Given = Scenario | Callable[..., Scenario] | str
+
+__all__ = ["attack", "attack_verdict", "check", "pareto", "tune"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Model = TypeVar("_Model", bound=BaseModel)
+_STUDY: Final = "study.sqlite"
+
+
+def _lists(*models: type[BaseModel]) -> Callable[[_Function], _Function]:
+    """Lets help() and inspect list the fields of the models among a function's keywords."""
+
+    def decorate(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        listed = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
+                annotation=field.annotation,
+            )
+            for model in models
+            for name, field in model.model_fields.items()
+            if name not in signature.parameters
+        ]  # fmt: skip
+        whole = signature.replace(parameters=[*own, *listed])
+        function.__signature__ = whole  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class _Federation:
+    """A scenario as it was given; `named` says that a command can make it by its name."""
+
+    given: Given
+    federated: Federated
+    named: bool
+
+    @classmethod
+    def of(cls, given: Given, options: Mapping[str, Any]) -> _Federation:
+        """A scenario, a function that makes one for the options, or the name of either."""
+        if isinstance(given, str):
+            return cls(given, _made(Federated, scenario=given, **options), True)
+        from trilemma.scenarios.sources import name_of  # imports torch, which takes seconds
+
+        name = name_of(given)
+        named = {} if name is None else {"scenario": name}
+        return cls(given, _made(Federated, **named, **options), name is not None)
+
+    @property
+    def label(self) -> str:
+        return self.federated.scenario if self.named else "the federation"
+
+    @property
+    def device(self) -> str:
+        """Where it computes, as far as that can be known before it is made."""
+        return self.federated.device or str(getattr(self.given, "device", "cpu"))
+
+    def source(self) -> Source:
+        """A scenario, or what makes it, in each worker anew."""
+        from trilemma.scenarios.sources import source_of  # imports torch, which takes seconds
+
+        return source_of(self.given, self.federated.options())
+
+    def settings(self) -> dict[str, Any]:
+        """What describes it among a run's settings."""
+        given = self.federated.model_dump(mode="json")
+        return given if self.named else {n: v for n, v in given.items() if n != "scenario"}
+
+    def reproduce(self, command: str, *values: BaseModel) -> str:
+        """The command that asks for the same again, or the call."""
+        line = command_line if self.named else python_line
+        return line(command, self.federated, *values)
+
+    def origin(self) -> dict[str, Any]:
+        """The settings that make the scenario; none where only Python can."""
+        if not self.named:
+            return {}
+        return {"scenario": self.federated.scenario, **self.federated.options()}
+
+
+def _made(model: type[_Model], **values: Any) -> _Model:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise InvalidInput(" ".join(told(error))) from None
+
+
+def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keywords that say which federation, and the others."""
+    own = {name: settings[name] for name in settings if name in Federated.model_fields}
+    return own, {name: value for name, value in settings.items() if name not in own}
+
+
+@_lists(Federated, Request)
+def tune(
+    scenario: Given,
+    request: Request | None = None,
+    *,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[TuneSettings],
+) -> Verdict:
+    """The protection that keeps the budget at the least cost: `tune(scenario, budget=0.3)`.
+
+    `scenario` may be a Scenario, a function that makes one, or its name ("digits",
+    "my_module:make_scenario"), with options for what makes it (`clients`, `batch`, ...). Other
+    settings are those of a Request, by keyword or as one. With a folder `out`, verdict.json and
+    report.html are written there; `fresh` starts it over. The `workers` are processes of this
+    machine, or of the Ray cluster at the address `ray`.
+    """
+    options, asked = _split(settings)
+    federation, request = _Federation.of(scenario, options), Request.of(request, asked)
+    described = {"command": "tune", **federation.settings(), **request.decides()}
+    with _kept(out, described, fresh=fresh) as run:
+        if run is not None and fresh:
+            for name in ("verdict.json", "gallery.json", "report.html"):
+                (run.folder / name).unlink(missing_ok=True)
+        verdict = replace(
+            _tuned(federation, request, run, workers, ray, quiet=quiet),
+            source=federation.origin(),
+            reproduce=federation.reproduce("tune", request),
+        )
+        if run is not None:
+            from trilemma.reporting.page.page import write_report
+
+            verdict.save(run.folder / "verdict.json")
+            write_report(verdict, run.folder)
+    return verdict
+
+
+def _tuned(
+    federation: _Federation,
+    request: Request,
+    run: Run | None,
+    workers: int,
+    ray: str | None,
+    *,
+    quiet: bool,
+) -> Verdict:
+    from trilemma.work.executors import for_good, prepared
+    from trilemma.work.progress import Ticker
+
+    several = workers > 1 and ray is None
+    # more than the machine has cores would only keep each other from starting
+    expected = min(workers, os.cpu_count() or 1) if several else 0
+    needed = ("trilemma.estimation.bench", "trilemma.learning.warm", "trilemma.scenarios")
+    ready = prepared(expected, *needed, device=federation.device)
+    with Ticker("tune", quiet=quiet) as ticker, ready:
+        ticker.say(f"reading {federation.label}")
+        with for_good():
+            from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
+
+        def answered() -> None:  # from here on this process waits for the last tasks
+            with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed
+                Thread(target=_prepare_page, daemon=True).start()
+
+        written = {} if run is None else {"answered": answered}
+        source = federation.source()
+        return find(source, request, run=run, ticker=ticker, workers=workers, ray=ray, **written)
+
+
+def _prepare_page() -> None:
+    with suppress(Exception):  # it fails again, and is told, when the page is written
+        from trilemma.reporting.page.page import read_templates
+
+        read_templates()
+
+
+@contextmanager
+def _kept(
+    out: Path | str | None, described: Mapping[str, Any], *, fresh: bool
+) -> Iterator[Run | None]:
+    """The run in a folder, or None where nothing is kept."""
+    if out is None:
+        yield None
+        return
+    from trilemma.work.journal import Run
+
+    with Run.open(out, described, fresh=fresh) as run:
+        yield run
+
+
+@_lists(Federated, Request)
+def check(
+    scenario: Given,
+    request: Request | None = None,
+    *,
+    quiet: bool = False,
+    **settings: Unpack[TuneSettings],
+) -> Examined:
+    """What `tune` would attack, what it cannot and why, and how long it would take here."""
+    from trilemma.work.progress import Ticker
+
+    options, asked = _split(settings)
+    request = Request.of(request, asked)
+    with Ticker("check", quiet=quiet) as ticker:
+        federation = _Federation.of(scenario, options)
+        ticker.say(f"reading {federation.label}")
+        from trilemma.tuning.checking import examine
+
+        return examine(federation.source(), request, ticker.say)
+
+
+@_lists(Federated, Request)
+def pareto(
+    scenario: Given,
+    request: Request | None = None,
+    *,
+    evaluations: int = Searched.model_fields["evaluations"].default,
+    units: int = Searched.model_fields["units"].default,
+    sampler: SamplerName = "grid",
+    storage: str | None = None,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[TuneSettings],
+) -> Front:
+    """The measured front of leakage, utility and efficiency, where no weights are known.
+
+    It has `evaluations` points, of `units` games each. `storage` is the URL of a database that
+    several machines share (None: a file in the folder `out`, or memory).
+    """
+    from trilemma.work.files import sqlite_url
+    from trilemma.work.progress import Ticker
+
+    options, asked = _split(settings)
+    federation, request = _Federation.of(scenario, options), Request.of(request, asked)
+    searched = Searched(evaluations=evaluations, units=units, sampler=sampler)
+    # What decides a point: not how many there are, nor where the study is, nor the workers.
+    described = {
+        "command": "pareto",
+        **federation.settings(),
+        **request.decides(NOT_OF_A_FRONT),
+        **searched.model_dump(mode="json", exclude={"evaluations"}),
+    }
+    reproduce = federation.reproduce("pareto", request, searched)
+    with _kept(out, described, fresh=fresh) as run, Ticker("pareto", quiet=quiet) as ticker:
+        ticker.say(f"reading {federation.label}")
+        from trilemma.tuning.fronts.pareto import pareto as measure  # imports torch, for seconds
+
+        def save(found: Front) -> Front:
+            whole = replace(found, reproduce=reproduce)
+            if run is not None:
+                whole.save(run.folder / "pareto.json")
+            return whole
+
+        study = "sqlite://" if run is None else sqlite_url(run.folder / _STUDY)
+        if run is not None and fresh:
+            (run.folder / _STUDY).unlink(missing_ok=True)
+        front = save(
+            measure(
+                federation.source(),
+                request,
+                **searched.model_dump(),
+                storage=storage or study,
+                shared=storage is not None,
+                run=run,
+                workers=workers,
+                ray=ray,
+                ticker=ticker,
+                report=save,
+            )
+        )
+        if run is not None:
+            from trilemma.reporting.page.page import write_report
+
+            write_report(front, run.folder)
+    return front
+
+
+@_lists(Federated)
+def attack(
+    scenario: Given,
+    *,
+    knows: Rung = "candidates",
+    attacks: Sequence[str] | None = None,
+    protection: Protection | str = "none",
+    units: int = 32,
+    restarts: int = 3,
+    seed: int = 0,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[FederatedSettings],
+) -> Ratings:
+    """How often each attack is right in the same `units` games of one round.
+
+    All attacks of who `knows` so much, or those named; without protection, and under one. The
+    folder `out` gets attack.json, and recoveries.png of images that may be shown.
+    """
+    from trilemma.work.progress import Ticker
+
+    with Ticker("attack", quiet=quiet) as ticker:
+        federation = _Federation.of(scenario, settings)
+        ticker.say(f"reading {federation.label}")
+        from trilemma.protections.specs import parse_protection
+        from trilemma.tuning.rating import rate  # imports torch, which takes seconds
+        from trilemma.work.files import write_json
+
+        shield = parse_protection(protection) if isinstance(protection, str) else protection
+        described = {
+            "command": "attack",
+            "knows": knows,
+            "protection": shield.describe(),
+            "units": units,
+            "restarts": restarts,
+            "seed": seed,
+            **federation.settings(),
+            **({} if attacks is None else {"attacks": list(attacks)}),
+        }
+        with _kept(out, described, fresh=fresh) as run:
+            ratings = rate(
+                federation.source(),
+                knows=knows,
+                attacks=attacks,
+                protection=shield,
+                units=units,
+                restarts=restarts,
+                seed=seed,
+                run=run,
+                workers=workers,
+                ray=ray,
+                ticker=ticker,
+            )
+            if run is not None:
+                write_json(run.folder / "attack.json", ratings.as_json())
+                if ratings.images:
+                    from trilemma.reporting.figures.recoveries import draw_suite
+
+                    shape = ratings.scenario.input_spec.shape
+                    draw_suite(run.folder / "recoveries.png", ratings.images, shape)
+    return ratings
+
+
+def attack_verdict(
+    verdict: Verdict | Path | str,
+    scenario: Given | None = None,
+    *,
+    public: Records | str | None = None,
+    units: int = 48,
+    restarts: int | None = None,
+    seed: int | None = None,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+) -> Replication:
+    """Fresh games against what a verdict (or that of a run folder) chose, on every rung.
+
+    The federation and the effort are the verdict's own, unless a `scenario` is given, other
+    `public` records (or their name, module:object) or `restarts`. The `seed` is a random one
+    unless it is given.
+    """
+    from trilemma.work.progress import Ticker
+
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    with Ticker("attack", quiet=quiet) as ticker:
+        ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
+        from trilemma.scenarios.sources import (  # imports torch, which takes seconds
+            source_of,
+            with_public,
+        )
+        from trilemma.tuning.again import attack_again
+        from trilemma.tuning.results.verdict import Verdict
+
+        found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
+        options = dict(found.source)
+        name = options.pop("scenario", None)
+        given: Given | None = scenario or (None if name is None else str(name))
+        if given is None:
+            raise InvalidInput(
+                "the verdict was made in Python and does not say how to make its scenario; name "
+                "it with --scenario module:function, or give it as scenario."
+            )
+        if not (isinstance(given, str) or callable(given)):
+            options = {}  # it is made already
+        source = source_of(given, options)
+        described = {
+            "command": "attack",
+            "verdict": found.as_json(),
+            "scenario": scenario if isinstance(scenario, str) else None,
+            "public": public if isinstance(public, str) else None,
+            "units": units,
+            "restarts": restarts,
+            "seed": seed,
+        }
+        with _kept(out, described, fresh=fresh) as run:
+            return attack_again(
+                source if public is None else partial(with_public, source, public),
+                found,
+                units=units,
+                seed=seed,
+                restarts=restarts,
+                run=run,
+                workers=workers,
+                ray=ray,
+                ticker=ticker,
+            )

@@ -1,0 +1,175 @@
+"""How a federation trains under noise: by a rule that was made on other data sets.
+
+With a small clip C the mean of clipped gradients is one of directions, and a training whose step
+falls linearly to zero has one number, s = step · C. Two limits say what it is, both by how far
+noise of unit deviation in the weights spreads a fresh model's outputs over records, V:
+
+- over R rounds, noise of deviation σ · C in the mean leaves s σ √(R/3) in each weight, and the
+  outputs take about 0.9 of it: s ≤ 1.5 / (V σ √R), a warm start's outputs 0.6 of that;
+- beyond s ≈ 5 / V the steps themselves are too long. Where that is the lower limit, momentum
+  makes up for it.
+
+`benchmarks/recipe_rule.py` made the numbers, `benchmarks/prices.py` says what trainings by them
+reach. Nothing is searched, and no record chooses anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.estimation.models import fresh_weights
+from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.learning.modules import read_by_layers
+
+if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.federation.recipe import Judge
+    from trilemma.learning import LocalTraining
+    from trilemma.records.range import InputSpec
+
+__all__ = [
+    "CLIP",
+    "LENGTH",
+    "SPREAD",
+    "SPREAD_WARM",
+    "how_chosen",
+    "recipe_under_noise",
+    "sensitivity",
+    "step_under_noise",
+]
+
+CLIP: Final = 0.1  # of a record's gradient: nearly all are longer
+SPREAD: Final = 1.5
+SPREAD_WARM: Final = 0.9
+LENGTH: Final = 5.0
+_MOMENTUM: Final = 0.8  # at most
+_GREY: Final = 0.3  # of the range, which centres images
+_WARM_STEPS, _WARM_RATE, _WARM_MOMENTUM = 300, 0.1, 0.9
+_PUBLIC_WEIGHT: Final = 0.1
+_MODELS, _DIRECTIONS, _RECORDS = 4, 8, 256
+_SHORT: Final = 1e-3  # a difference in weights, for a derivative
+
+
+def recipe_under_noise(
+    scenario: Scenario,
+    training: LocalTraining,
+    noise: float,
+    *,
+    rounds: int,
+    threshold: int | None = None,
+    judge: Judge = "test",
+) -> Recipe:
+    """The recipe for clients that train so, with record clip `CLIP`, under this noise.
+
+    `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
+    multiplier z, K clients with denominator S and h noises that count. Public records of the
+    scenario start the model, centre it and make a tenth of each step. Without any, it is centred
+    by zero, or by 0.3 of a range that begins there or above.
+    """
+    public = scenario.public is not None
+    width = sensitivity(scenario)
+    step, momentum = step_under_noise(
+        width, noise, rounds, spread=SPREAD_WARM if public else SPREAD
+    )
+    return Recipe(
+        training,
+        server_lr=step * (1 - momentum) / (training.record_clip or CLIP),
+        server_decay=True,
+        equal_weights=True,
+        judge=judge,
+        threshold=threshold,
+        rounds=rounds,
+        momentum=momentum,
+        warm_start=WarmStart(_WARM_STEPS, _WARM_RATE / width, _WARM_MOMENTUM) if public else None,
+        public_weight=_PUBLIC_WEIGHT if public and training.algorithm == "fedsgd" else 0.0,
+        centring=_centring(scenario),
+    )
+
+
+def step_under_noise(
+    sensitivity: float,
+    noise: float,
+    rounds: int,
+    *,
+    spread: float = SPREAD,
+    length: float = LENGTH,
+) -> tuple[float, float]:
+    """The first step times the clip, and the momentum β, of which v ← βv + (1 - β)u moves by it.
+
+    `spread` and `length` are the two limits where V is 1.
+
+    >>> step_under_noise(1.0, 0.01, 150)
+    (12.24..., 0.59...)
+    """
+    noisiest = spread / (sensitivity * noise * rounds**0.5)
+    longest = length / sensitivity
+    momentum = min(_MOMENTUM, max(0.0, 1 - longest / noisiest))
+    return min(noisiest, longest / (1 - momentum)), momentum
+
+
+def sensitivity(scenario: Scenario) -> float:
+    """V, the deviation over records of what unit noise in all weights adds to an output.
+
+    The mean square of outputs of fresh models at records that are drawn from the range alone: no
+    client's record is read.
+    """
+    task, seeded = scenario.task, Seeded(0)
+    inputs = _records_at_random(scenario.input_spec, seeded).to(scenario.device)
+    squares = []
+    for number, weights in enumerate(fresh_weights(scenario, range(_MODELS))):
+        draw = seeded.torch_generator("directions", number)
+        with torch.no_grad():
+            outputs = task.outputs(weights, inputs)
+            for _ in range(_DIRECTIONS):
+                unit = torch.randn(weights.shape, generator=draw).to(weights)
+                moved = task.outputs(weights + _SHORT * unit, inputs) - outputs
+                squares.append((moved / _SHORT).flatten(1).var(0).mean())
+    return float(torch.stack(squares).mean().sqrt())
+
+
+def _centring(scenario: Scenario) -> Literal["public"] | float | None:
+    """What affine layers subtract, if the model has any and records are numbers."""
+    spec, task = scenario.input_spec, scenario.task
+    if spec.discrete:
+        return None
+    (weights,) = fresh_weights(scenario, [0])
+    some = scenario.test_records.inputs[:1].to(scenario.device)
+    if not read_by_layers(task.model, task.layout, weights, some):
+        return None
+    if scenario.public is not None:
+        return "public"
+    return 0.0 if _is_standardised(spec) else spec.low + _GREY * (spec.high - spec.low)
+
+
+def how_chosen(recipe: Recipe) -> str:
+    """By what the recipe was chosen, and what it takes from public records, in words."""
+    rule = (
+        "Clip, step and momentum are those of a rule that was made on other data sets: the noise "
+        "of all rounds may move an output by about 0.9, and no record chose anything."
+    )
+    parts = {
+        "start the model": recipe.warm_start is not None,
+        "centre its layers": recipe.centring == "public",
+        f"make {recipe.public_weight:g} of each step": recipe.public_weight > 0,
+    }
+    used = [part for part, holds in parts.items() if holds]
+    return f"{rule} Public records {', '.join(used)}." if used else rule
+
+
+def _records_at_random(spec: InputSpec, seeded: Seeded) -> torch.Tensor:
+    """Inputs [256, *shape] of the range: uniform tokens, uniform from zero on, else normal."""
+    draw, shape = seeded.torch_generator("records"), (_RECORDS, *spec.shape)
+    if spec.vocabulary is not None:
+        return torch.randint(spec.vocabulary, shape, generator=draw)
+    if _is_standardised(spec):
+        normal = torch.randn(shape, generator=draw) * min(1.0, (spec.high - spec.low) / 4)
+        return spec.settled(normal) if spec.columns else normal
+    return spec.low + (spec.high - spec.low) * torch.rand(shape, generator=draw)
+
+
+def _is_standardised(spec: InputSpec) -> bool:
+    """Whether entries lie about zero, as those of tables do."""
+    return bool(spec.columns) or spec.low < 0
