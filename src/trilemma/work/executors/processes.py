@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
 __all__ = ["end", "start"]
@@ -27,7 +28,7 @@ def start(
     The server imports the modules of `preload` when it starts. There is one server in a program,
     until the program ends: where it runs already, workers import what they need by themselves.
     """
-    context = multiprocessing.get_context("spawn")
+    context: SpawnContext | ForkServerContext = multiprocessing.get_context("spawn")
     if fork and sys.platform == "linux":
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
