@@ -170,7 +170,7 @@ def children_of(pid: int) -> list[int]:
 
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """Its worker processes: they are forked from the one that has imported everything."""
-    return [worker for nurse in children_of(process.pid) for worker in children_of(nurse)]
+    return [worker for server in children_of(process.pid) for worker in children_of(server)]
 
 
 @pytest.mark.slow
