@@ -177,7 +177,7 @@ def test_a_wrong_address_is_one_sentence_of_the_command(
     pytest.importorskip("ray", reason=EXTRA)
     with socket.create_server(("127.0.0.1", 0)) as door:
         free = door.getsockname()[1]
-    words = ("estimate", "--scenario", "tests.commands.own_scenario:small", "--units", "2")
+    words = ("attack", "--scenario", "tests.commands.own_scenario:small")
     out = ("--out", str(tmp_path / "run"), "--ray", f"127.0.0.1:{free}")
     code, _, err = here(monkeypatch, capsys, *words, *out)
     assert code == 2
