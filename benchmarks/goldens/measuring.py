@@ -216,7 +216,8 @@ def again(make: Make) -> Values:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         decision(start(make.__name__, run), run)
-        flags = ("--units", "4", "--seed", "3", "--restarts", "1", "--json")
+        named = ("--scenario", f"benchmarks.goldens.federations:{make.__name__}")
+        flags = (*named, "--units", "4", "--seed", "3", "--restarts", "1", "--json")
         found = subprocess.run(
             command("attack", str(run), *flags), capture_output=True, check=True
         )
