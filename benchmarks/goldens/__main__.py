@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,9 @@ def distance(old: Any, new: Any) -> float:
         return max((distance(old[key], new[key]) for key in old), default=0.0)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         return max((distance(*both) for both in zip(old, new, strict=True)), default=0.0)
+    if isinstance(old, str) and isinstance(new, str) and old != new:
+        both = parts(old), parts(new)
+        return float("inf") if both == ([old], [new]) else distance(*both)
     numbers = (int, float, np.ndarray)
     if not (isinstance(old, numbers) and isinstance(new, numbers)):
         return 0.0 if type(old) is type(new) and old == new else float("inf")
@@ -57,6 +61,12 @@ def distance(old: Any, new: Any) -> float:
         return float("inf")
     gaps = np.abs(second.astype(float) - first) / np.maximum(1.0, np.abs(first))
     return float(np.nan_to_num(gaps.max(), nan=np.inf, posinf=np.inf))
+
+
+def parts(text: str) -> list[str | float]:
+    """A text in pieces, its numbers as numbers."""
+    pieces = re.split(r"(\d+\.?\d*(?:e[-+]?\d+)?)", text)
+    return [float(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
 
 
 def compared(old: Values, new: Values) -> str:

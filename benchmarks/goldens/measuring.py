@@ -162,7 +162,7 @@ def start(name: str, run: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def decision(process: subprocess.Popen[bytes], run: Path) -> Values:
-    """What the verdict of a run decides, without what a clock measures."""
+    """What the verdict of a run decides, without what a clock measures or a file rounds."""
     if process.wait() not in (0, 1):  # 1: nothing kept the budget, which is a verdict too
         raise RuntimeError(run.with_suffix(".log").read_text()[-500:])
     verdict = json.loads((run / "verdict.json").read_text())
@@ -170,7 +170,6 @@ def decision(process: subprocess.Popen[bytes], run: Path) -> Values:
     values = {name: verdict[name] for name in ("chosen", "protection", "largest_success_rate")}
     for each in verdict["candidates"]:
         values[each["name"]] = [each[name] for name in kept]
-        values[f"{each['name']}: utility"] = (each["costs"] or {}).get("utility_loss")
     for each in verdict["attacks"]:
         values[f"{each['name']} alone"] = each["control_recovered"], each["control_units"]
     return values
@@ -217,7 +216,8 @@ def again(make: Make) -> Values:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         decision(start(make.__name__, run), run)
-        flags = ("--units", "4", "--seed", "3", "--restarts", "1", "--json")
+        named = ("--scenario", f"benchmarks.goldens.federations:{make.__name__}")
+        flags = (*named, "--units", "4", "--seed", "3", "--restarts", "1", "--json")
         found = subprocess.run(
             command("attack", str(run), *flags), capture_output=True, check=True
         )
