@@ -15,6 +15,7 @@ reach. Nothing is searched, and no record chooses anything.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import torch
@@ -35,6 +36,7 @@ __all__ = [
     "LENGTH",
     "SPREAD",
     "SPREAD_WARM",
+    "clip_of",
     "how_chosen",
     "recipe_under_noise",
     "sensitivity",
@@ -61,32 +63,46 @@ def recipe_under_noise(
     rounds: int,
     threshold: int | None = None,
     judge: Judge = "test",
+    deployable: bool = False,
 ) -> Recipe:
-    """The recipe for clients that train so, with record clip `CLIP`, under this noise.
+    """The recipe for clients that train so, clipped as `clip_of` says, under this noise.
 
     `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
     multiplier z, K clients with denominator S and h noises that count. Public records of the
     scenario start the model, centre it and make a tenth of each step. Without any, it is centred
-    by zero, or by 0.3 of a range that begins there or above.
+    by zero, or by 0.3 of a range that begins there or above. A `deployable` one has neither these
+    nor momentum: a deployment carries the step alone.
     """
-    public = scenario.public is not None
+    public = scenario.public is not None and not deployable
     width = sensitivity(scenario)
     step, momentum = step_under_noise(
         width, noise, rounds, spread=SPREAD_WARM if public else SPREAD
     )
     return Recipe(
         training,
-        server_lr=step * (1 - momentum) / (training.record_clip or CLIP),
+        server_lr=step * (1 - momentum) / clip_of(training),
         server_decay=True,
         equal_weights=True,
         judge=judge,
         threshold=threshold,
         rounds=rounds,
-        momentum=momentum,
+        momentum=0.0 if deployable else momentum,
         warm_start=WarmStart(_WARM_STEPS, _WARM_RATE / width, _WARM_MOMENTUM) if public else None,
         public_weight=_PUBLIC_WEIGHT if public and training.algorithm == "fedsgd" else 0.0,
-        centring=_centring(scenario),
+        centring=None if deployable else _centring(scenario),
     )
+
+
+def clip_of(training: LocalTraining) -> float:
+    """C: of a record's gradient `CLIP`, of a change of weights as much for each unit of its rate.
+
+    >>> from trilemma.learning import LocalTraining
+    >>> clip_of(LocalTraining()), clip_of(LocalTraining("fedavg", lr=0.5, steps=3))
+    (0.1, 0.05)
+    """
+    if training.algorithm == "fedavg":
+        return CLIP * training.lr
+    return training.record_clip or CLIP
 
 
 def step_under_noise(
@@ -110,6 +126,7 @@ def step_under_noise(
     return min(noisiest, longest / (1 - momentum)), momentum
 
 
+@lru_cache(maxsize=1)  # families share it
 def sensitivity(scenario: Scenario) -> float:
     """V, the deviation over records of what unit noise in all weights adds to an output.
 
@@ -146,9 +163,10 @@ def _centring(scenario: Scenario) -> Literal["public"] | float | None:
 
 def how_chosen(recipe: Recipe) -> str:
     """By what the recipe was chosen, and what it takes from public records, in words."""
+    what = "Clip, step and momentum" if recipe.momentum else "Clip and step"
     rule = (
-        "Clip, step and momentum are those of a rule that was made on other data sets: the noise "
-        "of all rounds may move an output by about 0.9, and no record chose anything."
+        f"{what} are those of a rule that was made on other data sets: the noise of all rounds may "
+        "move an output by about 0.9, and no record chose anything."
     )
     parts = {
         "start the model": recipe.warm_start is not None,

@@ -21,7 +21,8 @@ __all__ = ["certified_procedures"]
 
 _HELPED: Final = (
     "One client that helps the server holds the key and opens every single update, so that noise "
-    "shared by the clients hides nobody; use secret sharing, or randomization alone."
+    "shared by the clients hides nobody; use secret sharing or randomization alone, or exclude "
+    "helpers (helpers = 0)."
 )
 
 
@@ -31,13 +32,12 @@ def certified_procedures(plan: Plan) -> dict[str, Procedure[Candidate]]:
 
 
 def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
-    helped = plan.request.helpers > 0 and plan.request.adversary is Adversary.SERVER
-    if family.carrier == "paillier" and helped:
+    server = plan.request.adversary is Adversary.SERVER
+    if family.carrier == "paillier" and plan.request.counted_helpers and server:
         return Candidate(family.name, "certified", False, True, _HELPED)
     proof = Proof.of(plan, family.carrier)
     found = yield from certify(plan, proof)
-    certificate, clip = found.certificate, found.chosen.clip
-    protection = proof.protection(clip)
+    certificate, protection = found.certificate, proof.protection()
     candidate = Candidate(
         name=family.name,
         basis="certified",
@@ -50,9 +50,11 @@ def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
         strength=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,
-        deployment=proof.deployment(clip, found.chosen.server_lr),
+        deployment=proof.deployment(found.recipe),
     )
-    own = replace(found.unprotected, judge="reporting")
-    within = proof.recipe(clip, found.chosen.server_lr, "reporting")
-    costs = priced(candidate, protection, plan.pricing, recipe=within, without=own)
+    recipe, own, best = (
+        replace(each, judge="reporting")
+        for each in (found.recipe, found.unprotected, found.best)
+    )
+    costs = priced(candidate, protection, plan.pricing, recipe=recipe, without=own, best=best)
     return (yield from costs)
