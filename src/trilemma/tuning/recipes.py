@@ -165,8 +165,8 @@ def how_chosen(recipe: Recipe) -> str:
     """By what the recipe was chosen, and what it takes from public records, in words."""
     what = "Clip, step and momentum" if recipe.momentum else "Clip and step"
     rule = (
-        f"{what} are those of a rule that was made on other data sets: the noise of all rounds may "
-        "move an output by about 0.9, and no record chose anything."
+        f"{what} are those of a rule that was made on other data sets: the noise of all rounds "
+        "may move an output by about 0.9, and no record chose anything."
     )
     parts = {
         "start the model": recipe.warm_start is not None,

@@ -178,7 +178,9 @@ class Request(Settings):
         None, description="Candidates that the attacker picks from (default: up to 100)."
     )
     participation: Literal["secret", "known"] | None = Field(
-        None, description="Whether the attacker is told which rounds held the record."
+        None,
+        description="Whether the attacker knows which rounds held the record; secret, for a proof "
+        "alone: batches are drawn, not known to the attacker.",
     )
     families: Names | None = Field(
         None, description="Protections to choose from, joined by commas (default: all)."
@@ -187,8 +189,10 @@ class Request(Settings):
         None, description="Attacks of the rung, joined by commas (default: all of it)."
     )
     adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
-    basis: Literal["measured", "surrogate"] = Field(
-        "measured", description="Measurement, or the paper's closed forms."
+    basis: Literal["proved", "measured", "surrogate"] = Field(
+        "proved",
+        description="Proof where one exists and measurement elsewhere, measurement alone, or the "
+        "paper's closed forms.",
     )
     confidence: float = Field(0.95, description="Of the budget's claim.")
     utility_weight: Weights = Field(1.0, description="η_u, or one a client joined by commas.")
@@ -199,7 +203,11 @@ class Request(Settings):
     threshold: int | None = Field(
         None, description="Fewest clients whose sum is released (default: two thirds, plus one)."
     )
-    helpers: int = Field(0, description="Clients that may help the adversary, for a proof.")
+    helpers: int | None = Field(
+        None,
+        description="Clients that may help the adversary, for a proof (default: one, where a "
+        "round ends with two or more).",
+    )
     person: int = Field(1, description="Records that belong to one person, for a proof.")
     restarts: int = Field(3, description="An attack of the rung keeps the best of so many starts.")
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
@@ -250,10 +258,15 @@ class Request(Settings):
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
                 f"{self.strengths}."
             )
-        if self.basis == "surrogate" and self.knows == "anyone":
+        if self.basis != "proved" and self.knows == "anyone":
             raise InvalidInput(
-                f"the paper's closed forms prove nothing against {self.knows}; leave out basis or "
-                f"knows."
+                f"knows='anyone' asks for proofs, and basis={self.basis!r} for none; leave one "
+                "out."
+            )
+        if self.participation == "secret" and self.knows != "anyone":
+            raise InvalidInput(
+                "participation='secret' is for proofs, and other attackers than anyone are "
+                "measured with participation known; add knows='anyone', or leave it out."
             )
         _ = self.problem  # checks budget, weights and caps
 

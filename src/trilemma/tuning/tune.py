@@ -88,7 +88,7 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
             last,
         ),
         protection=protection,
-        basis=request.basis if chosen is None else chosen.basis,
+        basis="measured" if chosen is None else chosen.basis,
         statement=(
             "No protection was shown to keep the budget." if chosen is None else chosen.statement
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.estimation.leakage import Estimate
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.certifying import certify
-from trilemma.tuning.certificate.proof import Proof
+from trilemma.tuning.certificate.proof import Proof, helpers_of
 from trilemma.tuning.families.pricing import priced
 from trilemma.tuning.results.candidates import Candidate
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.work.scheduler import Procedure
 
-__all__ = ["certified_procedures"]
+__all__ = ["certified_candidate"]
 
 _HELPED: Final = (
     "One client that helps the server holds the key and opens every single update, so that noise "
@@ -26,14 +26,10 @@ _HELPED: Final = (
 )
 
 
-def certified_procedures(plan: Plan) -> dict[str, Procedure[Candidate]]:
-    """A certified candidate for each family of the plan, by its name."""
-    return {family.name: _certified(plan, family) for family in plan.families}
-
-
-def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
+def certified_candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
+    """What is proved of a family, and what it costs."""
     server = plan.request.adversary is Adversary.SERVER
-    if family.carrier == "paillier" and plan.request.counted_helpers and server:
+    if family.carrier == "paillier" and helpers_of(plan) and server:
         return Candidate(family.name, "certified", False, True, _HELPED)
     proof = Proof.of(plan, family.carrier)
     found = yield from certify(plan, proof)
@@ -53,8 +49,7 @@ def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
         deployment=proof.deployment(found.recipe),
     )
     recipe, own, best = (
-        replace(each, judge="reporting")
-        for each in (found.recipe, found.unprotected, found.best)
+        replace(each, judge="reporting") for each in (found.recipe, found.unprotected, found.best)
     )
     costs = priced(candidate, protection, plan.pricing, recipe=recipe, without=own, best=best)
     return (yield from costs)

@@ -21,7 +21,7 @@ from trilemma.bounds.certificate import (
     success_bound,
 )
 from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
-from trilemma.bounds.guarantee import honest_noises
+from trilemma.bounds.guarantee import Transport, honest_noises
 from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
 
-__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof"]
+__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
 
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
@@ -65,7 +65,7 @@ class Proof:
     level: Literal["record", "client"]
     training: Training
     local_training: LocalTraining
-    transport: str
+    transport: Transport
     population: int
     clients: int
     records: tuple[int, ...]
@@ -78,16 +78,16 @@ class Proof:
     line_up: int | None
 
     @classmethod
-    def of(cls, plan: Plan, transport: str) -> Proof:
+    def of(cls, plan: Plan, transport: Transport) -> Proof:
         """The proof that the plan's request asks for; refused where the scenario allows none."""
         request, scenario = plan.request, plan.scenario
         own, sizes = scenario.local_training, tuple(map(len, scenario.records))
         clients, parameters = scenario.per_round, scenario.task.layout.size
         threshold = plan.deployment.threshold
-        curious = request.counted_helpers
+        curious = helpers_of(plan)
         summed = transport != "plain" or request.adversary is Adversary.CLIENT
         # The mean that a curious client reads has no graph that a server could lie about.
-        seen = "paillier" if summed and transport == "plain" else transport
+        seen: Transport = "paillier" if summed and transport == "plain" else transport
         honest = honest_noises(seen, clients, threshold, curious)
         rounds = plan.pricing.rounds if request.claim == "training" else 1
         remainder = 0.0
@@ -235,6 +235,13 @@ class Proof:
             helpers=self.helpers,
             server=ServerTraining(recipe.step, recipe.server_decay),
         )
+
+
+def helpers_of(plan: Plan) -> int:
+    """c, the clients that may help: as asked, else one where a round ends with two or more."""
+    asked = plan.request.helpers
+    given = int(plan.deployment.threshold > 1) if asked is None else asked
+    return max(given, int(plan.request.adversary is Adversary.CLIENT))
 
 
 def _worst(training: Training, line_up: int | None, remainder: float) -> tuple[float, int]:
