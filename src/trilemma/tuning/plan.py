@@ -192,7 +192,7 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
         return Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
     claim = Arena.of(scenario, rounds=rounds).claim
     size = min(request.line_up or claim.candidates, claim.candidates)
-    secret = rounds > 1 and request.participation != "known"
+    secret = rounds > 1 and request.participation == "secret"
     return replace(claim, candidates=size, participation="secret" if secret else "known")
 
 
