@@ -42,7 +42,8 @@ def bounds(works: dict[str, Work], end: int) -> Counter[str]:
     "settings",
     [
         {"families": ALL, "basis": "measured"}, {"families": ALL}, {"basis": "surrogate"},
-        {"families": ALL, "basis": "measured", "preset": "quick"}, {"families": ALL, "paper": True},
+        {"families": ALL, "basis": "measured", "preset": "quick"},
+        {"families": ALL, "paper": True},
         {"families": ALL[:2], "basis": "measured", "adversary": "client"},
         {"knows": "anyone", "participation": "known", "families": ("randomization",)},
     ],
