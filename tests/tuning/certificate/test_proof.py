@@ -12,6 +12,7 @@ from scipy.stats import binom, norm
 from tests.commands.own_scenario import small
 
 from trilemma.bounds.certificate import leakage_bound, leakage_supremum
+from trilemma.bounds.guarantee import Transport
 from trilemma.bounds.training import Training
 from trilemma.bounds.weight_changes import noise_ratio_for
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
@@ -41,7 +42,7 @@ def planned() -> Plan:
 
 
 def proof(
-    scenario: Scenario | None = None, transport: str = "secret-sharing", **settings: Any
+    scenario: Scenario | None = None, transport: Transport = "secret-sharing", **settings: Any
 ) -> Proof:
     # Known participation has a closed form; secret participation takes seconds.
     settings = {"rounds": 30, "budget": 0.3, "participation": "known", "helpers": 0, **settings}
@@ -80,7 +81,7 @@ def by_hand(made: Proof, survivors: int, denominator: float = 80) -> float:
     ],
 )
 def test_only_honest_survivors_count(
-    settings: dict[str, Any], transport: str, survivors: int, helpers: int
+    settings: dict[str, Any], transport: Transport, survivors: int, helpers: int
 ) -> None:
     made = proof(transport=transport, **settings)
     assert (made.survivors, made.helpers) == (survivors, helpers)
@@ -223,7 +224,9 @@ def test_the_step_is_the_rules_whatever_the_smallest_client_is() -> None:
 
 @pytest.mark.parametrize("transport", ["secret-sharing", "paillier"])
 @pytest.mark.parametrize("drawn", [True, False])
-def test_grid_and_range_fit_the_noise_and_the_largest_batch(transport: str, drawn: bool) -> None:
+def test_grid_and_range_fit_the_noise_and_the_largest_batch(
+    transport: Transport, drawn: bool
+) -> None:
     made = proof(transport=transport, participation="secret" if drawn else "known")
     protection = made.protection()
     (noise,) = protection.transforms
