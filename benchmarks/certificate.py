@@ -55,8 +55,8 @@ PLAYED = next(iter(CASES))
 INTRODUCTION = """\
 Digits, 10 clients of 150 records, batches of 4 by Poisson sampling, 150 rounds, an MLP of 2,410
 parameters: the leakage is at most .3 at every N, whatever the attacker knows. Clip and server step
-are those of a rule; the step of the unprotected training is chosen on one half of the test records,
-and accuracy is that on the other half."""
+are those of a rule; the step of the unprotected training is chosen on one half of the test
+records, and accuracy is that on the other half."""
 
 COSTS = f"""\
 {SEEDS} pairs of trainings. *Real* is the accuracy of the same trainings with the keys, shares and

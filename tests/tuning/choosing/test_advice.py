@@ -36,6 +36,7 @@ def not_covered(
         request=request or Request(basis="measured"),
         claim=claim,
         scenario=scenario,
+        unprovable="",
         deployment=SimpleNamespace(parameters=parameters),
     )
     return limits(cast(Plan, plan), chosen)
