@@ -15,7 +15,7 @@ export OMP_NUM_THREADS = 1
 # was. Two families and one start an attack, to stay within minutes: leave that out for the rest.
 demo: $(READY)
 	$(BIN)/trilemma tune --workers 2 --out runs/demo --restarts 1 --seeds 3 --strengths 2 \
-		--families randomization,randomization+secret-sharing --paper
+		--families randomization,randomization+secret-sharing
 
 test: $(TOOLS)
 	$(BIN)/pytest -n 2 -q

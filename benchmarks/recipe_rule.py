@@ -1,10 +1,11 @@
 """The numbers of the rule by which a training's step is chosen, and how far they are from best.
 
-    python benchmarks/recipe_rule.py [--seeds 3]
+    python -m benchmarks.recipe_rule [--seeds 2]
 
-Full batches under a proof's noise on data sets and networks of several kinds. For each, `SPREAD`
-is varied where noise limits the step and `LENGTH` where its length does; printed are the points
-of accuracy lost against the best value, and what a choice on all other data sets loses on each.
+Full batches under a proof's noise on data sets and networks of several kinds. Where noise limits
+the step, the share of the noise that is borne is varied; where its length does, the length.
+Printed are the points of accuracy lost against the best value, and what a choice on all other
+data sets loses on each.
 """
 
 from __future__ import annotations
@@ -34,14 +35,13 @@ from trilemma.scenarios.networks import mlp, uniform_weights
 from trilemma.tuning.recipes import (
     CLIP,
     LENGTH,
-    SPREAD,
     recipe_under_noise,
-    sensitivity,
     step_under_noise,
+    tolerance,
 )
 
-SPREADS: Final = (0.375, 0.75, SPREAD, 3.0, 6.0)
-LENGTHS: Final = (2.0, 3.5, LENGTH, 8.0, 12.0)
+SHARES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+LENGTHS: Final = (5.0, 9.0, LENGTH, 22.0, 36.0)
 NOISY_ROUNDS, SHORT_ROUNDS = 150, 30
 
 
@@ -132,9 +132,9 @@ def _federation(
 def scores(
     task: Task, seeds: int, rounds: int, honest: int, limits: Sequence[tuple[float, float]]
 ) -> list[float]:
-    """Mean accuracy over seeds by (`spread`, `length`), with so many clients' noise counted."""
+    """Mean accuracy over seeds by share of the noise and length, if so many noises count."""
     multiplier = noise_multiplier_for(BUDGET, rounds=rounds, q=1.0, participation="known")
-    width = sensitivity(task.scenario)
+    bearable = tolerance(task.scenario)
     values: list[list[float]] = [[] for _ in limits]
     for seed in range(seeds):
         dealt = split(task.scenario, Case(task.data, 2, task.test, rounds, honest, (), ()), seed)
@@ -144,8 +144,8 @@ def scores(
         noise = multiplier / (size * math.sqrt(honest * clients))
         recipe = recipe_under_noise(dealt, training, noise, rounds=rounds)
         variance = (multiplier * CLIP / size) ** 2 / honest
-        for own, (spread, length) in zip(values, limits, strict=True):
-            step, momentum = step_under_noise(width, noise, rounds, spread=spread, length=length)
+        for own, (share, length) in zip(values, limits, strict=True):
+            step, momentum = step_under_noise(bearable, noise, rounds, share=share, length=length)
             tried = replace(recipe, server_lr=step * (1 - momentum) / CLIP, momentum=momentum)
             own.append(accuracy(dealt, tried, seed, Protection((Randomization(variance),))))
     return [fmean(own) for own in values]
@@ -180,23 +180,23 @@ def report(
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     seeds = parser.parse_args().seeds
-    spreads: dict[tuple[str, str], list[float]] = {}
+    shares: dict[tuple[str, str], list[float]] = {}
     lengths: dict[tuple[str, str], list[float]] = {}
     for task in tasks():
         clients = len(task.scenario.records)
         for honest in (clients // 2, 1):
             what = f"{task.network}, {honest} of {clients} noises"
-            limits = [(spread, LENGTH) for spread in SPREADS]
+            limits = [(share, LENGTH) for share in SHARES]
             row = scores(task, seeds, NOISY_ROUNDS, honest, limits)
-            spreads[task.data, what] = row
-        limits = [(SPREAD, length) for length in LENGTHS]
+            shares[task.data, what] = row
+        limits = [(1.0, length) for length in LENGTHS]
         row = scores(task, seeds, SHORT_ROUNDS, clients, limits)
         lengths[task.data, task.network] = row
         print(task.data, task.network, flush=True)
-    report("SPREAD", SPREADS, SPREAD, spreads)
-    report("LENGTH", LENGTHS, LENGTH, lengths)
+    report("share of the noise", SHARES, 1.0, shares)
+    report("length", LENGTHS, LENGTH, lengths)
 
 
 if __name__ == "__main__":

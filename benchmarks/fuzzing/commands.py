@@ -23,7 +23,7 @@ from trilemma import api, cli, scenarios
 from trilemma.crypto.paillier import PrivateKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recovering import constants
+from trilemma.estimation.recovering import criterion
 from trilemma.settings import command_line
 
 __all__ = ["commands"]
@@ -47,7 +47,7 @@ GOOD = {
     "--sigma": ("1", "0.05"), "--form": ("printed", "corrected", "tight"), "--format": ("svg",),
     "--mechanism": ("all", "paillier"), "--sampler": ("grid", "nsga2"), "--restarts": ("1",),
     "--at-most": ("1 in 6", "17 %", "0.2"), "--candidates": ("38", "100"),
-    "--claim": ("training", "one-round"), "--basis": ("measured",), "--participation": ("known",),
+    "--claim": ("training", "one-round"), "--participation": ("known",),
 }  # fmt: skip
 LEAST = {
     "solve": ["--c1", "0.9", "--c2", "100", "--budget", "0.3", "--parameters", "2410", "--delta",
@@ -148,7 +148,7 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
             stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda *_: {}))
         stack.enter_context(patch.object(api, "command_line", noted))
         stack.enter_context(patch.object(scenarios, "load_scenario", _scenario))
-        stack.enter_context(patch.object(constants, "choose_criterion", _criterion))
+        stack.enter_context(patch.object(criterion, "choose_criterion", _criterion))
         stack.enter_context(patch.object(PrivateKey, "generate", _key))
         stack.enter_context(patch.object(cli, "app", COMMANDS))  # made once
         stack.enter_context(patch("webbrowser.open", lambda _: True))
@@ -156,7 +156,7 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
 
 
 _scenario = lru_cache(scenarios.load_scenario)
-_criterion = lru_cache(constants.choose_criterion)
+_criterion = lru_cache(criterion.choose_criterion)
 _generate = PrivateKey.generate
 
 

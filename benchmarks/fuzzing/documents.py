@@ -41,12 +41,9 @@ def good_verdict() -> Verdict:
     whole = examples.verdict(curves=examples.curves(points=3))
     first, *others = whole.candidates
     proved = replace(first, certificate=examples.certificate())
-    made = examples.surrogate()
     return replace(
         whole,
         candidates=(proved, *others[:3]),
-        constants=made.constants,
-        promises=made.promises[:2],
         source={"scenario": "digits", "clients": 10, "alpha": 0.5},
     )
 

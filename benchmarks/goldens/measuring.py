@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from inspect import signature
@@ -76,7 +76,7 @@ def guesses(make: Make) -> Values:
     from trilemma.estimation.jobs import AttackJob
     from trilemma.estimation.playing.suite import suite_of
 
-    work = Bench(make, _games_of(8), 1, 2, 7)()
+    work = Bench(make, None, 1, 2, 7)()
     values: Values = {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for rounds, count in ((1, 4), (ROUNDS, 2)):
@@ -84,49 +84,42 @@ def guesses(make: Make) -> Values:
                 job = AttackJob("golden", spec, (name,), Adversary.SERVER, rounds, 0, count)
                 result: Any = work(job)
                 found = json.loads(result) if isinstance(result, bytes) else asdict(result)
+                found = found.get("attack", found)  # as the journal's codec names it
                 values[f"{spec}, {rounds} rounds, {name}"] = found["client"], found["correct"]
     return values
 
 
-def _games_of(candidates: int) -> Any:
-    """What a bench takes for games of so many candidates: a claim, or their number."""
-    from trilemma.estimation.bench import Bench
-    from trilemma.estimation.playing.claims import Claim
-
-    takes_claim = "claim" in {field.name for field in fields(Bench)}
-    return Claim(1, candidates) if takes_claim else candidates
-
-
-def _trained(scenario: Scenario, protection: Any, given: dict[str, Any]) -> Any:
-    """One training: by a recipe and several seeds, or by keywords and one."""
-    from trilemma.federation import training
-
-    train: Any = training.train
-    if "seed" in signature(train).parameters:
-        return train(scenario, protection, rounds=ROUNDS, seed=2, **given)
-    from trilemma.estimation.recipes import own_recipe
-
-    recipe = replace(own_recipe(scenario), rounds=ROUNDS)
-    (history,) = train(scenario, protection, recipe, seeds=(2,), evaluate_every=1, **given)
-    return history
-
-
 def history(make: Make) -> Values:
     """Losses, metrics and final weights of short trainings, with messages and without."""
-    from trilemma import parse_protection
-
     scenario, values = make(), {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for real in (None, 0):
-            given = {
-                "weights": weights_of(scenario),
-                "clients_per_round": scenario.cohort,
-                "real_rounds": real,
-            }
-            found = _trained(scenario, parse_protection(spec), given)
+            found = trained(scenario, spec, real)
             rows = [[each.loss, each.metric] for each in found.rounds]
             values[f"{spec}, real rounds {real}"] = rows, found.weights.numpy()
     return values
+
+
+def trained(scenario: Scenario, spec: str, real_rounds: int | None) -> Any:
+    """A training from one seed, by the `train` of either commit."""
+    from trilemma import parse_protection
+    from trilemma.federation import training
+
+    train: Any = training.train  # takes a recipe and several seeds now
+    given = scenario, parse_protection(spec)
+    how: Any = {
+        "weights": weights_of(scenario),
+        "clients_per_round": scenario.cohort,
+        "evaluate_every": 1,
+        "real_rounds": real_rounds,
+    }
+    if "recipe" not in signature(train).parameters:
+        return train(*given, rounds=ROUNDS, seed=2, **how)
+    from trilemma.federation.recipe import Recipe
+
+    recipe = Recipe(scenario.local_training, rounds=ROUNDS)
+    (history,) = train(*given, recipe, seeds=(2,), **how)
+    return history
 
 
 def proof(make: Make) -> Values:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trilemma.api import attack, attack_verdict, check, pareto, tune
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
-    from trilemma.bounds.surrogate import Constants
+    from trilemma.bounds.guarantee import prove
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.estimation.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
-    from trilemma.protections.laws import law
+    from trilemma.paper.bounds import Constants
+    from trilemma.paper.mechanisms import mechanism
+    from trilemma.paper.profile import Profile
+    from trilemma.paper.solving import Solution, solve
     from trilemma.protections.protection import Protection
     from trilemma.protections.round_info import RoundInfo
     from trilemma.protections.specs import parse_protection
@@ -33,8 +36,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
-    from trilemma.tuning.surrogate.solving import Solution, solve
-    from trilemma.updates import Layout, Profile
+    from trilemma.updates import Layout
 
 __all__ = [
     "Adversary",
@@ -66,10 +68,11 @@ __all__ = [
     "bernoulli_leakage",
     "check",
     "largest_success_rate",
-    "law",
     "leakage",
+    "mechanism",
     "pareto",
     "parse_protection",
+    "prove",
     "solve",
     "tune",
 ]
@@ -78,14 +81,14 @@ _HOME: Final = {
     "Adversary": "observations",
     "BoundedMask": "protections.transforms.bounded",
     "Compression": "protections.transforms.compression",
-    "Constants": "bounds.surrogate",
+    "Constants": "paper.bounds",
     "Layout": "updates",
     "LocalTraining": "learning",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",
     "Plain": "protections.transports.plain",
     "Problem": "tuning.problem",
-    "Profile": "updates",
+    "Profile": "paper.profile",
     "Protection": "protections.protection",
     "Randomization": "protections.transforms.randomization",
     "Request": "tuning.request",
@@ -93,7 +96,7 @@ _HOME: Final = {
     "Scenario": "estimation.scenario",
     "SecretSharing": "protections.transports.secret_sharing.transport",
     "Seeded": "entropy",
-    "Solution": "tuning.surrogate.solving",
+    "Solution": "paper.solving",
     "System": "entropy",
     "Table": "records.tables",
     "TopK": "protections.transforms.top_k",
@@ -104,11 +107,12 @@ _HOME: Final = {
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
     "largest_success_rate": "beliefs.belief",
-    "law": "protections.laws",
     "leakage": "beliefs.belief",
+    "mechanism": "paper.mechanisms",
     "pareto": "api",
     "parse_protection": "protections.specs",
-    "solve": "tuning.surrogate.solving",
+    "prove": "bounds.guarantee",
+    "solve": "paper.solving",
     "tune": "api",
 }
 

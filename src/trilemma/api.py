@@ -9,7 +9,6 @@ cell, unless `quiet`.
 from __future__ import annotations
 
 import inspect
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,11 +29,18 @@ from trilemma.settings import (
     command_line,
     python_line,
 )
+from trilemma.tuning.problem import (
+    DEFAULT_BUDGET,
+    DEFAULT_EFFICIENCY_WEIGHT,
+    DEFAULT_UTILITY_WEIGHT,
+    Problem,
+)
 from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
     from trilemma.estimation.scenario import Scenario, Source
+    from trilemma.paper.result import Paper
     from trilemma.protections.protection import Protection
     from trilemma.records.records import Records
     from trilemma.tuning.again import Replication
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
 
     Given = Scenario | Callable[..., Scenario] | str
 
-__all__ = ["attack", "attack_verdict", "check", "pareto", "tune"]
+__all__ = ["attack", "attack_verdict", "check", "paper", "pareto", "tune"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -97,11 +103,6 @@ class _Federation:
     @property
     def label(self) -> str:
         return self.federated.scenario if self.named else "the federation"
-
-    @property
-    def device(self) -> str:
-        """Where it computes, as far as that can be known before it is made."""
-        return self.federated.device or str(getattr(self.given, "device", "cpu"))
 
     def source(self) -> Source:
         """A scenario, or what makes it, in each worker anew."""
@@ -188,18 +189,11 @@ def _tuned(
     *,
     quiet: bool,
 ) -> Verdict:
-    from trilemma.work.executors import for_good, prepared
     from trilemma.work.progress import Ticker
 
-    several = workers > 1 and ray is None
-    # more than the machine has cores would only keep each other from starting
-    expected = min(workers, os.cpu_count() or 1) if several else 0
-    needed = ("trilemma.estimation.bench", "trilemma.learning.warm", "trilemma.scenarios")
-    ready = prepared(expected, *needed, device=federation.device)
-    with Ticker("tune", quiet=quiet) as ticker, ready:
+    with Ticker("tune", quiet=quiet) as ticker:
         ticker.say(f"reading {federation.label}")
-        with for_good():
-            from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
+        from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
 
         def answered() -> None:  # from here on this process waits for the last tasks
             with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed
@@ -319,6 +313,63 @@ def pareto(
 
             write_report(front, run.folder)
     return front
+
+
+@_lists(Federated)
+def paper(
+    scenario: Given,
+    *,
+    budget: float = DEFAULT_BUDGET,
+    form: Literal["printed", "corrected", "tight", "all"] = "all",
+    utility_weight: float | tuple[float, ...] = DEFAULT_UTILITY_WEIGHT,
+    efficiency_weight: float | tuple[float, ...] = DEFAULT_EFFICIENCY_WEIGHT,
+    max_utility_loss: float | None = None,
+    max_cost: float | None = None,
+    success: str | None = None,
+    models: int = 5,
+    attempts: int = 10,
+    seed: int = 0,
+    out: Path | str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[FederatedSettings],
+) -> Paper:
+    """The paper's algorithm: `paper("digits", budget=0.3)`.
+
+    C₁, ξ and C₂ from T = `attempts` attacks on each client at M = `models` models, γ* of all four
+    mechanisms in the `form` (all: printed, corrected, tight), and what is measured there. The
+    folder `out` gets paper.json, report.html and figures.
+    """
+    from trilemma.work.files import new_folder
+    from trilemma.work.progress import Ticker
+
+    problem = Problem(budget, utility_weight, efficiency_weight, max_utility_loss, max_cost)
+    folder = None if out is None else new_folder(out)
+    with Ticker("paper", quiet=quiet) as ticker:
+        federation = _Federation.of(scenario, settings)
+        ticker.say(f"reading {federation.label}")
+        from trilemma.beliefs.recovery import Criterion
+        from trilemma.paper.algorithm import run_paper  # imports torch, which takes seconds
+
+        criterion = Criterion.parse(success) if success else None
+        source = federation.source()
+        found = run_paper(
+            source() if callable(source) else source,
+            problem,
+            form=form,
+            criterion=criterion,
+            models=models,
+            attempts=attempts,
+            seed=seed,
+            say=ticker.say,
+        )
+    if folder is not None:
+        from trilemma.reporting.figures.files import draw_figures
+        from trilemma.reporting.page.page import write_report
+
+        found.save(folder / found.file)
+        write_report(found, folder)
+        draw_figures(folder / found.file, form="both")
+    return found
 
 
 @_lists(Federated)

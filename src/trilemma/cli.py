@@ -18,6 +18,7 @@ from trilemma.commands import keys
 from trilemma.commands.attacking.attack import attack
 from trilemma.commands.estimate import estimate
 from trilemma.commands.figures import figures
+from trilemma.commands.paper import paper
 from trilemma.commands.pareto import pareto
 from trilemma.commands.prove import prove
 from trilemma.commands.report import report
@@ -67,6 +68,7 @@ app.command()(estimate)
 app.command()(explain)
 app.command()(figures)
 app.command()(new)
+app.command()(paper)
 app.command()(pareto)
 app.command()(prove)
 app.command()(report)

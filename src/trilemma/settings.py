@@ -86,7 +86,6 @@ class RequestSettings(TypedDict, total=False):
     families: Sequence[str] | str | None
     attacks: Sequence[str] | str | None
     adversary: Adversary | Literal["server", "client"]
-    basis: Literal["measured", "surrogate"]
     confidence: float
     utility_weight: float | Sequence[float]
     efficiency_weight: float | Sequence[float]
@@ -100,7 +99,6 @@ class RequestSettings(TypedDict, total=False):
     steps: int
     seeds: int
     strengths: int
-    paper: bool
     seed: int
 
 
@@ -155,8 +153,6 @@ def command_line(command: str, *values: BaseModel) -> str:
             flag = name.replace("_", "-")
             if own:
                 words.append(f"--{value}")
-            elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words += [f"--{flag}", text]

@@ -36,8 +36,18 @@ REAL = (
 
 
 def estimate(folder: Path, chunks: int, workers: int) -> tuple[str, ...]:
-    words = ("estimate", *SMALL, "--units", str(32 * chunks), "--workers", str(workers))
-    return (*words, "--out", str(folder), "--seed", "5")
+    words = ("estimate", *SMALL[:2], "--clients", "1", "--models", str(32 * chunks))
+    return (
+        *words,
+        "--attempts",
+        "1",
+        "--workers",
+        str(workers),
+        "--out",
+        str(folder),
+        "--seed",
+        "5",
+    )
 
 
 def finished(words: tuple[str, ...], *, simulated: bool = False) -> None:

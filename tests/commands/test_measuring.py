@@ -40,7 +40,7 @@ BAD = {
     "success": (["--success", "mse:25"], "tokens', got 'mse'"),
     "success number": (["--success", "psnr:high"], "written psnr:DECIBEL"),
     "small ssim": (["--success", "ssim:0.5", "--batch", "1"], "window of 11x11"),
-    "units": (["--units", "0"], "units must be at least 1"),
+    "models": (["--models", "0"], "units must be at least 1"),
     "workers": (["--workers", "0"], "workers must be at least 1"),
     "seed": (["--seed", "-1"], "seed must be a non-negative integer"),
     "alpha": (["--alpha", "-1"], "alpha (of the Dirichlet law) must be positive"),

@@ -66,7 +66,7 @@ EDITS = {
 }
 OWN = ("--scenario", "my_federation:make", "--restarts", "1", "--out", "run")
 COMMANDS = {
-    "estimate": ("estimate", *OWN, "--units", "4", "--attack", "analytic"),
+    "estimate": ("estimate", *OWN[:2], *OWN[-2:], "--models", "4", "--attack", "analytic"),
     "attack": ("attack", *OWN, "--units", "4", "--attack", "analytic"),
     "tune": ("tune", *OWN, "--rounds", "2", "--seeds", "2", "--attacks", "analytic"),
     "pareto": ("pareto", *OWN, "--rounds", "2", "--seeds", "2", "--attacks", "analytic"),

@@ -99,7 +99,7 @@ def test_a_preset_gives_defaults_that_any_setting_beats(tmp_path: Path) -> None:
     assert parsed([str(path), "--quick"])[1].preset == "quick"
     with pytest.raises(InvalidInput, match="--quick and --thorough exclude each other"):
         parsed(["--quick", "--thorough"])
-    for words in (["--quick", "--confidence", "0.95", "--paper"], ["--thorough"], ["--quick"]):
+    for words in (["--quick", "--confidence", "0.95"], ["--thorough"], ["--quick"]):
         _, _, *said = shlex.split(command_line("tune", *parsed(words)))
         assert parsed(said) == parsed(words)
 
@@ -214,7 +214,6 @@ def test_no_value_breaks_the_reading(tmp_path: Path, name: str, value: str) -> N
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("paper = true", ["--paper"]),
         ('families = ["a,b", " c "]', ["--families", "a,b,c"]),
         ("utility_weight = [2.0]", ["--utility-weight", "2.0"]),
     ],
@@ -229,10 +228,8 @@ def test_what_a_file_says_can_be_said_by_flags(
     assert parsed(words) == found
 
 
-@pytest.mark.parametrize(
-    "line", ['paper = "yes"', 'families = [""]', 'clients = "3"', "batch=true"]
-)
-def test_a_text_is_no_truth_value_and_no_number(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", ['families = [""]', 'clients = "3"', "batch=true"])
+def test_a_text_is_no_number_and_no_name_is_empty(tmp_path: Path, line: str) -> None:
     path = tmp_path / "trilemma.toml"
     path.write_text(f"{line}\n")
     with pytest.raises(InvalidInput, match=r"needed|at least one"):

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from trilemma.cli import main
+from trilemma.paper.bounds import Constants
+from trilemma.paper.files import ProfileFile
+from trilemma.paper.profile import Profile
 
 GOOD = {
     "--c1": "0.9",
@@ -51,7 +54,7 @@ def test_json_has_the_documented_shape(solve: Run) -> None:
     code, out, err = solve(*arguments(), "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
-    assert list(document) == ["budget", "c1", "c2", "results"]
+    assert list(document) == ["budget", "c1", "c2", "clients", "results"]
     names = [result["mechanism"] for result in document["results"]]
     assert names == ["randomization", "paillier", "secret-sharing", "compression"]
     for result in document["results"]:
@@ -61,15 +64,25 @@ def test_json_has_the_documented_shape(solve: Run) -> None:
             "form",
             "feasible",
             "reason",
+            "guarantee",
             "distortion",
+            "true_distortion",
             "surrogate_leakage",
             "regime",
+            "proved_in_the_model",
             "proved",
             "utility_bound",
             "efficiency_bound",
             "objective",
         ]
-        assert list(result["parameter"]) == ["symbol", "value", "log_value", "strength"]
+        assert list(result["parameter"]) == [
+            "symbol",
+            "meaning",
+            "value",
+            "log_value",
+            "distance",
+            "strength",
+        ]
         assert (result["parameter"]["strength"] is None) == (result["mechanism"] != "compression")
         assert result["regime"] == "above-c1"
 
@@ -81,6 +94,10 @@ def test_values_for_a_billion_parameters(solve: Run) -> None:
     dropped = results["compression"]["parameter"]["strength"]
     assert dropped == pytest.approx(-math.log1p(-q) / 1e9, rel=1e-6)
     assert results["paillier"]["parameter"]["log_value"] == pytest.approx(-math.log1p(-q) / 2e9)
+    sharing = results["secret-sharing"]["parameter"]
+    assert sharing["value"] == pytest.approx(0.5, rel=1e-11), "γ* rounds to neutral"
+    assert sharing["distance"] == pytest.approx(-0.5 * math.log1p(-q) / 1e9, rel=1e-6)
+    assert results["secret-sharing"]["guarantee"].startswith("No guarantee")
     a = math.sqrt(1e9) / 0.05**2
     assert results["randomization"]["parameter"]["value"] == pytest.approx(100 * q / a)
 
@@ -145,6 +162,12 @@ def test_a_sigma_file_with_zeros_is_floored_and_told(solve: Run, tmp_path: Path)
         ({"delta": None}, "--delta"),
         ({"sigma": None}, "--sigma"),
         ({"sigma_file": "x.npy"}, "not both"),
+        ({"sigma": "0.1,x"}, "--sigma must be a number, or one a client"),
+        ({"delta": "0.1,0.2", "sigma": "1,2,3"}, "--delta has 2 and --sigma 3 entries"),
+        ({"delta": "0.1,0.2", "clients": "3"}, "--delta has 2"),
+        ({"utility_weight": "1,2"}, "utility_weight has 2 entries for 1 clients"),
+        ({"clients": "1000001"}, "at most 1000000"),
+        ({"profile": "x.npz"}, "leave out the flags"),
         ({"sigma": None, "sigma_file": "absent.npy"}, "does not exist"),
         ({"mechanism": "pailler"}, "did you mean 'paillier'?"),
         ({"mechanism": "rot13"}, "compression, paillier, randomization, secret-sharing"),
@@ -152,6 +175,7 @@ def test_a_sigma_file_with_zeros_is_floored_and_told(solve: Run, tmp_path: Path)
         ({"c4": "-1"}, "c4"),
         ({"utility_weight": "-1"}, "utility_weight"),
         ({"budget": "lots"}, "not a valid float"),
+        ({"max_cost": "nan"}, "max_cost"),
         ({"c1": None}, "--c1"),
     ],
 )
@@ -244,3 +268,78 @@ def test_numbers_at_the_ends_give_numbers(solve: Run) -> None:
     found = {each["mechanism"]: each["parameter"] for each in json.loads(out)["results"]}
     assert found["secret-sharing"]["value"] is None
     assert 709 < found["secret-sharing"]["log_value"] < 760
+
+
+def test_several_clients_with_their_own_weights_and_caps(solve: Run) -> None:
+    words = arguments(delta="0.1,0.5", sigma="0.01,0.05", utility_weight="1,3", max_cost="0.001")
+    code, out, _ = solve(*words, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["clients"] == 2
+    for result in document["results"]:
+        assert result["surrogate_leakage"] == pytest.approx(0.3, abs=1e-9)
+        assert not result["feasible"]
+        assert "the efficiency bound of" in result["reason"]
+    noise = document["results"][0]
+    s2 = noise["parameter"]["value"]
+    losses = [min(1.0, 1.5 * s2 * math.sqrt(2410) / s**2) for s in (0.01, 0.05)]
+    objective = (losses[0] + 3 * losses[1]) / 2 + 0.01 * sum(losses) / 2
+    assert noise["objective"] == pytest.approx(objective, rel=1e-9)
+
+
+def test_a_cap_on_the_utility_bound_is_equation_8(solve: Run) -> None:
+    _, out, _ = solve(*arguments(max_utility_loss="0.0001"), "--json")
+    able = {each["mechanism"]: each["feasible"] for each in json.loads(out)["results"]}
+    assert able == {
+        "randomization": False, "paillier": True, "secret-sharing": True, "compression": False
+    }  # fmt: skip
+
+
+def test_the_printed_cost_of_sharing_counts_the_clients(solve: Run) -> None:
+    words = arguments(clients="4", mechanism="secret-sharing", form="printed")
+    _, out, _ = solve(*words, "--json")
+    (found,) = json.loads(out)["results"]
+    assert found["efficiency_bound"] == pytest.approx(
+        4 * 2410 * found["parameter"]["log_value"], rel=1e-9
+    )
+
+
+def test_nothing_is_called_proved_by_an_idealised_distortion(solve: Run) -> None:
+    """Above 1.5·C₁ the model's TV would prove the budget; no mechanism as it runs has that TV."""
+    code, out, _ = solve(*arguments(c1="0.5", c2="25", budget="0.76"), "--json")
+    assert code == 0
+    for found in json.loads(out)["results"][1:]:
+        assert found["proved_in_the_model"]
+        assert not found["proved"]
+        assert found["true_distortion"] > 1.9 * found["distortion"]
+        assert found["guarantee"].startswith("Unproved: the true distortion may be")
+
+
+def test_constants_and_profiles_come_from_a_file(solve: Run, tmp_path: Path) -> None:
+    profiles = (
+        Profile.from_sigmas([0.1, 0.0, 0.2], delta=0.5),
+        Profile.from_sigmas([0.3, 0.2, 0.2], delta=0.7),
+    )
+    file = tmp_path / "digits.npz"
+    ProfileFile(Constants(0.9, 200.0), profiles).save(file)
+    code, out, err = solve("--budget", "0.3", "--profile", str(file), "--json")
+    assert code == 0
+    assert err.startswith("trilemma: up to 1 of 3 sigmas are zero")
+    document = json.loads(out)
+    assert (document["c1"], document["c2"], document["clients"]) == (0.9, 200.0, 2)
+    a = [math.sqrt(2 * 0.1**-4 + 0.2**-4), math.sqrt(0.3**-4 + 2 * 0.2**-4)]
+    value = document["results"][0]["parameter"]["value"]
+    assert sum(min(1, value * each) / 200 for each in a) == pytest.approx(1.5 / 200)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"])
+def test_a_file_that_is_no_profile(solve: Run, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "p.npz"
+    file.write_bytes(content)
+    code, out, err = solve("--budget", "0.3", "--profile", str(file))
+    assert (code, out) == (2, "")
+    assert "is no profile" in err
+    assert "trilemma estimate --profile FILE" in err
+    code, _, err = solve("--budget", "0.3", "--profile", str(tmp_path / "absent.npz"))
+    assert code == 2
+    assert "does not exist" in err

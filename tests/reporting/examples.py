@@ -10,7 +10,6 @@ from typing import Any
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.estimation.costs import Costs
 from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.estimation.playing.claims import Claim
 from trilemma.federation.deployment import Deployment, ServerTraining
 from trilemma.federation.timing import Spent
@@ -25,7 +24,6 @@ from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import Column, Gallery
 from trilemma.tuning.results.points import RESOLUTION, Point
-from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.results.verdict import (
     AttackUsed,
     Beside,
@@ -179,8 +177,6 @@ def verdict(**changes: Any) -> Verdict:
                 leaks(1, 16), 16, 1,
             ),
         ),
-        constants=None,
-        promises=(),
         curves=curves(),
         rounds=(),
         beliefs=(PaperLeakage("gaussian-posterior", 0.1937, 0.3312, 16, 6),),
@@ -223,7 +219,6 @@ def costs(name: str, slow: float, loss: float) -> Costs:
         efficiency_reduction=Estimate(slow, slow - 0.014, slow + 0.014),
         unprotected=Spent(77576.0, 77576.0, 1.7e-4, 2.5e-5, 1.8e-4, 0.0),
         protected=Spent(77576.0, 77576.0, 1.7e-4, 5.6e-5 * (1 + slow), 1.85e-4, 0.0),
-        bounds=(PaperBound(name, 1.0, 1.0),),
     )  # fmt: skip
 
 
@@ -237,45 +232,6 @@ def certificate(**changes: Any) -> Certificate:
         known={2: 0.92, 10: 0.66, 38: 0.46, 100: 0.36, 1000: 0.21},
     )  # fmt: skip
     return replace(made, **changes)
-
-
-def surrogate() -> Verdict:
-    """A verdict by the paper's closed forms, attacked."""
-    base = verdict()
-    best = Candidate(
-        "surrogate randomization", "surrogate", True, True,
-        "The paper's closed form, no guarantee: it promises a leakage of 0.3, and the right "
-        "record was picked in 12 of 12 games.", rounds=1,
-        protection="randomization:variance=4.81e-18", symbol="s", strength=4.81e-18,
-        leakage=leaks(12, 12), units=12, costs=costs("randomization", 0.01, 0.0), rank=1,
-        objective=Estimate(0.0001, -0.002, 0.002),
-    )  # fmt: skip
-    return replace(
-        base, basis="surrogate", chosen=best.name, candidates=(best,), curves=(),
-        leakage=best.leakage, statement=best.statement, request=Request(basis="surrogate"),
-        protection=parse_protection(str(best.protection)),
-        constants=SurrogateConstants(
-            Estimate(1.0, 0.855, 1.0), 41492.246619, True,
-            "the right record was picked in 24 of 24 games",
-        ),
-        promises=(
-            _promise("randomization", "printed", "s", 4.81e-18, "randomization:variance={}", 12),
-            _promise("randomization", "tight", "s", 1.71e-19, "randomization:variance={}", 12),
-            _promise("paillier", "printed", "n", 0.898, None, None),
-            _promise("secret-sharing", "printed", "r", 0.4033, "secret-sharing:bound={}", 0),
-            _promise("compression", "printed", "ρ", 0.99999998, "compression:keep={}", 12),
-        ),
-    )  # fmt: skip
-
-
-def _promise(
-    mechanism: str, form: str, symbol: str, value: float, spec: str | None, hits: int | None
-) -> Promise:
-    return Promise(
-        mechanism, form, symbol, value, abs(value), spec.format(value) if spec else None, 0.3,
-        None if hits is None else leaks(hits, 12), 12 if hits is not None else 0,
-        hits or 0, 0.006, "" if spec else "No key has a modulus of 0.898: γ* encrypts nothing.",
-    )  # fmt: skip
 
 
 def front(**changes: Any) -> Front:

@@ -65,7 +65,7 @@ def test_a_hand_edited_file_is_one_sentence(
 
 
 def test_a_folder_without_a_result_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="neither verdict"):
+    with pytest.raises(InvalidInput, match=r"holds no verdict\.json, pareto\.json or paper\.json"):
         show(tmp_path)
     with pytest.raises(InvalidInput, match="cannot read"):
         show(tmp_path / "nowhere.json")

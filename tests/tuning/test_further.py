@@ -28,7 +28,7 @@ def measured(names: tuple[str, ...], pictures: bool = False, **settings: Any) ->
     plan = Plan.of(shown(), Request(**{**asked, **settings}))
     run = runner(Simulated(shown, None, 1, 2, 0))
     found = ranked([candidate(name, 0.1) for name in names])
-    choice = Choice(found, CONTROL, None, ())
+    choice = Choice(found, CONTROL)
     wanted = further_procedures(plan, choice, pictures=pictures)
     return {name: run(procedure) for name, procedure in wanted.items()}
 
@@ -54,7 +54,3 @@ def test_curves_are_not_measured_where_nobody_asks_or_all_is_proved(
     settings: dict[str, Any],
 ) -> None:
     assert "curves" not in measured((), **settings)
-
-
-def test_the_papers_basis_has_none_of_it() -> None:
-    assert measured((), basis="surrogate") == {"beside": ()}

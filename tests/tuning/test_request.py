@@ -59,7 +59,6 @@ def test_names_and_weights_may_be_text() -> None:
         ({"max_cost": math.nan}, "max_cost"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"restarts": 2.5}, "restarts is 2.5"),
-        ({"basis": "surrogate", "knows": "anyone"}, "asks for proofs, and basis='surrogate'"),
         ({"basis": "measured", "knows": "anyone"}, "leave one out"),
         ({"participation": "secret"}, "add knows='anyone'"),
     ],

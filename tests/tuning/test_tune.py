@@ -273,14 +273,6 @@ def test_clients_with_few_records_have_one_inserted(monkeypatch: pytest.MonkeyPa
     assert any("inserted in place of one of the client's" in each for each in found.limits)
 
 
-def test_the_paper_alone_is_asked_by_its_basis(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tuned(monkeypatch, {}, basis="surrogate")
-    assert [each.basis for each in found.candidates] == ["surrogate"]
-    assert found.constants is not None
-    assert found.promises
-    assert (found.curves, found.rounds) == ((), ())
-
-
 def test_the_same_seed_gives_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def again(seed: int) -> dict[str, Any]:
         found = tuned(monkeypatch, {}, families=(NOISE,), seed=seed).as_json()

@@ -26,7 +26,7 @@ BESIDE = (Beside("a curious client", "is right in 2 of 16 games"),)
 
 def told(*candidates: Candidate) -> Verdict:
     plan = Plan.of(small(), Request(attacks=("gaussian-posterior",), steps=2))
-    choice = Choice(ranked(list(candidates)), CONTROL, None, ())
+    choice = Choice(ranked(list(candidates)), CONTROL)
     return verdict_on(plan, choice, {"beside": BESIDE})
 
 

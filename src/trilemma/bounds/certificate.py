@@ -31,7 +31,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from trilemma.beliefs.belief import bernoulli_leakage
-from trilemma.bounds.surrogate import check_budget
 from trilemma.bounds.trade_off import epsilon_at, membership_bound, pick_bound
 from trilemma.bounds.training import Participation, Training
 from trilemma.errors import InvalidInput
@@ -132,7 +131,7 @@ def noise_multiplier_for(
     >>> round(noise_multiplier_for(0.3, rounds=150, q=1.0), 3)
     13.516
     """
-    check_budget(budget)
+    between("budget (largest tolerated leakage, normalised)", budget)
     if candidates is not None:
         _check_candidates(candidates)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.commands.settings import Running
-    from trilemma.estimation.recovering.constants import Guess
+    from trilemma.estimation.recovering.criterion import Guess
     from trilemma.estimation.recovering.recoveries import Outcomes
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.estimation.scenario import Scenario
@@ -121,24 +121,27 @@ def prepare(
     *,
     attack: str,
     success: str | None,
-    units: int,
+    units_for: Callable[[int], int],
     out: Path | None,
     **effort: Any,
 ) -> Prepared:
-    """Load the scenario, choose the criterion and name the run folder."""
+    """Load the scenario, choose the criterion and name the run folder.
+
+    `units_for` says how many units to attack of each of so many clients.
+    """
     print(f"{command}: reading {federated.scenario}", file=sys.stderr, flush=True)
     from trilemma.attacks import get
     from trilemma.beliefs.recovery import Criterion
     from trilemma.estimation.identity import own_code, parts_of
-    from trilemma.estimation.recovering.constants import choose_criterion
+    from trilemma.estimation.recovering.criterion import choose_criterion
     from trilemma.estimation.recovering.units import Measurement
     from trilemma.work.fingerprints import fingerprint
 
     source = federated.source()
     chosen = get(attack)  # an unknown name is told before any data is read
     scenario = source()
-    clients = len(scenario.records)
-    measurement = Measurement(attack=chosen, units=-(-units // clients), **effort)
+    units = units_for(len(scenario.records))
+    measurement = Measurement(attack=chosen, units=units, **effort)
     criterion = Criterion.parse(success) if success else None
     guess = choose_criterion(scenario, criterion, seed=measurement.seed)
     decides = {

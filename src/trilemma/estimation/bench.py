@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 import torch
 
@@ -68,6 +68,7 @@ class Bench:
     rung: Rung = "nothing"
     together: int = 0
     threshold: int | None = None
+    preload: ClassVar = ("trilemma.estimation.bench", "trilemma.learning.warm")
 
     def joins(self, tasks: Sequence[Job], other: Job) -> bool:
         """Whether a task's games can be attacked in one call with those of others."""

@@ -1,7 +1,7 @@
 """What a protection costs: utility, bits and seconds, against the same training without it.
 
 Both trainings of a pair share initial weights, cohorts and batches, so that a difference between
-them is the protection's doing. The paper's bounds stand beside what was measured (departure E14).
+them is the protection's doing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from scipy.special import bdtr, stdtrit
 
 from trilemma.errors import InvalidInput
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.paper_bounds import PaperBound
 from trilemma.federation.timing import RoundCosts, Spent
 from trilemma.federation.training import History
 from trilemma.protections.protection import Protection
@@ -68,7 +67,6 @@ class Costs:
     efficiency_reduction: Estimate
     unprotected: Spent
     protected: Spent
-    bounds: tuple[PaperBound, ...]
     best_unprotected_metric: float | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +82,6 @@ def compare(
     *,
     bandwidth: float = BANDWIDTH,
     confidence: float = 0.95,
-    bounds: tuple[PaperBound, ...] = (),
     best: Sequence[History] = (),
 ) -> Costs:
     """Costs from two equally long lists of trainings, paired by their places, and from rounds.
@@ -136,7 +133,6 @@ def compare(
         efficiency_reduction=median_estimate(ratios, confidence),
         unprotected=rounds.unprotected,
         protected=rounds.protected,
-        bounds=bounds,
         best_unprotected_metric=fmean(each.metric for each in best) if best else None,
     )
     if not all(_is_accuracy(history.scores) for history in unprotected):

@@ -1,4 +1,4 @@
-"""Algorithm 1 (Prepare Model): the models w_1 .. w_M at which clients are attacked."""
+"""Algorithm 2 (Prepare Model): the models w_1 .. w_M at which clients are attacked."""
 
 from __future__ import annotations
 

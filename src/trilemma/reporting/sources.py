@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput
+from trilemma.paper.result import Paper
 from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import GALLERY, Gallery
 from trilemma.tuning.results.verdict import Verdict
@@ -25,12 +26,14 @@ class Earlier:
     document: dict[str, Any]
 
 
-Result = Verdict | Front | Earlier
+Result = Verdict | Front | Paper | Earlier
 
 
 def read_run(path: Path) -> tuple[Result, Path]:
-    """The result of a run folder, or in a file that `tune` or `pareto` wrote, and the folder."""
+    """The result of a run folder, or in a file that a command wrote, and the folder."""
     file = _file(path)
+    if file.name == Paper.file:
+        return Paper.load(file), file.parent
     document = _document(file)
     if file.name == "pareto.json" if document is None else "hypervolume" in document:
         return _front(file), file.parent
@@ -71,12 +74,12 @@ def _require(true: bool, file: Path, what: str) -> None:
 def _file(path: Path) -> Path:
     if not is_folder(path):
         return path
-    for name in ("verdict.json", "pareto.json"):
+    for name in ("verdict.json", "pareto.json", Paper.file):
         if (path / name).exists():
             return path / name
     raise InvalidInput(
-        f"{path} holds neither verdict.json nor pareto.json; run trilemma tune or trilemma pareto "
-        f"with --out {path} first."
+        f"{path} holds no verdict.json, pareto.json or paper.json; run trilemma tune, trilemma "
+        f"pareto or trilemma paper with --out {path} first."
     )
 
 

@@ -20,11 +20,10 @@ __all__ = ["further_procedures"]
 def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
     """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
     chosen, asked = choice.chosen, plan.request
-    measured = asked.basis != "surrogate"
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
-    if measured and asked.strengths and not all(map(plan.proves, plan.families)):
+    if asked.strengths and not all(map(plan.proves, plan.families)):
         wanted["curves"] = curves(plan, choice.candidates)
-    if measured and chosen is not None:
+    if chosen is not None:
         wanted["rounds"] = leakage_by_rounds(plan, chosen)
         wanted["beliefs"] = paper_leakage(plan, chosen)
     if pictures:

@@ -15,7 +15,6 @@ from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.jobs import Job
 from trilemma.estimation.leakage import Estimate, client_leakage
-from trilemma.estimation.paper_bounds import update_profile
 from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.suite import Suite, suite_of
@@ -87,7 +86,6 @@ class Plan:
             setting = None if run is None else Setting.kept(run)
             setting = setting or Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, rung, request.attacks, rounds=rounds)
-            profile = update_profile(scenario, seed=request.seed)
         torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
@@ -105,7 +103,6 @@ class Plan:
             families=chosen,
             pricing=Pricing(
                 request.problem,
-                profile,
                 trained,
                 tuple(range(request.seeds)),
                 request.bandwidth,

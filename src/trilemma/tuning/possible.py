@@ -15,7 +15,6 @@ from trilemma.tuning.families.gauge import CONTROL_GAMES
 from trilemma.tuning.fronts.curves import CURVE_SEEDS, possible_curves
 from trilemma.tuning.remaining import Kind, Range, Work, kind_of
 from trilemma.tuning.results.gallery import RECORDS
-from trilemma.tuning.surrogate.promises import possible_games
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
@@ -26,26 +25,19 @@ __all__ = ["possible_further", "possible_jobs"]
 
 def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     """By procedure the units of each kind of work, of a whole tuning."""
-    asked, suite = plan.request, plan.suite
+    suite = plan.suite
     control = Range(CONTROL_GAMES, CONTROL_GAMES)
     work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
-    if asked.basis == "surrogate" or asked.paper:
-        attacks = suite.attacks if asked.basis == "surrogate" else (suite.lead,)
-        games = Range(0, possible_games())
-        work["promises"] = {Kind("games", (name,)): games for name in attacks}
-    if asked.basis == "surrogate":
-        work["surrogate"] = _priced(plan, "plain", arms=2)
-    else:
-        proved = [family for family in plan.families if plan.proves(family)]
-        measured = [family for family in plan.families if not plan.proves(family)]
-        if measured:
-            seeds = len(plan.pricing.seeds)
-            work["baseline"] = {_training(plan): Range(seeds, seeds)}
-        work |= {family.name: _measured(plan, family) for family in measured}
-        work |= {
-            family.name: _proved(plan, family, searches=place == 0)
-            for place, family in enumerate(proved)
-        }
+    proved = [family for family in plan.families if plan.proves(family)]
+    measured = [family for family in plan.families if not plan.proves(family)]
+    if measured:
+        seeds = len(plan.pricing.seeds)
+        work["baseline"] = {_training(plan): Range(seeds, seeds)}
+    work |= {family.name: _measured(plan, family) for family in measured}
+    work |= {
+        family.name: _proved(plan, family, searches=place == 0)
+        for place, family in enumerate(proved)
+    }
     return work | possible_further(plan, pictures=pictures)
 
 
@@ -56,9 +48,8 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     work: dict[str, dict[Kind, int]] = {}
     if len(measured) < len(plan.families):
         work["beside"] = possible_beside(plan)
-    if asked.basis == "surrogate" or measured:
+    if measured:
         work.setdefault("beside", {})[Kind("games", (lead,), rounds)] = BESIDE_GAMES
-    if asked.basis != "surrogate" and measured:
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput
-from trilemma.quantities import finite
+from trilemma.quantities import between, finite
 
 __all__ = ["DEFAULT_BUDGET", "DEFAULT_EFFICIENCY_WEIGHT", "DEFAULT_UTILITY_WEIGHT", "Problem"]
 
@@ -33,7 +32,7 @@ class Problem:
     max_cost: float | None = None
 
     def __post_init__(self) -> None:
-        check_budget(self.budget)
+        between("budget (largest tolerated leakage, normalised)", self.budget)
         for name in ("utility_weight", "efficiency_weight"):
             weight = getattr(self, name)
             for value in weight if isinstance(weight, tuple) else (weight,):

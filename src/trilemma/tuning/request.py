@@ -19,10 +19,9 @@ from pydantic import (
 )
 
 from trilemma.beliefs.belief import largest_mean_success_rate, mean_leakage_bound
-from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary
-from trilemma.quantities import positive, shown
+from trilemma.quantities import between, positive, shown
 from trilemma.tuning.presets import PRESETS, Preset
 from trilemma.tuning.problem import Problem
 
@@ -34,7 +33,7 @@ __all__ = [
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
 # These decide no number of the others: a run may go on to have them, or more of them.
-BESIDE: Final = ("strengths", "paper")
+BESIDE: Final = ("strengths",)
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
     *(
@@ -131,8 +130,6 @@ class Settings(BaseModel):
         text = isinstance(value, str) and annotation != float | tuple[float, ...]
         if numbers and (text or any(isinstance(each, bool) for each in several)):
             raise ValueError("a number is needed")
-        if annotation is bool and not isinstance(value, bool):
-            raise ValueError("true or false is needed")
         if isinstance(value, int) and value.bit_length() > _BITS:
             raise ValueError(f"a number of at most {_BITS} bits is needed")
         if isinstance(value, float) and not math.isfinite(value):
@@ -189,10 +186,9 @@ class Request(Settings):
         None, description="Attacks of the rung, joined by commas (default: all of it)."
     )
     adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
-    basis: Literal["proved", "measured", "surrogate"] = Field(
+    basis: Literal["proved", "measured"] = Field(
         "proved",
-        description="Proof where one exists and measurement elsewhere, measurement alone, or the "
-        "paper's closed forms.",
+        description="Proof where one exists and measurement elsewhere, or measurement alone.",
     )
     confidence: float = Field(0.95, description="Of the budget's claim.")
     utility_weight: Weights = Field(1.0, description="η_u, or one a client joined by commas.")
@@ -213,9 +209,6 @@ class Request(Settings):
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
-    paper: bool = Field(
-        False, description="Whether the optimum of the paper's closed forms is attacked as well."
-    )
     seed: int = Field(0, description="Same seed, same numbers.")
 
     def __init__(self, **settings: Any) -> None:
@@ -233,7 +226,7 @@ class Request(Settings):
         self._check()
 
     def _check(self) -> None:
-        check_budget(self.budget)
+        between("budget (largest tolerated leakage, normalised)", self.budget)
         for name in ("confidence", "at_most"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:

@@ -112,8 +112,6 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
         federation=plan.federation,
         chosen=None if chosen is None else chosen.name,
         candidates=choice.candidates,
-        constants=choice.constants,
-        promises=choice.promises,
         versions=versions(),
         show_records=plan.scenario.show_records,
         **{field: further.get(field, ()) for field in ("beside", "curves", "rounds", "beliefs")},

@@ -11,7 +11,15 @@ from typing import Any, NoReturn
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["is_folder", "parse_json", "sqlite_url", "write_json", "write_text"]
+__all__ = [
+    "is_folder",
+    "new_folder",
+    "parse_json",
+    "sqlite_url",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
 
 
 def write_json(path: Path | str, document: Mapping[str, object], *, private: bool = False) -> None:
@@ -21,13 +29,18 @@ def write_json(path: Path | str, document: Mapping[str, object], *, private: boo
 
 def write_text(path: Path | str, text: str, *, private: bool = False) -> None:
     """Write a file that is complete, or not there, and its owner's alone if `private`."""
+    write_bytes(path, text.encode(), private=private)
+
+
+def write_bytes(path: Path | str, content: bytes, *, private: bool = False) -> None:
+    """Write a file that is complete, or not there, and its owner's alone if `private`."""
     target = Path(path)
     draft = target.with_name(target.name + ".part")
     try:
         if private:
             draft.unlink(missing_ok=True)
             draft.touch(0o600)
-        draft.write_text(text, "utf-8")
+        draft.write_bytes(content)
         draft.replace(target)
     except OSError as error:
         with suppress(OSError):
@@ -35,6 +48,18 @@ def write_text(path: Path | str, text: str, *, private: bool = False) -> None:
         raise InvalidInput(
             f"cannot write {target} ({error.strerror}); make room, or choose another folder."
         ) from error
+
+
+def new_folder(path: Path | str) -> Path:
+    """A folder to write to, made where there is none."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write to {folder} ({error.strerror}); choose another --out."
+        ) from None
+    return folder
 
 
 def is_folder(path: Path) -> bool:

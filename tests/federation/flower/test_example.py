@@ -83,7 +83,7 @@ def in_process(protection: str, keys: Path) -> dict[int, MetricRecord]:
 
 
 CERTIFIED = {
-    "schema_version": 3,
+    "schema_version": 4,
     "protection": f"randomization:variance=1e-6+secret-sharing:{FIXED_POINT}",
     "basis": "certified",
     "deployment": asdict(

@@ -92,7 +92,7 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
     )
     path = tmp_path / "verdict.json"
     document = {
-        "schema_version": 3,
+        "schema_version": 4,
         "protection": noise if carried == "none" else f"{noise}+{carried}",
         "deployment": asdict(deployment),
     }

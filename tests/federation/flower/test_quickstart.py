@@ -212,7 +212,7 @@ def test_the_quickstart_deploys_a_verdict(
         server=ServerTraining(2.0, decay=True),
     )
     chosen = f"randomization:variance=1e-8+{PROTECTIONS['secret sharing']}"
-    measured = {"schema_version": 3, "protection": chosen, "deployment": asdict(own)}
+    measured = {"schema_version": 4, "protection": chosen, "deployment": asdict(own)}
     (package / "verdict.json").write_text(json.dumps(measured))
     (package / "terms.py").write_text(documented(VERDICT))
     numbers = {"clients=10": "clients=2", "cohort=10": "cohort=2", "threshold=7": "threshold=2"}

@@ -13,7 +13,6 @@ from trilemma.crypto.masking import Seed
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput, SecretExposure
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.top_k import TopK
 from trilemma.protections.transports.base import Payload, ServerSession
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.plain import Plain
@@ -75,10 +74,3 @@ def test_single_messages_are_read_where_the_server_reads_them_alone() -> None:
     for transport in (SecretSharing(), Paillier()):
         with pytest.raises(SecretExposure, match="shows nobody a single update"):
             transport.read(message, 0, info)
-
-
-def test_a_mechanism_without_a_law_says_so() -> None:
-    for part in (Plain(), TopK(0.5)):
-        assert part.law is None
-        with pytest.raises(InvalidInput, match="has no law"):
-            part.log_parameter()

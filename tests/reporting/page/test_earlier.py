@@ -23,7 +23,7 @@ def test_it_says_that_it_must_not_be_deployed(version: int, tmp_path: Path) -> N
     found, folder = read_run(tmp_path)
     assert isinstance(found, Earlier)
     page = write_report(found, folder).read_text()
-    assert f"This verdict of schema {version} claimed one round against weaker attackers" in page
+    assert f"This verdict of schema {version} is of an earlier version and must not" in page
     assert "must not be deployed" in page
     assert "<script" not in page
     for value in (
@@ -47,7 +47,7 @@ def test_hostile_values_stay_text(tmp_path: Path) -> None:
 
 def test_nothing_else_takes_it(tmp_path: Path) -> None:
     write_json(tmp_path / "verdict.json", examples.earlier())
-    with pytest.raises(InvalidInput, match="one round and weaker attackers"):
+    with pytest.raises(InvalidInput, match="what it claims is not what this version claims"):
         Verdict.load(tmp_path / "verdict.json")
     with pytest.raises(InvalidInput, match="trilemma report shows its values"):
         draw_figures(tmp_path)

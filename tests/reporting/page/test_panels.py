@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from tests.reporting import examples, training
@@ -42,17 +41,13 @@ def test_ticks_are_round_and_run_from_weak_to_strong(
 
 
 def test_the_marks_of_a_verdict() -> None:
-    base = replace(examples.verdict(), promises=examples.surrogate().promises)
-    panels = {panel.family: panel for panel in verdict_panels(base)}
+    panels = {panel.family: panel for panel in verdict_panels(examples.verdict())}
     noise = panels["randomization"]
-    assert [mark.kind for mark in noise.marks] == ["surrogate", "surrogate", "tested"]
-    assert all(mark.x < 0 for mark in noise.marks[:2]), "γ* is far weaker than all measured"
+    assert [mark.kind for mark in noise.marks] == ["tested"]
     inside = panels["randomization+secret-sharing"]
     assert [mark.kind for mark in inside.marks] == ["verdict"]
     assert inside.marks[0].x == pytest.approx((math.log10(examples.VALUE) + 5) / 4)
-    assert [mark.kind for mark in panels["bounded-masks"].marks] == ["surrogate"]
-    kinds = [mark.kind for mark in panels["compression"].marks]
-    assert kinds == ["surrogate"], "what was tested for one round only claims nothing"
+    assert panels["compression"].marks == (), "what was tested for one round only claims nothing"
 
 
 def test_a_certificate_stands_on_the_curve_of_its_noise() -> None:

@@ -31,10 +31,14 @@ def test_nothing_is_claimed_where_nothing_was_shown() -> None:
     assert "at most" not in none.headline
     assert none.lede.startswith("Asked for: A server that")
     assert none.lede.endswith("Try more clients.")
-    paper = answer(examples.surrogate())
-    assert paper.headline == "The paper's choice, attacked: no claim is made."
-    assert paper.use.startswith("The paper would use")
-    assert paper.proof == "the paper's promise, no guarantee"
+
+
+def test_a_broken_cap_is_not_told_as_a_failure_to_protect() -> None:
+    verdict = examples.verdict()
+    capped = tuple(replace(each, feasible=False, rank=None) for each in verdict.candidates)
+    first = answer(replace(verdict, chosen=None, candidates=capped))
+    assert first.headline.startswith("Protections hold this attacker off, but none of them")
+    assert first.use == "Nothing keeps the caps and the budget of 0.3."
 
 
 def test_leaks_and_costs_say_what_was_counted() -> None:

@@ -1,4 +1,4 @@
-"""Counts of recovered records, and the paper's constants, as tables."""
+"""Counts of recovered records as a table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recovering.constants import Guess, constants_of, literal_constants
+from trilemma.estimation.recovering.criterion import Guess
 from trilemma.estimation.recovering.recoveries import Outcomes
-from trilemma.reporting.words.recoveries import show_constants, show_recoveries
+from trilemma.reporting.words.recoveries import show_recoveries
 
 GUESS = Guess(Criterion("psnr", 20.0), None)
 
@@ -35,14 +35,3 @@ def test_each_protection_has_its_column(capsys: pytest.CaptureFixture[str]) -> N
     assert ["recovered", "0.900", "0.200"] in cells
     assert ["median", "PSNR", "30", "10"] in cells
     assert "recovered: PSNR above 20 dB" in text
-
-
-def test_an_attack_that_fails_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
-    found = constants_of(outcomes(4, failed=2), GUESS, models=3)
-    show_constants("digits, DLG", found, literal_constants(outcomes(4)))
-    text = " ".join(capsys.readouterr().out.split())
-    assert "The attack failed here: unprotected, it recovers 30 % of the records" in text
-    assert "2 updates diverged and are counted as recovered." in text
-    assert "All updates share 3 models" in text
-    assert "C2 is not finite" in text
-    assert "Literal reading of the paper" in text

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from trilemma.bounds.surrogate import Constants
-from trilemma.protections.laws import law
+from trilemma.paper.bounds import Constants
+from trilemma.paper.mechanisms import mechanism
+from trilemma.paper.profile import Profile
+from trilemma.paper.solving import solve
 from trilemma.reporting.words.solutions import show
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import solve
-from trilemma.updates import Profile
 
 
 def test_a_column_for_each_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
     constants, problem = Constants(0.9, 1000.0), Problem(0.3)
     profile = Profile(2410, delta=0.5, sigma=0.1)
     names = ("randomization", "compression")
-    solutions = [solve(law(name), constants, problem, [profile]) for name in names]
+    solutions = [solve(mechanism(name), constants, problem, [profile]) for name in names]
     show(constants, problem, solutions)
     text = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
@@ -31,7 +31,11 @@ def test_a_column_for_each_mechanism(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_without_an_optimum_it_says_none(capsys: pytest.CaptureFixture[str]) -> None:
     constants, problem = Constants(0.9, 1.0), Problem(0.3)
-    show(constants, problem, [solve(law("compression"), constants, problem, [Profile(10)])])
+    show(
+        constants,
+        problem,
+        [solve(mechanism("compression"), constants, problem, [Profile(10)])],
+    )
     cells = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["optimum", "γ*", "none"] in cells
     assert ["objective", "-"] in cells

@@ -79,18 +79,16 @@ def test_large_costs_and_small_losses_are_plain(capsys: pytest.CaptureFixture[st
     "verdict",
     [
         training.over_rounds(),
-        examples.surrogate(),
         examples.verdict(chosen=None, advice="Try more clients.", protection=None, leakage=None),
         examples.verdict(chosen="paillier", basis="cryptographic", leakage=None),
     ],
-    ids=["certificate", "surrogate", "nothing", "key"],
+    ids=["certificate", "nothing", "key"],
 )
 def test_every_kind_of_verdict_fits(verdict: Verdict, capsys: pytest.CaptureFixture[str]) -> None:
     show_verdict(verdict)
     text = flat(printed(capsys))
     expected = {
         "randomization+secret-sharing": "Proved against anyone: noise inside secret sharing",
-        "surrogate randomization": "The paper's optimum, promised to leak 0.3, attacked",
         None: "use nothing was shown to keep the budget asked for A server that has a list",
         "paillier": "Nothing without the key.",
     }

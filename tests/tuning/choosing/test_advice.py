@@ -147,10 +147,9 @@ def test_advice_does_not_name_what_was_tried_or_cannot_be() -> None:
     assert "paillier" not in advice([], Request(adversary="client"), SETTING)
 
 
-def test_advice_where_a_cap_or_the_paper_is_the_reason() -> None:
+def test_advice_where_a_cap_is_the_reason() -> None:
     capped = replace(candidate("a", 0.1), feasible=False)
     assert "but not the caps" in advice([capped], Request(max_cost=0.1), SETTING)
-    assert "--basis measured" in advice([], Request(basis="surrogate"), SETTING)
 
 
 def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
@@ -170,7 +169,6 @@ def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
     (sentence,) = said(preset="quick")
     assert "none of 16 unprotected rounds was tested no further (dlg)" in sentence
     assert said() == said(preset="quick", knows="anyone") == ()
-    assert said(preset="quick", basis="surrogate") == ()
 
 
 def test_attackers_that_fail_without_protection_are_called_weak() -> None:

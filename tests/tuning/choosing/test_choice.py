@@ -35,20 +35,12 @@ def test_the_best_is_chosen_and_the_control_kept() -> None:
     assert [each.name for each in found.candidates] == ["secret-sharing", "randomization"]
     assert found.chosen is found.candidates[0]
     assert found.control.by_attack == {"gaussian-posterior": 16}
-    assert (found.constants, found.promises) == (None, ())
 
 
 def test_nothing_may_be_good_enough() -> None:
     found = chosen({"summed": 0.9}, families=("secret-sharing",))
     assert found.chosen is None
     assert len(found.candidates) == 1
-
-
-def test_the_papers_part_is_kept_apart() -> None:
-    found = chosen({}, basis="surrogate")
-    assert [each.basis for each in found.candidates] == ["surrogate"]
-    assert found.constants is not None
-    assert {each.mechanism for each in found.promises} >= {"randomization", "compression"}
 
 
 ATTACKS = ("gaussian-posterior", "analytic")
@@ -104,26 +96,3 @@ def test_where_the_model_allows_no_proof_everything_is_measured() -> None:
     assert "remembers them" in made.unprovable
     limited = limits(made, None)
     assert any(each.startswith("Nothing is proved here: the model") for each in limited)
-
-
-def test_the_papers_basis_measures_what_the_paper_promises() -> None:
-    found = procedures(plan(basis="surrogate"))
-    assert list(found) == ["control", "promises", "surrogate"]
-    run = runner(Simulated(small, None, 1, 2, 0))
-    constants, promises = run(found["promises"])
-    assert constants.smoothed, "all 16 controls were won, so the plain estimate is infinite"
-    assert {each.mechanism for each in promises} >= {"randomization", "compression"}
-    assert run(found["surrogate"]).basis == "surrogate"
-
-
-def test_a_measured_run_attacks_the_papers_optimum_only_if_asked_and_with_the_leading() -> None:
-    found = procedures(plan(paper=True))
-    assert list(found) == ["control", "promises", "baseline", "randomization"]
-    assert "promises" not in procedures(plan())
-    done: list[Job] = []
-    runner(Simulated(small, None, 1, 2, 0), done)(found["promises"])
-    assert {
-        task.attacks
-        for task in done
-        if isinstance(task, AttackJob) and task.stream.startswith("surrogate")
-    } == {ATTACKS[:1]}

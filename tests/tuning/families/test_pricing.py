@@ -18,14 +18,12 @@ from trilemma.protections.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced, ranked
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.results.candidates import Candidate
-from trilemma.updates import Profile
 
-PROFILE = Profile(parameters=83, delta=1.0, sigma=0.1)
 NOISE = parse_protection("randomization:variance=0.01")
 
 
 def pricing(problem: Problem | None = None) -> Pricing:
-    return Pricing(problem or Problem(), PROFILE, 8, (0, 1, 2), 1e6, 0.95)
+    return Pricing(problem or Problem(), 8, (0, 1, 2), 1e6, 0.95)
 
 
 def bench(**laws: object) -> Simulated:
@@ -36,7 +34,7 @@ def costs(loss: float = 0.0, slow: float = 0.0, bits: float = 1.0) -> Costs:
     spent = Spent(bits, bits, 1.0, 0.0, 0.0, 0.0)
     return Costs(
         "x", 8, 2, 0.95, 1e6, 0.9, 0.9 - loss, Estimate(loss, loss, loss), (),
-        Estimate(slow, slow, slow), spent, spent, (),
+        Estimate(slow, slow, slow), spent, spent,
     )  # fmt: skip
 
 
@@ -101,7 +99,6 @@ def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
     assert objective.value == pytest.approx(2 * found.utility_loss.value)
     assert objective.low == pytest.approx(2 * found.utility_loss.low)
     assert objective.high == pytest.approx(2 * found.utility_loss.high)
-    assert found.bounds, "the paper's bounds stand beside it"
 
 
 def test_slower_rounds_weigh_by_their_own_weight() -> None:
@@ -134,8 +131,24 @@ def test_a_cap_is_a_reason() -> None:
     plain = Candidate("a", "measured", True, True, "Fine.")
     found = runner(bench(lost={"randomization": 0.1}))(priced(plain, NOISE, capped))
     assert not found.feasible
-    assert found.statement.startswith("Fine. But the utility loss of 0.09")
+    assert found.breaks_a_cap
+    assert found.statement.startswith("Fine. But the upper limit of the utility loss of 0.1")
     assert found.costs is not None, "what it would cost is shown"
+
+
+def test_a_cap_between_the_estimate_and_its_upper_limit_is_not_kept() -> None:
+    run = runner(bench(lost={"randomization": 0.1}))
+    plain = Candidate("a", "measured", True, True, "")
+    free = run(priced(plain, NOISE, pricing()))
+    assert free.costs is not None
+    loss = free.costs.utility_loss
+    assert loss.value < loss.high
+
+    def under(cap: float) -> Candidate:
+        return run(priced(plain, NOISE, pricing(Problem(0.3, max_utility_loss=cap))))
+
+    assert under((loss.value + loss.high) / 2).breaks_a_cap
+    assert under(loss.high).feasible
 
 
 def test_a_bandwidth_must_be_one() -> None:

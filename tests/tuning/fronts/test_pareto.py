@@ -67,7 +67,7 @@ def test_a_front_survives_its_file(front: Front, tmp_path: Path) -> None:
     assert Front.load(tmp_path / "pareto.json") == front
     document = json.loads((tmp_path / "pareto.json").read_text())
     jsonschema.validate(document, Front.schema())
-    assert document["schema_version"] == 3
+    assert document["schema_version"] == 4
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
@@ -79,10 +79,10 @@ def test_the_published_schema_is_that_of_the_code() -> None:
     ("spoil", "word"),
     [
         (lambda text: text[: len(text) // 2], "not a whole JSON file"),
-        (lambda text: "3", "no front of version 3"),
+        (lambda text: "3", "no front of version 4"),
         (
-            lambda text: text.replace('"schema_version": 3', '"schema_version": 2'),
-            "of version 2, .* run the same trilemma pareto command again with --fresh",
+            lambda text: text.replace('"schema_version": 4', '"schema_version": 3'),
+            "of version 3, .* run the same trilemma pareto command again with --fresh",
         ),
         (lambda text: text.replace('"sampler": "grid"', '"sampler": "dice"'), "sampler"),
         (lambda text: text.replace('"knee"', '"need"'), "is wrong"),

@@ -48,7 +48,7 @@ def test_a_verdict_survives_its_file(verdict: Verdict, text: str, tmp_path: Path
 def test_the_file_keeps_the_schema_and_says_its_version_first(text: str) -> None:
     document = json.loads(text, parse_constant=lambda word: pytest.fail(word))
     assert next(iter(document)) == "schema_version"
-    assert document["schema_version"] == Verdict.schema_version == 3
+    assert document["schema_version"] == Verdict.schema_version == 4
     jsonschema.validate(document, Verdict.schema())
 
 
@@ -76,15 +76,15 @@ def test_no_record_is_in_the_verdict(text: str) -> None:
     ("spoil", "word"),
     [
         (lambda text: text[: len(text) // 2], "not a whole JSON file"),
-        (lambda text: "[1, 2]", "no verdict of version 3"),
+        (lambda text: "[1, 2]", "no verdict of version 4"),
         (lambda text: "[" * 100_000, "nested too deeply"),
         (lambda text: text.replace('"budget": 0.3', '"budget": 1e999'), "too large: 1e999"),
         (lambda text: text.replace('"budget": 0.3', '"budget": NaN'), "NaN is no number"),
-        (lambda text: text.replace('"schema_version": 3', '"schema_version": 7'), "version 3"),
-        (lambda text: text.replace('"schema_version": 3', '"schema_version": "3"'), "version 3"),
+        (lambda text: text.replace('"schema_version": 4', '"schema_version": 7'), "version 4"),
+        (lambda text: text.replace('"schema_version": 4', '"schema_version": "4"'), "version 4"),
         (
-            lambda text: text.replace('"schema_version": 3', '"schema_version": 2'),
-            "of version 2, .* run trilemma tune again with --fresh --out ",
+            lambda text: text.replace('"schema_version": 4', '"schema_version": 3'),
+            "of version 3, .* run trilemma tune again with --fresh --out ",
         ),
         (lambda text: text.replace('"adversary": "server"', '"adversary": "me"'), "adversary"),
         (lambda text: text.replace('"limits"', '"limit"'), "limit"),

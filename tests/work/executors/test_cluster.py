@@ -5,12 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.commands.own_scenario import small
@@ -152,44 +151,24 @@ def test_what_is_lacking_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         done(make_square, 1)
 
 
-@contextmanager
-def server(answer: bytes) -> Iterator[str]:
-    """Listens, answers once, and says nothing more."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-
-        def serve() -> None:
-            line, _ = door.accept()
-            with line, suppress(ConnectionResetError):
-                line.sendall(answer)
-                while line.recv(1024):
-                    pass
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{door.getsockname()[1]}"
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [(b"HTTP/1.1 400 Bad Request\r\n", "is not Ray"), (b"", "timed out")],
-)
-def test_what_is_not_ray_is_told_from_it(
-    answer: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "_PATIENCE_S", 0.2)
-    with (
-        server(answer) as address,
-        pytest.raises(InvalidInput, match=rf"no Ray cluster can be joined at .*{reason}.*auto"),
-    ):
-        cluster._connect(FakeRay(), address)
-
-
-def test_what_speaks_as_ray_does_is_joined() -> None:
+def test_an_address_where_something_listens_is_for_ray_to_join() -> None:
     ray = FakeRay()
-    with server(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))) as address:
-        cluster._connect(ray, f"ray://{address}")
-    assert ray.address == f"ray://{address}"
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = f"ray://127.0.0.1:{door.getsockname()[1]}"
+        cluster._connect(ray, address)
+    assert ray.address == address
+
+
+def test_what_ray_says_of_a_server_that_is_not_rays_is_one_sentence() -> None:
+    class Elsewhere(FakeRay):
+        def init(self, address: str, **_: Any) -> None:
+            raise ConnectionError(f"Failed to connect to Ray cluster at {address}")
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as door,
+        pytest.raises(InvalidInput, match=r"^no Ray cluster can be joined at .*Failed.*auto"),
+    ):
+        cluster._connect(Elsewhere(), f"127.0.0.1:{door.getsockname()[1]}")
 
 
 def test_a_wrong_address_is_one_sentence_of_the_command(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 
 import pytest
-
-from trilemma.work.executors.memory import for_good
 
 _FAULTS = """
 import resource, sys
@@ -33,17 +30,3 @@ def test_tensors_are_written_where_the_last_ones_were() -> None:
         return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
     assert faults("kept") < faults("as it is") / 4
-
-
-def test_what_is_made_for_good_is_not_looked_through() -> None:
-    before = gc.get_freeze_count()
-    try:
-        with for_good():
-            assert not gc.isenabled()
-            made: list[object] = []
-            made.append(made)
-        assert gc.isenabled()
-        assert gc.get_freeze_count() > before
-        assert not any(each is made for each in gc.get_objects())
-    finally:
-        gc.unfreeze()

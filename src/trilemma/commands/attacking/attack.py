@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -107,7 +108,7 @@ def attack(
         printed = partial(show_ratings, ratings, folder / "recoveries.png")
         show_or_dump(ratings.as_json(), running, printed, f"run folder {folder}")
         return
-    from trilemma.estimation.recovering.constants import constants_of
+    from trilemma.estimation.recovering.rates import Rates
     from trilemma.protections.specs import parse_protection
     from trilemma.reporting.figures.recoveries import draw_recoveries
     from trilemma.reporting.words.recoveries import show_recoveries
@@ -118,7 +119,7 @@ def attack(
         federated,
         attack=attack,
         success=success,
-        units=20 if units is None else units,
+        units_for=lambda clients: -(-(20 if units is None else units) // clients),
         out=running.out,
         protection=parse_protection(protection),
         **effort.model_dump(),
@@ -131,16 +132,8 @@ def attack(
         document: dict[str, Any] = {"scenario": prepared.scenario.name, "protection": protection}
         for key, outcomes in zip(("control", "protected"), (control, protected), strict=True):
             if outcomes is not None:
-                found = constants_of(outcomes, prepared.guess).as_json()
-                document[key] = {
-                    "success": found["success"],
-                    "success_any": found["success_any"],
-                    "success_all": found["success_all"],
-                    "leakage": found["c1"],
-                    "leakage_max": found["c1_max"],
-                    "failed": int(outcomes.failed[:, 0].sum()),
-                }
-        works = not constants_of(control, prepared.guess).attack_failed
+                document[key] = asdict(Rates.of(outcomes))
+        works = Rates.of(control).attack_works
         better = [] if works else _better(federated, prepared, attack, running)
         document |= {"attack_failed": not works, "units": len(control.client)}
         write_json(prepared.folder / "attack.json", document)

@@ -1,1 +1,1 @@
-"""The paper's Algorithms 2 and 3: units attacked, records recovered, C₁, C₂ and κ from counts."""
+"""Units attacked, records recovered and counted: what `attack` and the paper's algorithms need."""

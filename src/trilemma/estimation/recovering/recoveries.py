@@ -1,4 +1,4 @@
-"""Algorithms 2 and 3: attack fresh units at prepared models, and count what is recovered.
+"""Algorithms 3 and 4: attack units at prepared models, and count what is recovered.
 
 An attack on a unit is judged by optimal assignment (departure E17). Units run in fixed chunks, so
 a run can be spread over processes, killed and resumed.
@@ -72,14 +72,14 @@ class Outcomes:
         return self.counted[:, 0, 0]
 
     def per_datum(self) -> NDArray[np.float64]:
-        """Algorithm 2: f̂(d|w_m) = M_d / (S·T) for the unit's records and d₀, [N, S + 1]."""
+        """Algorithm 3: f̂(d|w_m) = M_d / (S·T) for the unit's records and d₀, [N, S + 1]."""
         found = self.counted
         trials = found.shape[1] * found.shape[2]
         data = found.sum(axis=1) / trials
         return np.column_stack([data, 1 - data.sum(axis=1)])
 
     def per_class(self, classes: int) -> NDArray[np.float64]:
-        """Algorithm 3: f̂(c|w_m) = M_c / (S·T) and the null outcome, [N, classes + 1].
+        """Algorithm 4: f̂(c|w_m) = M_c / (S·T) and the null outcome, [N, classes + 1].
 
         The paper divides by |C_k|·T and has no null outcome, so that a batch of four records of
         one class gets f̂ = 4 / |C_k| and beliefs do not sum to one (departure E15).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -33,9 +33,10 @@ class Measurement:
 
     `units` a client. `models` M: None prepares a fresh model for each unit; a number spreads the
     units over M models, and the result is then conditional on those. `attempts` is the T of
-    Algorithms 2 and 3; the attack keeps the best of `restarts` in each. `literal` is the paper's
-    own reading, for comparison only: one batch a client, attacked at w' = w - η·update instead of
-    w, and paired by position.
+    Algorithms 3 and 4; the attack keeps the best of `restarts` in each. `batches` fixed: one batch
+    a client, as in those algorithms; fresh: each unit has its own. `literal` is a reading of their
+    letter, for comparison only: attacked at w' = w - η·update instead of w (departure E16), and
+    paired by position (E17).
     """
 
     attack: Attack = field(default_factory=lambda: get("dlg"))
@@ -47,6 +48,7 @@ class Measurement:
     models: int | None = None
     steps: int = 20
     seed: int = 0
+    batches: Literal["fresh", "fixed"] = "fresh"
     literal: bool = False
     chunk: int = 32
 
@@ -103,6 +105,7 @@ class Measurement:
                     "models",
                     "steps",
                     "seed",
+                    "batches",
                     "literal",
                     "chunk",
                 )
@@ -124,8 +127,7 @@ def draw_unit(scenario: Scenario, measurement: Measurement, number: int) -> Unit
     """The unit with this number: clients take turns; its batch depends on seed and number only."""
     clients = len(scenario.records)
     client, turn = number % clients, number // clients
-    # The paper fixes one mini-batch a client; independent units need a new one each.
-    path = ("batch of", client) if measurement.literal else ("batch", number)
+    path = ("batch of", client) if measurement.batches == "fixed" else ("batch", number)
     model = number if measurement.models is None else turn % measurement.models
     return Unit(number, client, model, _draw_batch(scenario, measurement, client, *path))
 

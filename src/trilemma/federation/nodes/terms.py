@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from trilemma.bounds.surrogate import check_budget
 from trilemma.errors import InvalidInput, RangeExceeded
 from trilemma.federation.deployment import Deployment, Weighting
 from trilemma.federation.nodes.events import Event, epsilon_of, leakage_of
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.quantities import positive, whole
+from trilemma.quantities import between, positive, whole
 
 __all__ = ["Kind", "Terms"]
 
@@ -121,7 +120,7 @@ class Terms:
         if self.budget is not None:
             positive("budget (ε at which training stops)", self.budget)
         if self.leakage_budget is not None:
-            check_budget(self.leakage_budget)
+            between("budget (largest tolerated leakage, normalised)", self.leakage_budget)
         if (self.budget, self.leakage_budget) == (None, None):
             return
         if self.event(self.min_cohort).noise_multiplier == 0:

@@ -15,7 +15,7 @@ from trilemma.work.files import parse_json
 
 __all__ = ["from_verdict", "measured_deployment"]
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _DEPLOYMENT: Final = TypeAdapter(Deployment)
 
 

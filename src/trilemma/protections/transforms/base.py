@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from trilemma.entropy import Seeded, System
     from trilemma.observations import Noise
-    from trilemma.protections.laws.base import Law
     from trilemma.protections.round_info import RoundInfo
 
 __all__ = ["Making", "Partial", "Transform"]
@@ -82,7 +81,6 @@ class Transform(ABC):
     selects_by_value: ClassVar[bool] = False  # which coordinates are sent depends on the update
     cancels: ClassVar[bool] = False  # adds up to zero over all clients
     caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
-    law: ClassVar[Law | None] = None  # the paper's, if it has one
     clip: float | None = None
 
     @abstractmethod
@@ -104,10 +102,6 @@ class Transform(ABC):
     def one_gain(self) -> bool:
         """Whether all sent coordinates are scaled alike."""
         return True
-
-    def log_parameter(self) -> float:
-        """ln of the parameter of `law`."""
-        raise InvalidInput(f"{self.name} has no law, so that the paper bounds nothing of it.")
 
     def describe(self) -> str:
         """The transform as text that `parse_protection` reads."""

@@ -11,8 +11,6 @@ import torch
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Law
-from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.texts import described
@@ -40,8 +38,7 @@ class BoundedMask(Tunable):
 
     name: ClassVar[str] = "secret-sharing"
     cancels: ClassVar[bool] = True
-    law: ClassVar[Law | None] = SecretSharingLaw()
-    parameter: ClassVar[Parameter] = SecretSharingLaw.parameter
+    parameter: ClassVar[Parameter] = Parameter("r", "bound of the random mask", "larger")
     caveat: ClassVar[str] = (
         "Bounded masks are weak: each coordinate rules out all candidates more than r away, so "
         "they hide less the larger the model, and the server reads the sum without noise."
@@ -62,9 +59,6 @@ class BoundedMask(Tunable):
     @property
     def scale(self) -> float:
         return self.bound / math.sqrt(3)
-
-    def log_parameter(self) -> float:
-        return math.log(self.bound)
 
     def apply(
         self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System

@@ -14,8 +14,6 @@ import numpy as np
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Law
-from trilemma.protections.laws.compression import CompressionLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.base import Making, Partial, Transform
@@ -47,7 +45,6 @@ class _Thinning(Transform):
 
     name: ClassVar[str] = "compression"
     thins: ClassVar[bool] = True
-    law: ClassVar[Law | None] = CompressionLaw()
 
     @abstractmethod
     def _layers(self, size: int) -> Layers:
@@ -110,7 +107,9 @@ class Compression(_Thinning, Tunable):
     unbiased: bool = True
     drop: float = field(default=math.nan, repr=False)
 
-    parameter: ClassVar[Parameter] = CompressionLaw.parameter
+    parameter: ClassVar[Parameter] = Parameter(
+        "ρ", "probability of keeping a coordinate", "smaller", (0.0, 1.0)
+    )
 
     def __post_init__(self) -> None:
         keep = _probability(self.keep)
@@ -147,9 +146,6 @@ class Compression(_Thinning, Tunable):
 
     def reach(self, largest: float) -> float:
         return largest / self.keep if self.unbiased else largest
-
-    def log_parameter(self) -> float:
-        return math.log1p(-self.drop)
 
     def describe(self) -> str:
         exact = self.drop == 1 - self.keep
@@ -206,11 +202,6 @@ class LayerCompression(_Thinning):
     @property
     def one_gain(self) -> bool:
         return not self.unbiased
-
-    def log_parameter(self) -> float:
-        """The mean of ln ρᵢ over the coordinates, which gives TV = 1 - Π ρᵢ."""
-        total = math.fsum(count * math.log(keep) for keep, count in self.layers)
-        return total / sum(count for _, count in self.layers)
 
     def describe(self) -> str:
         return self._text("keep=" + "/".join(f"{keep!r}x{count}" for keep, count in self.layers))

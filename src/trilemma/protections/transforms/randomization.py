@@ -11,8 +11,6 @@ import numpy as np
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Law
-from trilemma.protections.laws.randomization import RandomizationLaw
 from trilemma.protections.parameter import Parameter
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.texts import described
@@ -49,8 +47,9 @@ class Randomization(Tunable):
     clip: float | None = None
 
     name: ClassVar[str] = "randomization"
-    law: ClassVar[Law | None] = RandomizationLaw()
-    parameter: ClassVar[Parameter] = RandomizationLaw.parameter
+    parameter: ClassVar[Parameter] = Parameter(
+        "σ_ε²", "variance of the Gaussian noise added to each coordinate", "larger"
+    )
 
     def __post_init__(self) -> None:
         variance = positive("variance (of the noise on each coordinate)", self.variance)
@@ -85,9 +84,6 @@ class Randomization(Tunable):
     @property
     def scale(self) -> float:
         return math.sqrt(self.variance)
-
-    def log_parameter(self) -> float:
-        return math.log(self.variance)
 
     def apply(
         self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System

@@ -37,8 +37,7 @@ class Start:
 class Tunable(Transform):
     """A transform that is fixed by the value of its `parameter`.
 
-    A class of your own that is one, named as module:class, runs in `tune`. Give it a `law` to
-    have the paper's bounds beside the measurement.
+    A class of your own that is one, named as module:class, runs in `tune`.
     """
 
     parameter: ClassVar[Parameter]

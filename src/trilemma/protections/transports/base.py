@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from trilemma.crypto.packing import FixedPoint
     from trilemma.entropy import System
-    from trilemma.protections.laws.base import Law
     from trilemma.protections.round_info import RoundInfo
 
 __all__ = [
@@ -158,7 +157,6 @@ class Transport(ABC):
 
     name: ClassVar[str]
     caveat: ClassVar[str] = ""  # a sentence that belongs beside every result
-    law: ClassVar[Law | None] = None  # the paper's, if it has one
     preparations: ClassVar[int] = 0  # exchanges before the one that carries updates
     brings: ClassVar[Brings] = "nothing"
 
@@ -266,10 +264,6 @@ class Transport(ABC):
     def public(self, secret: Any) -> Any:
         """What the server may know of the clients' secret."""
         return None
-
-    def log_parameter(self) -> float:
-        """ln of the parameter of `law`."""
-        raise InvalidInput(f"{self.name} has no law, so that the paper bounds nothing of it.")
 
 
 def require_stage(expected: str, stage: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,8 +14,6 @@ from trilemma.crypto.packing import Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, ProtocolViolation, TooFewClients, WeakKey
-from trilemma.protections.laws.base import Law
-from trilemma.protections.laws.paillier import PaillierLaw
 from trilemma.protections.transports import wire
 from trilemma.protections.transports.base import (
     Aggregate,
@@ -64,7 +61,6 @@ class Paillier(FixedPointTransport):
         "Paillier: one client that helps the server opens every update, and the server is trusted "
         "to follow the protocol."
     )
-    law: ClassVar[Law | None] = PaillierLaw()
     brings: ClassVar[Brings] = "key"
 
     def __post_init__(self) -> None:
@@ -95,10 +91,6 @@ class Paillier(FixedPointTransport):
 
     def load_secret(self, path: Path) -> PrivateKey:
         return load_private(path, insecure=self.insecure)
-
-    def log_parameter(self) -> float:
-        """ln n of a key that is no longer than it must be."""
-        return self.bits * math.log(2)
 
     def client(
         self, client: int, round: RoundInfo, secret: Any, entropy: System, label: bytes = b""

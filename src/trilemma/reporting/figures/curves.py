@@ -46,10 +46,8 @@ def _mark(axes: Axes, mark: Mark) -> None:
             label="verdict" if mark.kind == "verdict" else "tested with fresh games",
         )  # fmt: skip
         return
-    name = "γ*, the paper's optimum" if mark.kind == "surrogate" else mark.kind
-    style = "-." if mark.kind == "surrogate" else "-"
     x = min(1.0, max(0.0, mark.x))
-    axes.axvline(x, color="#8C3A00", linestyle=style, linewidth=1.2, label=name)
+    axes.axvline(x, color="#8C3A00", linestyle="-", linewidth=1.2, label=mark.kind)
     if x != mark.x:
         axes.plot([x], [0.97], "<" if x == 0 else ">", color="#8C3A00", ms=7)
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
+from trilemma.paper.result import Paper
 from trilemma.reporting.figures.curves import draw_costs, draw_leakage
 from trilemma.reporting.figures.front import draw_front
+from trilemma.reporting.figures.paper import draw_trade_off
 from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds import draw_rounds
+from trilemma.reporting.figures.style import plain_style
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.rounds import rounds_series
 from trilemma.reporting.sources import Earlier, read_run
 from trilemma.reporting.words.answer import metric_name
 from trilemma.tuning.results.verdict import Verdict
+from trilemma.work.files import new_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,28 +36,22 @@ Drawings = Mapping[str, Callable[[], "Figure"]]
 
 def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") -> list[Path]:
     """Draw what a run has to show; the files, in the order of the page."""
-    import matplotlib as mpl
-
     result, own = read_run(run)
     if isinstance(result, Earlier):
         raise InvalidInput(
             f"{run} holds a verdict of schema {result.version}, which has no figures any more; "
             f"trilemma report shows its values."
         )
-    target = folder or own / "figures"
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"cannot write to {target} ({error.strerror}); choose another --out."
-        ) from None
+    target = new_folder(folder or own / "figures")
+    drawn: Drawings
     if isinstance(result, Verdict):
         drawn = _verdict(result)
+    elif isinstance(result, Paper):
+        drawn = {"trade-off": partial(draw_trade_off, result)}
     else:
         drawn = _curves(result.points, bare_panels(result.points), result.front, None)
     files = []
-    # Text stays text, and without a salt or a date the same run gives the same file.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trilemma", "font.size": 9.0}):
+    with plain_style():
         for name, draw in drawn.items():
             figure = draw()
             for kind in ("svg", "png") if form == "both" else (form,):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.tuning.families.families import FAMILIES
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from trilemma.estimation.leakage import Estimate
 
-__all__ = ["STYLES", "band", "blank", "legend", "style"]
+__all__ = ["STYLES", "band", "blank", "legend", "plain_style", "style"]
 
 # Okabe and Ito's colours, each with a marker of its own; a family keeps its own everywhere.
 STYLES: Final = (
@@ -36,6 +37,13 @@ def blank(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def plain_style() -> AbstractContextManager[None]:
+    """Text stays text, and without a salt the same run gives the same file."""
+    import matplotlib as mpl
+
+    return mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trilemma", "font.size": 9.0})
 
 
 def band(

@@ -36,8 +36,7 @@ GLOSSARY: Final[dict[str, str]] = {
     "estimate": "From a few games of the rung's leading attack, with an interval that holds for "
     "this one number alone. It shows a price and proves nothing.",
     "basis": "What a claim rests on: measured (tests with fresh games), certified (a proof for "
-    "every attacker), cryptographic (a key that the adversary does not hold), or surrogate (the "
-    "paper's closed forms, no guarantee).",
+    "every attacker), or cryptographic (a key that the adversary does not hold).",
     "confidence": "How sure the claim is: at 95 %, of twenty procedures like this one at most one "
     "claims what is not so.",
     "family": "A protection with one free strength, such as noise with its variance. A strength "

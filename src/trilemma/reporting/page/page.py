@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 from functools import cache
 from importlib import resources
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from trilemma.paper.result import Paper
 from trilemma.reporting.page.earlier import earlier_rows
 from trilemma.reporting.page.sections import (
     front_context,
@@ -26,6 +28,7 @@ from trilemma.reporting.page.sections import (
 )
 from trilemma.reporting.sources import Earlier, Result, gallery_of
 from trilemma.reporting.words import numbers
+from trilemma.reporting.words import paper as words
 from trilemma.reporting.words.front import front_attacker
 from trilemma.reporting.words.protections import family, phrase, short_spec, strength
 from trilemma.tuning.results.verdict import Verdict
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.gallery import Gallery
 
 __all__ = [
-    "earlier_page", "front_page", "read_templates", "verdict_cell", "verdict_page", "write_report",
+    "earlier_page", "front_page", "paper_page", "read_templates", "verdict_cell", "verdict_page",
+    "write_report",
 ]  # fmt: skip
 
 _SCRIPTS: Final = (
@@ -55,6 +59,8 @@ def write_report(result: Result, folder: Path) -> Path:
         page = verdict_page(result, gallery_of(result, folder))
     elif isinstance(result, Earlier):
         page = earlier_page(result)
+    elif isinstance(result, Paper):
+        page = paper_page(result)
     else:
         page = front_page(result)
     target = folder / "report.html"
@@ -83,6 +89,28 @@ def verdict_cell(verdict: Verdict) -> str:
 def front_page(front: Front) -> str:
     """The page of a front."""
     return _render("front.html", front_data(front), **front_context(front))
+
+
+def paper_page(paper: Paper) -> str:
+    """The page of the paper's algorithm, with its figure."""
+    from trilemma.reporting.figures.paper import draw_trade_off  # matplotlib takes long to import
+    from trilemma.reporting.figures.style import plain_style
+
+    drawn = io.BytesIO()
+    with plain_style():
+        draw_trade_off(paper).savefig(drawn, format="svg", metadata={"Date": None})
+    return _render(
+        "paper.html",
+        None,
+        paper=paper,
+        figure=base64.b64encode(drawn.getvalue()).decode(),
+        sheets=list(words.sheets(paper)),
+        columns=words.CONSTANTS,
+        sentences=list(words.worth(paper)),
+        facts=list(words.facts(paper)),
+        constants=list(words.constant_rows(paper.estimated)),
+        remarks=list(words.remarks(paper.estimated)),
+    )
 
 
 def earlier_page(earlier: Earlier) -> str:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Axis", "Mark", "Panel", "bare_panels", "front_places", "verdict_panels"]
 
-MarkKind = Literal["verdict", "tested", "surrogate", "certificate"]
-_PAPER_MASKS: Final = {"secret-sharing": "bounded-masks"}  # the paper's r is the bound of a mask
+MarkKind = Literal["verdict", "tested", "certificate"]
 _DECIMALS: Final = (1.0, 2.0, 5.0)
 
 
@@ -106,16 +105,6 @@ def front_places(points: Sequence[Point]) -> tuple[int, ...]:
 
 
 def _marks(verdict: Verdict, named: str, axis: Axis) -> Iterator[Mark]:
-    for each in verdict.promises:
-        if _PAPER_MASKS.get(each.mechanism, each.mechanism) == named and _positive(each.parameter):
-            leaks = f"; measured {interval(each.measured)}" if each.measured else ""
-            yield Mark(
-                "surrogate",
-                axis.x(each.parameter),
-                f"The paper's optimum γ* ({each.form}): {each.symbol} = {number(each.parameter)}, "
-                f"promised to leak {number(each.promised)}{leaks}.",
-                each.measured,
-            )
     for found in verdict.candidates:
         if found.name != named:
             continue

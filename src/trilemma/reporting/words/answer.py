@@ -47,7 +47,6 @@ _PROOF: Final = {
     "measured": "tested with fresh games",
     "certified": "proved for every attacker",
     "cryptographic": "rests on the key",
-    "surrogate": "the paper's promise, no guarantee",
 }
 
 
@@ -76,16 +75,17 @@ def answer(verdict: Verdict) -> Answer:
     """The first screen of a verdict."""
     chosen, budget = verdict.choice, number(verdict.request.budget)
     if chosen is None:
+        capped = any(each.breaks_a_cap for each in verdict.candidates)
+        held = "Protections hold this attacker off, but none of them within the caps."
         return Answer(
-            headline="No protection was shown to hold this attacker off.",
-            use=f"Nothing keeps the budget of {budget}.",
+            headline=held if capped else "No protection was shown to hold this attacker off.",
+            use=f"Nothing keeps {'the caps and ' if capped else ''}the budget of {budget}.",
             proof="no verdict",
             lede=f"Asked for: {verdict.headline} {verdict.advice}",
             leaks=Card("What leaks", f"more than {budget}, or not shown", _unprotected(verdict)),
         )
-    shown = chosen.basis != "surrogate"
     return Answer(
-        headline=verdict.headline if shown else "The paper's choice, attacked: no claim is made.",
+        headline=verdict.headline,
         use=_use(chosen),
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
@@ -155,8 +155,6 @@ def paper_leakage(verdict: Verdict) -> str:
 
 def _use(chosen: Candidate) -> str:
     what = phrase(chosen.protection)
-    if chosen.basis == "surrogate":
-        return f"The paper would use {what}."
     if chosen.basis == "certified" and chosen.certificate is not None:
         return f"Use {what}, {clipped(chosen.certificate)}."
     return f"Use {what}."
@@ -171,10 +169,6 @@ def _lede(verdict: Verdict) -> str:
         f"{count(there.parameters, 'parameter')} together; {curious} is curious and tries to tell "
         f"{reads} which record was used. "
     )
-    if verdict.basis == "surrogate":
-        return (
-            f"{told}This is the optimum of the paper's closed forms, and what attacks make of it."
-        )
     sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
     tied = [family(each.name) for each in verdict.candidates if each.tied]
     best = f"this one and {listed(tied)} cost least" if tied else "this one costs least"
@@ -191,10 +185,8 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     if chosen.leakage is None:
         return Card(title, "nothing without the key", chosen.statement)
     budget = f"budget {number(asked.budget)}"
-    if chosen.basis in ("certified", "surrogate"):
-        figure = f"leakage {interval(chosen.leakage)}, promised {number(asked.budget)}"
-        if chosen.basis == "certified":
-            figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
+    if chosen.basis == "certified":
+        figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
         return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
     allowed = hundred(verdict.largest_success_rate)
     found = chosen.success

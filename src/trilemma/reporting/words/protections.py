@@ -19,7 +19,6 @@ _FAMILIES: Final = {
     "paillier": "Paillier alone",
     "bounded-masks": "bounded masks",
 }
-_PAPER: Final = "surrogate "
 _CARRIERS: Final = {"secret-sharing": "secret sharing", "paillier": "Paillier"}
 _STRENGTHS: Final = {
     "randomization": "variance {}",
@@ -33,13 +32,11 @@ _FRACTION: Final = re.compile(r"(?<==)-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)"
 def family(name: str) -> str:
     """A family as people say it; what is no name of ours stays as it is.
 
-    >>> family("randomization+secret-sharing"), family("surrogate compression")
-    ('noise inside secret sharing', "the paper's compression")
+    >>> family("randomization+secret-sharing")
+    'noise inside secret sharing'
     >>> family("my.package:Blur+paillier")
     'my.package:Blur inside Paillier'
     """
-    if name.startswith(_PAPER):
-        return f"the paper's {family(name.removeprefix(_PAPER))}"
     carried, carrier = _split(name)
     said = _FAMILIES.get(carried, carried)
     return f"{said} inside {_CARRIERS[carrier]}" if carrier else said
@@ -53,7 +50,7 @@ def strength(name: str, parameter: float | None) -> str:
     >>> strength("paillier", None), strength("randomization+secret-sharing", None)
     ('nothing to tune', 'none needed')
     """
-    carried, _ = _split(name.removeprefix(_PAPER))
+    carried, _ = _split(name)
     if not tuned(carried):
         return "nothing to tune"
     if parameter is None:

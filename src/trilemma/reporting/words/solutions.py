@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from trilemma.bounds.surrogate import Constants
+from trilemma.paper.bounds import Constants
+from trilemma.paper.solving import Solution
 from trilemma.reporting.words.terminal import Printer
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.surrogate.solving import Solution
 
 __all__ = ["show"]
 
@@ -18,10 +18,12 @@ _ROWS: tuple[tuple[str, Callable[[Solution], str]], ...] = (
     ("optimum γ*", lambda s: f"{s.value.value:.5g}" if s.value else "none"),
     ("distance to none", lambda s: _number(s.value.distance if s.value else None)),
     ("form", lambda s: s.form),
-    ("distortion TV", lambda s: _number(s.distortion)),
+    ("TV, modelled", lambda s: _number(s.distortion)),
+    ("TV, true", lambda s: _number(s.true_distortion)),
     ("surrogate leakage", lambda s: _number(s.surrogate_leakage)),
     ("regime", lambda s: s.regime.replace("no-protection-needed", "no need")),
-    ("proved", lambda s: "yes" if s.proved else "no"),
+    ("proved, model", lambda s: "yes" if s.proved_in_the_model else "no"),
+    ("proved, true TV", lambda s: "yes" if s.proved else "no"),
     ("utility loss ≤", lambda s: _number(s.utility_bound)),
     ("efficiency loss ≤", lambda s: _number(s.efficiency_bound)),
     ("objective", lambda s: _number(s.objective)),
@@ -33,7 +35,7 @@ def show(constants: Constants, problem: Problem, solutions: Sequence[Solution]) 
     out = Printer()
     out.text(
         f"C1 = {constants.c1:g}, C2 = {constants.c2:g}, budget = {problem.budget:g} "
-        f"(normalised leakage); basis: surrogate, the paper's closed forms\n"
+        f"(normalised leakage); the paper's closed forms\n"
     )
     rows = ((label, *map(cell, solutions)) for label, cell in _ROWS)
     out.table(("", *(solution.mechanism for solution in solutions)), rows, gap=2)

@@ -30,7 +30,6 @@ from trilemma.reporting.words.terminal import Printer, short
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.tuning.results.promises import Promise
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["show_verdict"]
@@ -51,7 +50,6 @@ def show_verdict(verdict: Verdict) -> None:
         for sentence in each.readings:
             out.note(sentence)
     _show_candidates(out, verdict)
-    _show_promises(out, verdict)
     out.title("Not covered")
     out.bullets(verdict.limits)
 
@@ -153,26 +151,3 @@ def _statements(verdict: Verdict) -> dict[str, list[str]]:
         if spare or each.rank is None:
             found.setdefault(spare or each.statement, []).append(family(each.name))
     return found
-
-
-def _show_promises(out: Printer, verdict: Verdict) -> None:
-    if not verdict.promises:
-        return
-    promised = number(verdict.request.budget)
-    out.title(f"The paper's optimum, promised to leak {promised}, attacked in one round")
-    constants = verdict.constants
-    if constants is not None:
-        smoothed = f" (smoothed: {constants.reason})" if constants.smoothed else ""
-        out.note(f"C1 = {number(constants.c1.value)}, C2 = {number(constants.c2)}{smoothed}")
-    columns = ("mechanism, form", "optimum", "measured leakage", "right picks")
-    out.table(columns, map(_promise, verdict.promises), gap=2)
-    for each in verdict.promises:
-        out.note(each.note and f"{each.mechanism}, {each.form}: {each.note}")
-
-
-def _promise(each: Promise) -> tuple[str, ...]:
-    value = "none" if each.parameter is None else f"{each.symbol} = {number(each.parameter)}"
-    name = f"{each.mechanism}, {each.form}"
-    if each.measured is None:
-        return name, value, "cannot be run", "–"
-    return name, value, interval(each.measured), f"{each.successes} of {each.units}"

@@ -66,7 +66,7 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
             "One round: an adversary that combines the updates of several rounds learns more."
         )
     sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
-    if chosen is None or chosen.basis in ("measured", "surrogate"):
+    if chosen is None or chosen.basis == "measured":
         sentences.append(
             f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
             f"with the knowledge stated: one that knows more of the data may pick right more "
@@ -124,7 +124,7 @@ def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
     idle = [name for name in plan.suite.attacks[1:] if not won[name]]
     request = plan.request
-    tests = not all(map(plan.proves, plan.families)) and request.basis != "surrogate"
+    tests = not all(map(plan.proves, plan.families))
     if not idle or request.preset != "quick" or not tests:
         return ()
     said = (
@@ -138,10 +138,7 @@ def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) 
     """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
     reached = [each for each in candidates if each.smallest_leakage is not None]
     able = [each for each in candidates if each.feasible and each.deployable]
-    capped = [each for each in candidates if not each.feasible and each.costs is not None]
-    if request.basis == "surrogate":
-        return "The paper's optimum does not keep its promise here; tune with --basis measured."
-    if capped and not able:
+    if not able and any(each.breaks_a_cap for each in candidates):
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
     tried = {each.name for each in candidates}
     ways = ["more clients"] if setting.clients < 20 else []

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from trilemma.protections.specs import in_words
 from trilemma.tuning.certificate.candidates import certified_candidate
 from trilemma.tuning.choosing.candidates import measured_candidate
-from trilemma.tuning.choosing.promised import paper_procedure, promised_procedures
 from trilemma.tuning.families.pricing import ranked
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.tuning.results.promises import Promise, SurrogateConstants
     from trilemma.work.scheduler import Procedure
 
 __all__ = ["Choice", "choose", "procedures"]
@@ -25,15 +23,10 @@ __all__ = ["Choice", "choose", "procedures"]
 
 @dataclass(frozen=True)
 class Choice:
-    """What was found: the candidates in their order, and the control of every attack.
-
-    `constants` and `promises` are the paper's, where its closed forms were asked for.
-    """
+    """What was found: the candidates in their order, and the control of every attack."""
 
     candidates: tuple[Candidate, ...]
     control: Counts
-    constants: SurrogateConstants | None
-    promises: tuple[Promise, ...]
 
     @property
     def chosen(self) -> Candidate | None:
@@ -54,10 +47,6 @@ class Choice:
 def procedures(plan: Plan) -> dict[str, Procedure[Any]]:
     """All that is measured before anything is chosen, by name."""
     wanted: dict[str, Procedure[Any]] = {"control": plan.gauge().control()}
-    if plan.request.basis == "surrogate":
-        return wanted | promised_procedures(plan)
-    if plan.request.paper:
-        wanted |= paper_procedure(plan)
     if not all(map(plan.proves, plan.families)):
         wanted["baseline"] = _baseline(plan)
     return wanted | {family.name: _candidate(plan, family) for family in plan.families}
@@ -77,7 +66,6 @@ def _baseline(plan: Plan) -> Procedure[None]:
 def choose(measured: Mapping[str, Any]) -> Choice:
     """Rank the candidates among what the procedures returned."""
     candidates = dict(measured)
-    constants, promises = candidates.pop("promises", (None, ()))
     control = candidates.pop("control")
     candidates.pop("baseline", None)
-    return Choice(ranked(list(candidates.values())), control, constants, promises)
+    return Choice(ranked(list(candidates.values())), control)

@@ -11,7 +11,6 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
 from trilemma.estimation.jobs import CostJob, TrainJob
 from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.paper_bounds import paper_bounds
 from trilemma.estimation.results import Diverged, converged
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from trilemma.protections.protection import Protection
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.candidates import Candidate
-    from trilemma.updates import Profile
     from trilemma.work.scheduler import Procedure
 
 __all__ = ["Pricing", "priced", "ranked"]
@@ -30,7 +28,6 @@ class Pricing:
     """How utility and cost are measured, alike for all protections."""
 
     problem: Problem
-    profile: Profile
     rounds: int
     seeds: tuple[int, ...]
     bandwidth: float
@@ -71,7 +68,6 @@ class Pricing:
             timed,
             bandwidth=self.bandwidth,
             confidence=self.confidence,
-            bounds=paper_bounds(protection, self.profile),
             best=freest,
         )
         return found, self._objective(found)
@@ -109,9 +105,9 @@ def priced(
     except Diverged as error:
         return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
     breach = pricing.problem.breach(
-        costs.utility_loss.value,
-        costs.efficiency_reduction.value,
-        ("utility loss", "efficiency reduction"),
+        costs.utility_loss.high,
+        costs.efficiency_reduction.high,
+        ("upper limit of the utility loss", "upper limit of the efficiency reduction"),
     )
     if breach:
         said = f"{candidate.statement} But {breach}"

@@ -14,7 +14,7 @@ from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["Basis", "Candidate"]
 
-Basis = Literal["measured", "certified", "surrogate", "cryptographic"]
+Basis = Literal["measured", "certified", "cryptographic"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,8 @@ class Candidate:
     objective: Estimate | None = None
     rank: int | None = None
     tied: bool = False
+
+    @property
+    def breaks_a_cap(self) -> bool:
+        """Whether it keeps the budget, and was priced for that, but not the caps of eq. 8."""
+        return not self.feasible and self.costs is not None

@@ -46,4 +46,4 @@ class Front(Kept):
     federation: Federation
     versions: dict[str, str]
     reproduce: str = ""
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4

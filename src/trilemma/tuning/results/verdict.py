@@ -19,7 +19,6 @@ from trilemma.tuning.request import Knows, Request
 from trilemma.tuning.results.candidates import Basis, Candidate
 from trilemma.tuning.results.documents import Kept, Share, Shares
 from trilemma.tuning.results.points import Point
-from trilemma.tuning.results.promises import Promise, SurrogateConstants
 from trilemma.tuning.results.shown import Shown
 
 if TYPE_CHECKING:
@@ -135,8 +134,8 @@ class Verdict(Shown, Kept):
     file: ClassVar = "verdict.json"
     remedy: ClassVar = "take the verdict.json that trilemma tune wrote"
     upgrade: ClassVar = (
-        "its claim was about one round and weaker attackers: run trilemma tune again with "
-        "--fresh --out {folder}"
+        "what it claims is not what this version claims: run trilemma tune again with --fresh "
+        "--out {folder}"
     )
 
     headline: str
@@ -155,8 +154,6 @@ class Verdict(Shown, Kept):
     chosen: str | None
     candidates: tuple[Candidate, ...]
     beside: tuple[Beside, ...]
-    constants: SurrogateConstants | None
-    promises: tuple[Promise, ...]
     curves: tuple[Point, ...]
     rounds: tuple[RoundsPoint, ...]
     beliefs: tuple[PaperLeakage, ...]
@@ -164,7 +161,7 @@ class Verdict(Shown, Kept):
     show_records: bool
     source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
 
     @property
     def choice(self) -> Candidate | None:

@@ -6,10 +6,9 @@ Whatever the executor, a task's payload is the same, so that a run may change it
 from trilemma.work.executors.base import Executor, Job, Spent, WorkerDied
 from trilemma.work.executors.choosing import executor
 from trilemma.work.executors.hands import one_thread
-from trilemma.work.executors.local import Crew, prepared
-from trilemma.work.executors.memory import for_good, keep_memory
+from trilemma.work.executors.local import Crew
+from trilemma.work.executors.memory import keep_memory
 
 __all__ = [
-    "Crew", "Executor", "Job", "Spent", "WorkerDied", "executor", "for_good", "keep_memory",
-    "one_thread", "prepared",
+    "Crew", "Executor", "Job", "Spent", "WorkerDied", "executor", "keep_memory", "one_thread",
 ]  # fmt: skip

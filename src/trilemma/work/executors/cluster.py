@@ -30,10 +30,7 @@ from trilemma.work.log import versions
 
 __all__ = ["Cluster"]
 
-_PATIENCE_S: Final = 5.0  # for the first word of a server; Ray itself waits for minutes
-# gRPC speaks HTTP/2: what a client says first, with empty SETTINGS, and the type of the answer.
-_HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-_SETTINGS: Final = 4
+_PATIENCE_S: Final = 5.0  # for a server to be there; Ray itself waits for minutes
 _STILLBORN: Final = 3
 _NUMBERS: Final = itertools.count(1)  # a name is given once in a process
 Kind = TypeVar("Kind", bound=Job)
@@ -170,7 +167,7 @@ def _imported() -> Any:
 
 def _connect(ray: Any, address: str) -> None:
     try:
-        _greet(address)
+        _reach(address)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # Ray's, about its own plans
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -183,17 +180,12 @@ def _connect(ray: Any, address: str) -> None:
         ) from error
 
 
-def _greet(address: str) -> None:
-    """Fail soon where no server is, or one that is not Ray's; Ray would try for minutes."""
+def _reach(address: str) -> None:
+    """Fail soon where nothing listens; Ray would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (colon and port.isdecimal()):
         return  # auto, or what Ray itself refuses at once
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_S) as line:
-        if os.environ.get("RAY_USE_TLS", "0") not in ("0", "false"):
-            return
-        line.sendall(_HELLO)
-        if line.recv(9)[3:4] != bytes((_SETTINGS,)):
-            raise ConnectionError("what listens there is not Ray")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_S).close()
 
 
 def _needs(cluster: Mapping[str, float], workers: int, device: str) -> dict[str, float]:

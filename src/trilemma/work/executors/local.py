@@ -2,20 +2,23 @@
 
 Each worker has one torch thread and is fed through its own pipe. When the parent dies, even by
 kill -9, the pipe closes and the worker ends by itself; a process pool of the standard library
-would leave it waiting for ever. What workers import can be imported before there is anything to
-do, as that takes seconds.
+would leave it waiting for ever.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Final, Generic, Self, TypeVar
+from multiprocessing.process import BaseProcess
+from typing import Generic, Self, TypeVar
 
+from trilemma.errors import InvalidInput
 from trilemma.quantities import counted
 from trilemma.work.executors.base import Job, Spent, WorkerDied
 from trilemma.work.executors.hands import (
@@ -27,34 +30,20 @@ from trilemma.work.executors.hands import (
     payloads_of,
     pickled,
 )
-from trilemma.work.executors.nursery import Nursery, Process, end
+from trilemma.work.executors.processes import end, start
 from trilemma.work.executors.waiting import Try, Waiting
 
-__all__ = ["Crew", "prepared"]
+__all__ = ["Crew"]
 
 Kind = TypeVar("Kind", bound=Job)
-_PREPARED: Final[list[Nursery]] = []
-
-
-@contextmanager
-def prepared(workers: int, *modules: str, device: str = "cpu") -> Iterator[None]:
-    """Has so many processes under way for crews within; they import `modules` in the meantime."""
-    if workers:
-        with suppress(OSError):  # the crew will try again, and tell
-            fork = device == "cpu"
-            _PREPARED.append(Nursery(_worker, modules=modules, expected=workers, fork=fork))
-    try:
-        yield
-    finally:
-        while _PREPARED:
-            _PREPARED.pop().close()
 
 
 class Crew(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
-    A process starts when there is a task that no idle one can take, sooner if it was `prepared`.
-    With one worker the tasks run here, one at a time, when their payload is asked for. Where the
+    A process starts when there is a task that no idle one can take. Where processes are forked,
+    the modules of `make_work.preload` (or the one of its class) are imported once for all. With
+    one worker the tasks run here, one at a time, when their payload is asked for. Where the
     `device` is "cuda" and the machine has several, each process sees one of them, the one that
     fewest others have.
     """
@@ -71,11 +60,11 @@ class Crew(Generic[Kind]):
         self._waiting: Waiting[Kind] = Waiting(make_work)
         self._finished: deque[tuple[Kind, bytes, Spent]] = deque()
         self._pending: dict[Connection, Try[Kind]] = {}
-        self._processes: dict[Connection, Process] = {}
+        self._processes: dict[Connection, BaseProcess] = {}
         self._gpus: dict[Connection, str | None] = {}
         self._work: Callable[[Kind], bytes] | None = None
         self._pickled = b""
-        self._own: Nursery | None = None
+        self._started = False  # whether a process has ever got as far as to wait for tasks
         self.spent = Spent(0.0, 0.0)
 
     def __enter__(self) -> Self:
@@ -83,8 +72,6 @@ class Crew(Generic[Kind]):
 
     def __exit__(self, *_: object) -> None:
         end(self._processes.items())
-        if self._own is not None:
-            self._own.close()
 
     def submit(self, *tasks: Kind) -> None:
         """Queue tasks; they start at once where workers are free."""
@@ -132,11 +119,15 @@ class Crew(Generic[Kind]):
         assert isinstance(ready, Connection)
         tried = self._pending.pop(ready)
         try:
-            answer, spent = ready.recv()
+            received = ready.recv()
         except (EOFError, OSError):  # it died before its answer, or in the midst of it
             self._bury(ready, tried)
             self._hand_out()
             return True
+        if received is None:
+            self._started, self._pending[ready] = True, tried
+            return True
+        answer, spent = received
         if isinstance(answer, Failure) and len(tried.tasks) > 1:
             self._waiting.put_back(tried.apart())
             self._hand_out()
@@ -163,6 +154,12 @@ class Crew(Generic[Kind]):
         del self._gpus[pipe]
         pipe.close()
         process.join()
+        if process.exitcode == 1 and not self._started:
+            raise InvalidInput(
+                "worker processes import the program's main module, and an error ended them "
+                "there; keep the program in a file, put what it does under "
+                "`if __name__ == '__main__':`, or use one worker."
+            ) from None
         self._waiting.put_back(tried.again(f"exit code {process.exitcode}").apart())
 
     def _hand_out(self) -> None:
@@ -180,29 +177,23 @@ class Crew(Generic[Kind]):
         self._pickled = self._pickled or pickled(self._make_work)
         taken = list(self._gpus.values())
         gpu = min(_gpus(), key=taken.count) if self._device == "cuda" else None
+        # A fork has the environment in which its server was started, perhaps long ago.
+        environment = dict(os.environ) | ({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
+        preload = getattr(self._make_work, "preload", (type(self._make_work).__module__,))
         try:
-            ours, process = self._nursery().worker()
-        except OSError as error:
+            ours, process = start(_worker, preload=preload, fork=self._device == "cpu")
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or "the process that forks them has ended"
             raise WorkerDied(
                 f"worker process {len(self._processes) + 1} cannot be started "
-                f"({error.strerror}); use fewer workers."
+                f"({reason}); use fewer workers."
             ) from error
         self._processes[ours], self._gpus[ours] = process, gpu
         # Not among the arguments: one that dies before it read them all would be waited for.
         with suppress(BrokenPipeError):
-            ours.send(gpu)
+            ours.send(environment)
             ours.send_bytes(self._pickled)
         return ours
-
-    def _nursery(self) -> Nursery:
-        """Where processes come from: what was prepared, if they may be forked, or our own."""
-        fork = self._device == "cpu"
-        if self._own is None:
-            fitting = [each for each in _PREPARED if each.fork == fork]
-            if fitting:
-                return fitting[0]
-            self._own = Nursery(_worker, modules=(type(self._make_work).__module__,), fork=fork)
-        return self._own
 
 
 def _gpus() -> list[str]:
@@ -215,10 +206,13 @@ def _gpus() -> list[str]:
 
 
 def _worker(pipe: Connection) -> None:
-    with suppress(EOFError, OSError):  # nobody is there any more
-        gpu = pipe.recv()
-        if gpu is not None:  # read when CUDA is first used, which no import does
-            os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server may be the program's own
+    if "numpy" in sys.modules:  # or all forks would draw alike where users name no seed
+        sys.modules["numpy"].random.seed()
+    with suppress(EOFError, OSError):  # the parent has ended
+        os.environ.clear()
+        os.environ.update(pipe.recv())  # the GPU is read when CUDA is first used
         hands = Hands(pipe.recv_bytes())
+        pipe.send(None)
         while True:
             pipe.send(hands.do(pipe.recv()))

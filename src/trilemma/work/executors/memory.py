@@ -1,15 +1,13 @@
-"""What of memory is given back: not that of tensors, and nothing that was imported."""
+"""What of memory is given back to the system: not that of tensors."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
-__all__ = ["for_good", "keep_memory"]
+__all__ = ["keep_memory"]
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 _KEPT: Final = 2**28  # bytes that are free and not given back
@@ -29,20 +27,3 @@ def keep_memory() -> None:
         set_option = ctypes.CDLL(None).mallopt
         set_option(_TRIM, _KEPT)
         set_option(_MAP, _LARGEST)
-
-
-@contextmanager
-def for_good() -> Iterator[None]:
-    """Never look for garbage in what is made within, such as imported modules.
-
-    While torch is imported, that took an eighth of the time; and 0.1 s whenever all was looked
-    through later.
-    """
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if before:
-            gc.enable()

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trilemma.crypto.masking import Ring, check_threshold
 from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
-from trilemma.protections.laws.base import Law
-from trilemma.protections.laws.secret_sharing import SecretSharingLaw
 from trilemma.protections.transports.base import Brings, ClientSession, Reads
 from trilemma.protections.transports.fixed_point import FixedPointTransport, fitting
 from trilemma.protections.transports.secret_sharing.circle import Circle
@@ -54,7 +52,6 @@ class SecretSharing(FixedPointTransport):
         "it, t being the threshold, above 2n/3; in a cohort so large that they mask with "
         "neighbours alone, no more than the share `corrupt` of them."
     )
-    law: ClassVar[Law | None] = SecretSharingLaw()
     preparations: ClassVar[int] = 2
     brings: ClassVar[Brings] = "identity"
 
@@ -126,10 +123,6 @@ class SecretSharing(FixedPointTransport):
 
     def words(self, number: Callable[[float], str]) -> str:
         return "secret sharing"
-
-    def log_parameter(self) -> float:
-        """ln of half the ring."""
-        return math.log(self.step_size()) + (self.ring_bits - 1) * math.log(2)
 
     def honest(self, clients: int, threshold: int, helpers: int) -> int:
         """T - c, of all pairs; in a graph as many less as a server may keep out of a sum.

@@ -48,8 +48,6 @@ function mark(each, x, y, inner) {
   return [
     svg("line", { class: each.kind, x1: at, x2: at, y1: inner.top, y2: inner.bottom }),
     beyond && marker(beyond, at, inner.top + 7, 5, `${each.kind} arrow`),
-    each.kind === "surrogate" && svg("text", { class: "mark", x: at, y: inner.top - 5, "text-anchor": beyond === "right" ? "end" : "start" },
-      beyond ? "γ*, off the scale" : "γ*"),
   ];
 }
 

@@ -1,1 +1,0 @@
-"""The paper's own choice: its closed forms solved, and then attacked."""
