@@ -2,8 +2,8 @@
 
     python benchmarks/certificate.py [--out FOLDER]
 
-The choice of clip and step, the trainings and the games are those of `trilemma tune --knows
-anyone`; with --out they are journaled there, and the same command goes on where it was left.
+The recipe, the trainings and the games are those of `trilemma tune --knows anyone --participation
+secret`; with --out they are journaled there, and the same command goes on where it was left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trilemma.federation.training import train
 from trilemma.protections.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.certificate.beside import games_beside, recipe_of
-from trilemma.tuning.certificate.candidates import certified_procedures
+from trilemma.tuning.certificate.candidates import certified_candidate
 from trilemma.tuning.families.counts import played
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -55,8 +55,8 @@ PLAYED = next(iter(CASES))
 INTRODUCTION = """\
 Digits, 10 clients of 150 records, batches of 4 by Poisson sampling, 150 rounds, an MLP of 2,410
 parameters: the leakage is at most .3 at every N, whatever the attacker knows. Clip and server step
-are chosen on one half of the test records, the step of the unprotected training likewise, and
-accuracy is that on the other half."""
+are those of a rule; the step of the unprotected training is chosen on one half of the test
+records, and accuracy is that on the other half."""
 
 COSTS = f"""\
 {SEEDS} pairs of trainings. *Real* is the accuracy of the same trainings with the keys, shares and
@@ -83,7 +83,9 @@ class Found:
 
 def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     """The certified candidate, and the right picks of the exact posterior in so many games."""
-    asked = Request(knows="anyone", families=(FAMILY,), seeds=SEEDS, **settings)
+    asked = Request(
+        knows="anyone", participation="secret", families=(FAMILY,), seeds=SEEDS, **settings
+    )
     plan = Plan.of(load_scenario("digits"), asked)
 
     def right(who: Participation) -> Procedure[int]:
@@ -93,7 +95,8 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
 
     with plan.crew(1) as crew:
         scheduler = Scheduler(crew, decode, run=run)
-        candidate = scheduler.run_all(certified_procedures(plan))[FAMILY]
+        (family,) = plan.families
+        candidate = scheduler.run_all({FAMILY: certified_candidate(plan, family)})[FAMILY]
         played_by = [right(who) for who in WHO] if games else []
         counted = scheduler.run_all({"right": together(played_by)})["right"]
     return Found(plan, candidate, dict(zip(WHO, counted, strict=False)))

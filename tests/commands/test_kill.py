@@ -23,12 +23,14 @@ SMALL = ("--scenario", "tests.commands.own_scenario:small", "--restarts", "1")
 SIMULATED = (
     *("tune", "--scenario", "tests.commands.own_scenario:shown", "--budget", "0.4"),
     *("--strengths", "2", "--seeds", "2", "--families", "randomization,secret-sharing"),
+    *("--basis", "measured"),
     *("--attacks", "gaussian-posterior,analytic"),
 )
 REAL = (
     *("tune", "--scenario", "tests.commands.own_scenario:shown", "--budget", "0.4"),
     *("--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10", "--batch", "4"),
     *("--strengths", "2", "--families", "randomization", "--efficiency-weight", "0"),
+    *("--basis", "measured"),
     *("--attacks", "gaussian-posterior,analytic"),
 )
 

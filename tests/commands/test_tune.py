@@ -22,7 +22,7 @@ ATTACKS = ("--attacks", "gaussian-posterior,analytic")
 QUICK = [
     *("--scenario", "tests.commands.own_scenario:shown", "--budget", "0.4", "--strengths", "2"),
     *("--seeds", "2", "--efficiency-weight", "0", *ATTACKS),
-    *("--families", "randomization,compression"),
+    *("--basis", "measured", "--families", "randomization,compression"),
 ]
 
 

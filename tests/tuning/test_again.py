@@ -27,7 +27,7 @@ from trilemma.work.journal import Run
 def verdict() -> Verdict:
     with pytest.MonkeyPatch.context() as patch:
         simulate(patch)
-        return tune(small(), families=("randomization",), seeds=2, strengths=0)
+        return tune(small(), basis="measured", families=("randomization",), seeds=2, strengths=0)
 
 
 def again(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, **how: Any) -> dict[str, Attacked]:

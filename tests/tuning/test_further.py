@@ -23,6 +23,8 @@ CONTROL = Counts(24, {"gaussian-posterior": 24}, {}, 0)
 
 def measured(names: tuple[str, ...], pictures: bool = False, **settings: Any) -> dict[str, Any]:
     asked = {"attacks": ("gaussian-posterior",), "steps": 2, "families": ("randomization",)}
+    if "knows" not in settings:
+        asked["basis"] = "measured"
     plan = Plan.of(shown(), Request(**{**asked, **settings}))
     run = runner(Simulated(shown, None, 1, 2, 0))
     found = ranked([candidate(name, 0.1) for name in names])

@@ -22,7 +22,9 @@ ATTACKS = ("gaussian-posterior", "analytic")
 
 
 def plan(clients: int = 2, **settings: Any) -> Plan:
-    return Plan.of(small(clients), Request(**{"attacks": ATTACKS, "steps": 2, **settings}))
+    basis = "proved" if "knows" in settings else "measured"
+    asked = {"basis": basis, "attacks": ATTACKS, "steps": 2, **settings}
+    return Plan.of(small(clients), Request(**asked))
 
 
 def test_a_training_and_a_round() -> None:
@@ -108,7 +110,9 @@ def test_anyone_is_proved_and_measured_by_who_knows_the_rest() -> None:
     made = plan(knows="anyone", attacks=None, families=None)
     assert made.suite.attacks == ("exact-posterior",)
     assert all("randomization" in each.name for each in made.families)
-    assert made.claim.participation == "secret"
+    assert made.claim.participation == "known"
+    secret = plan(knows="anyone", attacks=None, families=None, participation="secret")
+    assert secret.claim.participation == "secret"
 
 
 def test_a_run_that_is_resumed_keeps_what_was_measured_of_the_federation(

@@ -41,8 +41,9 @@ def bounds(works: dict[str, Work], end: int) -> Counter[str]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"families": ALL}, {"families": ALL, "preset": "quick"},
-        {"families": ALL[:2], "adversary": "client"},
+        {"families": ALL}, {"families": ALL, "basis": "measured"},
+        {"families": ALL, "basis": "measured", "preset": "quick"},
+        {"families": ALL[:2], "basis": "measured", "adversary": "client"},
         {"knows": "anyone", "participation": "known", "families": ("randomization",)},
     ],
 )  # fmt: skip

@@ -59,6 +59,8 @@ def test_names_and_weights_may_be_text() -> None:
         ({"max_cost": math.nan}, "max_cost"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"restarts": 2.5}, "restarts is 2.5"),
+        ({"basis": "measured", "knows": "anyone"}, "leave one out"),
+        ({"participation": "secret"}, "add knows='anyone'"),
     ],
 )
 def test_bad_values_are_one_sentence(settings: dict[str, Any], sentence: str) -> None:

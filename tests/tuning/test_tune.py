@@ -37,7 +37,13 @@ NOISE = "randomization"
 
 def tuned(monkeypatch: pytest.MonkeyPatch, laws: dict[str, Any], **settings: Any) -> Verdict:
     simulate(monkeypatch, **laws)
-    asked = {"attacks": ATTACKS, "seeds": 2, "strengths": 0, "efficiency_weight": 0.0}
+    asked = {
+        "basis": "measured",
+        "attacks": ATTACKS,
+        "seeds": 2,
+        "strengths": 0,
+        "efficiency_weight": 0.0,
+    }
     return tune(small(), **{**asked, **settings})
 
 

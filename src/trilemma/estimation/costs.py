@@ -51,6 +51,8 @@ class Costs:
     `client_utility_loss` the same on each client's own records; their intervals cover seeds and
     records. `efficiency_reduction` is the ratio of `Spent.duration` with and without protection,
     less 1, the median over pairs of rounds. `unprotected` and `protected` are medians.
+    `best_unprotected_metric` is that of the best training without protection that may do what a
+    protected one may (None: not trained).
     """
 
     protection: str
@@ -65,6 +67,7 @@ class Costs:
     efficiency_reduction: Estimate
     unprotected: Spent
     protected: Spent
+    best_unprotected_metric: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -79,6 +82,7 @@ def compare(
     *,
     bandwidth: float = BANDWIDTH,
     confidence: float = 0.95,
+    best: Sequence[History] = (),
 ) -> Costs:
     """Costs from two equally long lists of trainings, paired by their places, and from rounds.
 
@@ -129,6 +133,7 @@ def compare(
         efficiency_reduction=median_estimate(ratios, confidence),
         unprotected=rounds.unprotected,
         protected=rounds.protected,
+        best_unprotected_metric=fmean(each.metric for each in best) if best else None,
     )
     if not all(_is_accuracy(history.scores) for history in unprotected):
         return costs
@@ -138,6 +143,11 @@ def compare(
         unprotected_metric=round(costs.unprotected_metric, 2),
         protected_metric=costs.protected_metric if noisy else round(costs.protected_metric, 2),
         utility_loss=_in_points(costs.utility_loss),
+        best_unprotected_metric=(
+            None
+            if costs.best_unprotected_metric is None
+            else round(costs.best_unprotected_metric, 2)
+        ),
         client_utility_loss=tuple(map(_in_points, costs.client_utility_loss)),
     )
 

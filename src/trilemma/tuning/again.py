@@ -127,7 +127,8 @@ def attack_again(
                 "who knows the rest can do without; attack it on the rung 'rest'."
             )
         rungs = ("rest",)
-    claimed = RUNGS.index("rest" if asked.knows == "anyone" else asked.knows)
+    proved = verdict.choice is not None and verdict.choice.certificate is not None
+    claimed = RUNGS.index("rest" if proved or asked.knows == "anyone" else asked.knows)
 
     def attacked(rung: Rung, attack: str) -> Procedure[Attacked]:
         job = AttackJob(

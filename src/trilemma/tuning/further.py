@@ -21,7 +21,7 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
     chosen, asked = choice.chosen, plan.request
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
-    if asked.knows != "anyone" and asked.strengths:
+    if asked.strengths and not all(map(plan.proves, plan.families)):
         wanted["curves"] = curves(plan, choice.candidates)
     if chosen is not None:
         wanted["rounds"] = leakage_by_rounds(plan, chosen)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
 from trilemma.attacks import Rung, get
+from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
 from trilemma.estimation.jobs import Job
@@ -20,9 +22,11 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
+from trilemma.tuning.certificate.conditions import check_scenario
 from trilemma.tuning.families.families import Family, families, families_asked
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
+from trilemma.tuning.families.provable import CERTIFIED
 from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
@@ -117,9 +121,29 @@ class Plan:
         mechanisms = {each.name: each.mechanism for each in self.families}
         return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
+    def proves(self, family: Family) -> bool:
+        """Whether a family is proved, and not measured."""
+        if self.request.knows == "anyone":
+            return True
+        return self.request.basis == "proved" and family.name in CERTIFIED and not self.unprovable
+
+    @cached_property
+    def unprovable(self) -> str:
+        """Why the scenario allows no proof; "" where it does."""
+        try:
+            by_record = self.scenario.local_training.algorithm == "fedsgd"
+            check_scenario(self.scenario, by_record=by_record)
+        except InvalidInput as error:
+            return str(error)
+        return ""
+
     def gauge(self) -> Gauge:
         """Plays games for one procedure, at its share of the error probability."""
-        tested = [each for each in self.families if each.tested_over(self.claim.rounds)]
+        tested = [
+            each
+            for each in self.families
+            if each.tested_over(self.claim.rounds) and not self.proves(each)
+        ]
         level = (1 - self.request.confidence) / streams(tested)
         bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
         cores = torch.device(self.scenario.device).type == "cpu"
@@ -165,7 +189,7 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
         return Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
     claim = Arena.of(scenario, rounds=rounds).claim
     size = min(request.line_up or claim.candidates, claim.candidates)
-    secret = rounds > 1 and request.participation != "known"
+    secret = rounds > 1 and request.participation == "secret"
     return replace(claim, candidates=size, participation="secret" if secret else "known")
 
 
@@ -183,7 +207,7 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         rounds=rounds,
         sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
         participation="known",
-        helpers=request.helpers,
+        helpers=request.helpers or 0,
         server=scenario.server,
         total_records=room_for(sum(map(len, scenario.records))),
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trilemma.estimation.costs import fewest_rounds
 from trilemma.estimation.jobs import AttackJob
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.certificate.beside import GAMES
-from trilemma.tuning.certificate.searching import CLIP_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.certificate.beside import possible_beside
+from trilemma.tuning.certificate.searching import FREE_TRAININGS, STEP_TRAININGS
 from trilemma.tuning.choosing.beside import BESIDE_GAMES
 from trilemma.tuning.choosing.shown import possible_shown
 from trilemma.tuning.families.gauge import CONTROL_GAMES
@@ -25,29 +25,31 @@ __all__ = ["possible_further", "possible_jobs"]
 
 def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     """By procedure the units of each kind of work, of a whole tuning."""
-    asked, suite = plan.request, plan.suite
+    suite = plan.suite
     control = Range(CONTROL_GAMES, CONTROL_GAMES)
     work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
-    if asked.knows == "anyone":
-        first, *others = plan.families
-        work[first.name] = _proved(plan, first, searches=True)
-        work |= {family.name: _proved(plan, family, searches=False) for family in others}
-    else:
+    proved = [family for family in plan.families if plan.proves(family)]
+    measured = [family for family in plan.families if not plan.proves(family)]
+    if measured:
         seeds = len(plan.pricing.seeds)
         work["baseline"] = {_training(plan): Range(seeds, seeds)}
-        work |= {family.name: _measured(plan, family) for family in plan.families}
+    work |= {family.name: _measured(plan, family) for family in measured}
+    work |= {
+        family.name: _proved(plan, family, searches=place == 0)
+        for place, family in enumerate(proved)
+    }
     return work | possible_further(plan, pictures=pictures)
 
 
 def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     """The same of further results, none of which is certain before something is chosen."""
     lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
-    proved = asked.knows == "anyone"
-    games = 2 * GAMES if proved else BESIDE_GAMES
-    work: dict[str, dict[Kind, int]] = {"beside": {Kind("games", (lead,), rounds): games}}
-    if proved:
-        work["rounds"] = {}  # of the games beside the proof
-    else:
+    measured = [family for family in plan.families if not plan.proves(family)]
+    work: dict[str, dict[Kind, int]] = {}
+    if len(measured) < len(plan.families):
+        work["beside"] = possible_beside(plan)
+    if measured:
+        work.setdefault("beside", {})[Kind("games", (lead,), rounds)] = BESIDE_GAMES
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)
@@ -82,12 +84,12 @@ def _measured(plan: Plan, family: Family) -> Work:
 
 
 def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
-    """One candidate: proved, its clip and steps searched, and priced.
+    """One candidate: proved, priced, and compared with trainings without protection.
 
-    Families that add as much noise share these trainings: the first one's are certain.
+    Families share these: the first one's are certain.
     """
-    seeds = 2 * len(plan.pricing.seeds)
-    fewest, most = (sum(ends) + seeds for ends in zip(CLIP_TRAININGS, STEP_TRAININGS, strict=True))
+    seeds = 3 * len(plan.pricing.seeds)
+    fewest, most = (count + FREE_TRAININGS + seeds for count in STEP_TRAININGS)
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 

@@ -15,6 +15,7 @@ reach. Nothing is searched, and no record chooses anything.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import torch
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLIP",
     "LENGTH",
+    "clip_of",
     "how_chosen",
     "recipe_under_noise",
     "step_under_noise",
@@ -59,32 +61,46 @@ def recipe_under_noise(
     rounds: int,
     threshold: int | None = None,
     judge: Judge = "test",
+    deployable: bool = False,
 ) -> Recipe:
-    """The recipe for clients that train so, with record clip `CLIP`, under this noise.
+    """The recipe for clients that train so, clipped as `clip_of` says, under this noise.
 
     `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
     multiplier z, K clients with denominator S and h noises that count. Public records of the
     scenario start the model, centre it and make a tenth of each step. Without any, it is centred
-    by zero, or by 0.3 of a range that begins there or above.
+    by zero, or by 0.3 of a range that begins there or above. A `deployable` one has neither these
+    nor momentum: a deployment carries the step alone.
     """
-    public = scenario.public is not None
+    public = scenario.public is not None and not deployable
     bearable = tolerance(scenario)
     share = _WARM_SHARE if public else 1.0
     step, momentum = step_under_noise(bearable, noise, rounds, share=share)
     warm = WarmStart(_WARM_STEPS, _WARM_RATE * bearable, _WARM_MOMENTUM) if public else None
     return Recipe(
         training,
-        server_lr=step * (1 - momentum) / (training.record_clip or CLIP),
+        server_lr=step * (1 - momentum) / clip_of(training),
         server_decay=True,
         equal_weights=True,
         judge=judge,
         threshold=threshold,
         rounds=rounds,
-        momentum=momentum,
+        momentum=0.0 if deployable else momentum,
         warm_start=warm,
         public_weight=_PUBLIC_WEIGHT if public and training.algorithm == "fedsgd" else 0.0,
-        centring=_centring(scenario),
+        centring=None if deployable else _centring(scenario),
     )
+
+
+def clip_of(training: LocalTraining) -> float:
+    """C: of a record's gradient `CLIP`, of a change of weights as much for each unit of its rate.
+
+    >>> from trilemma.learning import LocalTraining
+    >>> clip_of(LocalTraining()), clip_of(LocalTraining("fedavg", lr=0.5, steps=3))
+    (0.1, 0.05)
+    """
+    if training.algorithm == "fedavg":
+        return CLIP * training.lr
+    return training.record_clip or CLIP
 
 
 def step_under_noise(
@@ -101,6 +117,7 @@ def step_under_noise(
     return min(noisiest, longest / (1 - momentum)), momentum
 
 
+@lru_cache(maxsize=1)  # families share it
 def tolerance(scenario: Scenario) -> float:
     """ε, the deviation of noise in all weights that spreads a fresh model's outputs by 1.
 
@@ -149,10 +166,10 @@ def _centring(scenario: Scenario) -> Literal["public"] | float | None:
 
 def how_chosen(recipe: Recipe) -> str:
     """By what the recipe was chosen, and what it takes from public records, in words."""
+    what = "Clip, step and momentum" if recipe.momentum else "Clip and step"
     rule = (
-        "Clip, step and momentum are those of a rule that was made on other data sets: the noise "
-        "that all rounds leave would move a fresh model's outputs by about one. No record chose "
-        "anything."
+        f"{what} are those of a rule that was made on other data sets: the noise that all rounds "
+        "leave would move a fresh model's outputs by about one. No record chose anything."
     )
     parts = {
         "start the model": recipe.warm_start is not None,

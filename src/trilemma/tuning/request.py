@@ -40,6 +40,7 @@ NOT_OF_A_FRONT: Final = (
         "budget",
         "at_most",
         "preset",
+        "basis",
         "utility_weight",
         "efficiency_weight",
         "max_utility_loss",
@@ -174,7 +175,9 @@ class Request(Settings):
         None, description="Candidates that the attacker picks from (default: up to 100)."
     )
     participation: Literal["secret", "known"] | None = Field(
-        None, description="Whether the attacker is told which rounds held the record."
+        None,
+        description="Whether the attacker knows which rounds held the record; secret, for a proof "
+        "alone: batches are drawn, not known to the attacker.",
     )
     families: Names | None = Field(
         None, description="Protections to choose from, joined by commas (default: all)."
@@ -183,6 +186,10 @@ class Request(Settings):
         None, description="Attacks of the rung, joined by commas (default: all of it)."
     )
     adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
+    basis: Literal["proved", "measured"] = Field(
+        "proved",
+        description="Proof where one exists and measurement elsewhere, or measurement alone.",
+    )
     confidence: float = Field(0.95, description="Of the budget's claim.")
     utility_weight: Weights = Field(1.0, description="η_u, or one a client joined by commas.")
     efficiency_weight: Weights = Field(0.01, description="η_e, or one a client, by commas.")
@@ -192,7 +199,11 @@ class Request(Settings):
     threshold: int | None = Field(
         None, description="Fewest clients whose sum is released (default: two thirds, plus one)."
     )
-    helpers: int = Field(0, description="Clients that may help the adversary, for a proof.")
+    helpers: int | None = Field(
+        None,
+        description="Clients that may help the adversary, for a proof (default: one, where a "
+        "round ends with two or more).",
+    )
     person: int = Field(1, description="Records that belong to one person, for a proof.")
     restarts: int = Field(3, description="An attack of the rung keeps the best of so many starts.")
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
@@ -239,6 +250,16 @@ class Request(Settings):
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
                 f"{self.strengths}."
+            )
+        if self.basis != "proved" and self.knows == "anyone":
+            raise InvalidInput(
+                f"knows='anyone' asks for proofs, and basis={self.basis!r} for none; leave one "
+                "out."
+            )
+        if self.participation == "secret" and self.knows != "anyone":
+            raise InvalidInput(
+                "participation='secret' is for proofs, and other attackers than anyone are "
+                "measured with participation known; add knows='anyone', or leave it out."
             )
         _ = self.problem  # checks budget, weights and caps
 

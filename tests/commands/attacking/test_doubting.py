@@ -29,7 +29,14 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 def verdict() -> Verdict:
     with pytest.MonkeyPatch.context() as patch:
         simulate(patch)
-        found = tune(small(), families=("randomization",), seeds=2, strengths=0, restarts=1)
+        found = tune(
+            small(),
+            basis="measured",
+            families=("randomization",),
+            seeds=2,
+            strengths=0,
+            restarts=1,
+        )
     return replace(found, source={"scenario": f"{OWN}:small", "clients": 2})
 
 

@@ -28,7 +28,7 @@ from trilemma.tuning.request import Request
 
 pytestmark = pytest.mark.slow
 
-GAMES, SIZE, CLIP = 400, 21, 0.05
+GAMES, SIZE = 400, 21
 UNLIKELY = 1e-6  # that a true bound is refuted
 
 
@@ -47,14 +47,14 @@ def scenario() -> Scenario:
 
 @cache
 def proof(participation: Participation) -> Proof:
-    request = Request(knows="anyone", participation=participation, threshold=3)
+    request = Request(knows="anyone", participation=participation, threshold=3, helpers=0)
     return Proof.of(Plan.of(scenario(), request), "secret-sharing")
 
 
 def right_picks(made: Proof, participation: Participation, share: float = 1.0) -> int:
     """Right picks of the exact posterior, with this share of the noise that is proved."""
     work = Bench(scenario(), Claim(20, SIZE), 1, 2, 0)()
-    variance = made.variance(CLIP) * share
+    variance = made.variance() * share
     found = 0
     for first in range(0, GAMES, 50):
         task = AttackJob(
@@ -65,7 +65,7 @@ def right_picks(made: Proof, participation: Participation, share: float = 1.0) -
             20,
             first=first,
             count=50,
-            recipe=made.recipe(CLIP, 1.0, "test"),
+            recipe=made.recipe(scenario(), 20),
             participation=participation,
         )
         found += decode(work(task)).won("exact-posterior")

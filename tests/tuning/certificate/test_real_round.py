@@ -25,7 +25,7 @@ from trilemma.tuning.request import Request
 
 pytestmark = pytest.mark.slow
 
-CLIP, UNLIKELY = 0.5, 1e-9
+UNLIKELY = 1e-9
 
 
 @cache
@@ -36,7 +36,7 @@ def certified() -> tuple[Plan, Proof]:
 
 
 def updates_of(plan: Plan, proof: Proof, number: int) -> list[torch.Tensor]:
-    scenario = applied(proof.recipe(CLIP, 8.0, "test"), plan.scenario)
+    scenario = applied(proof.recipe(plan.scenario, 150), plan.scenario)
     cohorts = cohorts_of(scenario, 10, seed=0)
     return list(cohorts.updates(fresh_weights(scenario, [0])[0], number, range(10)))
 
@@ -51,7 +51,7 @@ def within(squares: float, variance: float, count: int) -> bool:
 @pytest.mark.parametrize("dropped", [0, 3])
 def test_survivors_leave_the_noise_that_was_proved(entropy: Seeded | System, dropped: int) -> None:
     plan, proof = certified()
-    protection = proof.protection(CLIP)
+    protection = proof.protection()
     (noise,) = protection.transforms
     assert isinstance(noise, Randomization)
     carrier = protection.transport
@@ -76,7 +76,7 @@ def test_survivors_leave_the_noise_that_was_proved(entropy: Seeded | System, dro
     honest = left - own
     assert within(float(honest.square().sum()), (survivors - 1) * noise.variance, count)
     least = math.sqrt((proof.threshold - 1) * noise.variance)
-    assert 4 * least / CLIP >= proof.training.noise_multiplier
+    assert 150 * least / proof.clip >= proof.training.noise_multiplier
     # Range and grid: nothing was refused, and the largest message is far inside.
     assert carrier.step_size() <= noise.scale / 3
     largest = max(float(each.abs().max()) for each in updates) + 7 * noise.scale
@@ -85,7 +85,7 @@ def test_survivors_leave_the_noise_that_was_proved(entropy: Seeded | System, dro
 
 def test_one_record_moves_an_update_by_at_most_its_clip() -> None:
     plan, proof = certified()
-    scenario = applied(proof.recipe(CLIP, 8.0, "test"), plan.scenario)
+    scenario = applied(proof.recipe(plan.scenario, 150), plan.scenario)
     weights = fresh_weights(scenario, [0])[0]
     records, local = scenario.records[0], scenario.local_training
     inputs, labels = records.inputs[:6], records.labels[:6]
@@ -95,4 +95,4 @@ def test_one_record_moves_an_update_by_at_most_its_clip() -> None:
         without = whole.clone()
         without[row] = 0.0
         less = client_update(scenario.task, weights, inputs, labels, local, without)
-        assert float((made - less).norm()) <= CLIP / 4 * (1 + 1e-5)
+        assert float((made - less).norm()) <= proof.clip / 150 * (1 + 1e-5)

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 import torch
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import answered
-from torch.nn.functional import cross_entropy
 
 from trilemma.estimation.jobs import Job, TrainJob
-from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.results import Failed
-from trilemma.estimation.scenario import Scenario
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
-from trilemma.tuning.certificate.proof import Proof
 from trilemma.tuning.certificate.searching import (
-    CLIP_TRAININGS,
     STEP_TRAININGS,
-    best_clip,
+    best_free,
     best_unprotected,
     climb,
-    usual_norm,
 )
-from trilemma.tuning.plan import Plan
-from trilemma.tuning.request import Request
+from trilemma.tuning.recipes import CLIP
 from trilemma.work.scheduler import Procedure
 
 Trained = Callable[[Sequence[Job]], list[History | Failed]]
@@ -65,10 +57,6 @@ def climbed(
     return answered(climb(known, start, factor), lambda jobs: [])
 
 
-def proof(**settings: object) -> Proof:
-    return Proof.of(Plan.of(small(3), Request(knows="anyone", **settings)), "secret-sharing")
-
-
 @pytest.mark.parametrize("peak", [1e-3, 0.3, 1.0, 5.0, 200.0])
 def test_a_climb_ends_on_the_nearest_power(peak: float) -> None:
     tried: list[float] = []
@@ -92,35 +80,6 @@ def test_ties_stay_near_the_start_and_failures_lose() -> None:
     assert climbed(broken_above, 1.0, 2.0) == 1.0
 
 
-def test_clip_and_step_are_found_where_trainings_are_best() -> None:
-    scenario, done = small(3), list[TrainJob]()
-    norm = usual_norm(scenario)
-
-    def metric(recipe: Recipe, _: str) -> float:
-        clip = recipe.local_training.record_clip
-        assert clip is not None
-        move = recipe.step * clip
-        return 1 - abs(math.log(clip / (0.3 * norm))) - abs(math.log(move / norm))
-
-    found = answered(best_clip(proof(), scenario, 8), trained(metric, done))
-    assert CLIP_TRAININGS[0] <= len({task.key for task in done}) <= CLIP_TRAININGS[1]
-    assert found.clip == pytest.approx(0.3 * norm)
-    assert found.server_lr * found.clip == pytest.approx(norm, rel=0.2)
-    for task in done:
-        recipe = task.recipe
-        assert recipe is not None
-        assert (recipe.judge, recipe.equal_weights, recipe.server_decay) == (
-            "choosing",
-            True,
-            True,
-        )
-        assert recipe.local_training.sampling == "poisson"
-        clip = recipe.local_training.record_clip
-        assert clip is not None
-        assert task.protection == f"randomization:variance={proof().variance(clip)!r}"
-        assert task.seed >= 1000, "no seed that utility is reported for"
-
-
 def test_the_unprotected_training_is_tuned_too() -> None:
     def metric(recipe: Recipe, protection: str) -> float | None:
         assert protection == "none"
@@ -137,28 +96,28 @@ def test_the_unprotected_training_is_tuned_too() -> None:
     assert found.local_training == small().local_training
 
 
-def gradient_norms(scenario: Scenario) -> list[float]:
-    """By autograd, one public record at a time."""
-    norms = []
-    for weights in fresh_weights(scenario, range(4)):
-        for row in range(32):
-            at = weights.clone().requires_grad_()
-            outputs = scenario.task.outputs(at, scenario.public_records.inputs[[row]])
-            loss = cross_entropy(outputs, scenario.public_records.labels[[row]])
-            (gradient,) = torch.autograd.grad(loss, at)
-            norms.append(float(gradient.norm()))
-    return norms
+def test_the_best_training_has_the_freedoms_of_a_protected_one() -> None:
+    scenario, done = small(3), list[TrainJob]()
+    own = Recipe(scenario.local_training, 1.6, True, judge="choosing")
+    clients = LocalTraining(batch=80, record_clip=CLIP, sampling="full")
 
+    def metric(recipe: Recipe, _: str) -> float:
+        return 0.5 + 0.1 * (recipe.momentum > 0) - 0.01 * abs(recipe.step - 0.4)
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_the_usual_norm_is_the_median_of_single_records(batch: int) -> None:
-    scenario = replace(small(), local_training=LocalTraining(batch=batch))
-    expected = float(torch.tensor(gradient_norms(scenario)).double().quantile(0.5))
-    assert usual_norm(scenario) == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_usual_norm_of_fedavg_is_that_of_whole_updates() -> None:
-    local = LocalTraining("fedavg", lr=0.1, steps=3, batch=2)
-    short = usual_norm(replace(small(), local_training=local))
-    long = usual_norm(replace(small(), local_training=replace(local, lr=0.2)))
-    assert long == pytest.approx(2 * short, rel=0.1)
+    found = answered(best_free(scenario, own, clients, 8), trained(metric, done))
+    assert {task.recipe.judge for task in done if task.recipe} == {"choosing"}
+    assert found.momentum == 0.9
+    assert found.step == pytest.approx(0.4)
+    assert found.local_training.sampling == "full"
+    assert found.local_training.record_clip == 1e6, "nothing is clipped"
+    averaged = answered(
+        best_free(scenario, own, clients, 8),
+        trained(lambda recipe, _: recipe.averaging + 0.01 * recipe.step, done),
+    )
+    assert averaged.averaging == 0.95
+    assert averaged.step == pytest.approx(6.4)
+    best = answered(
+        best_free(scenario, own, clients, 8),
+        trained(lambda recipe, _: float(recipe == own), done),
+    )
+    assert best == own, "never worse than the own one"

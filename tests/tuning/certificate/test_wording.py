@@ -32,29 +32,33 @@ PROOF = Certificate(
 ASKED = Request(knows="anyone", budget=0.3)
 
 
-def test_all_line_ups_are_claimed_and_a_hundred_is_quoted() -> None:
-    assert proved_headline(PROOF, ASKED) == (
-        "Nobody, whatever they know, picks the right one of 100 records over 150 rounds, not told "
-        "which of them held the record, in more than 12 of 100 cases (a blind guess: 1), and at "
-        "no number of records leaks more than 0.3. This is proved."
+def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
+    assert proved_headline(PROOF, ASKED, "secret-sharing") == (
+        "An attacker who starts with 100 equally likely records, sees all 150 rounds but not "
+        "which of them used a record and is helped by at most one client, guesses the right one "
+        "in at most 12 of 100 attempts; blind guessing gives 1. Proved."
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"line_up": 5000}, "one of 5,000 records"),
-        ({"line_up": 5000}, "more than 2 of 100 cases (a blind guess: 0.02). This"),
-        ({"participation": "known"}, "150 rounds, told which"),
-        ({"rounds": 1, "sampling_rate": 1.0}, "from one round that is known to hold the record"),
+        ({"line_up": 5000}, "5,000 equally likely records"),
+        ({"line_up": 5000}, "at most 2 of 100 attempts; blind guessing gives 0.02. Proved."),
+        ({"participation": "known"}, "sees all 150 rounds and is helped"),
+        ({"helpers": 2}, "helped by at most 2 clients"),
+        ({"helpers": 0}, "used a record, guesses"),
+        ({"level": "client"}, "100 equally likely clients"),
+        ({"rounds": 1, "participation": "known"}, "sees the round and"),
     ],
 )
 def test_the_headline_follows_the_claim(changes: dict[str, object], words: str) -> None:
-    assert words in proved_headline(replace(PROOF, **changes), ASKED)  # type: ignore[arg-type]
+    changed = replace(PROOF, **changes)  # type: ignore[arg-type]
+    assert words in proved_headline(changed, ASKED, "secret-sharing")
 
 
 def test_nothing_proved_says_so() -> None:
-    assert proved_headline(None, ASKED).endswith("not proved.")
+    assert proved_headline(None, ASKED, "plain").endswith(": none.")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_nothing_proved_says_so() -> None:
         ({"rounds": 1}, "Several rounds"),
         ({}, "momentum"),
         ({}, "retry"),
-        ({}, "chose clip and server step"),
+        ({}, "unprotected trainings"),
     ],
 )
 def test_the_limits_follow_the_proof(changes: dict[str, object], words: str) -> None:

@@ -33,9 +33,10 @@ def not_covered(
     scenario = SimpleNamespace(local_training=LocalTraining(), per_round=10)
     plan = SimpleNamespace(
         suite=suite,
-        request=request or Request(),
+        request=request or Request(basis="measured"),
         claim=claim,
         scenario=scenario,
+        unprovable="",
         deployment=SimpleNamespace(parameters=parameters),
     )
     return limits(cast(Plan, plan), chosen)
@@ -156,7 +157,13 @@ def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
     suite = Suite("candidates", tuple(won))
 
     def said(**settings: object) -> tuple[str, ...]:
-        plan = SimpleNamespace(suite=suite, request=Request(**settings))
+        request = Request(**settings)
+        plan = SimpleNamespace(
+            suite=suite,
+            request=request,
+            families=("x",),
+            proves=lambda _: request.knows == "anyone",
+        )
         return untried(cast(Plan, plan), won, 16)
 
     (sentence,) = said(preset="quick")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.commands.own_scenario import small
 from tests.tuning.simulating import Simulated, runner
+from torch import nn
 
 from trilemma.estimation.jobs import AttackJob, Job, TrainJob
 from trilemma.observations import Adversary
+from trilemma.tuning.choosing.advice import limits
 from trilemma.tuning.choosing.choice import Choice, choose, procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 
 
 def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
-    asked = {"attacks": ("gaussian-posterior",), "steps": 2, "efficiency_weight": 0.0}
+    asked = {
+        "basis": "measured",
+        "attacks": ("gaussian-posterior",),
+        "steps": 2,
+        "efficiency_weight": 0.0,
+    }
     made = Plan.of(small(), Request(**{**asked, **settings}))
     run = runner(Simulated(small, None, 1, 2, 0, **laws))
     return choose({name: run(procedure) for name, procedure in procedures(made).items()})
@@ -39,7 +47,13 @@ ATTACKS = ("gaussian-posterior", "analytic")
 
 
 def plan(clients: int = 2, **settings: Any) -> Plan:
-    asked = {"attacks": ATTACKS, "steps": 2, "families": ("randomization",), **settings}
+    asked = {
+        "basis": "measured",
+        "attacks": ATTACKS,
+        "steps": 2,
+        "families": ("randomization",),
+        **settings,
+    }
     return Plan.of(small(clients), Request(**asked))
 
 
@@ -59,3 +73,26 @@ def test_every_family_and_the_control() -> None:
     trained = [each for each in done if isinstance(each, TrainJob)]
     assert [(each.protection, each.seed) for each in trained] == [("none", n) for n in range(5)]
     assert trained == done
+
+
+def test_families_with_noise_are_proved_and_the_others_measured() -> None:
+    made = plan(basis="proved", families=("randomization", "secret-sharing"))
+    assert [made.proves(family) for family in made.families] == [True, False]
+    assert "baseline" in procedures(made)
+    run = runner(Simulated(small, None, 1, 2, 0))
+    found = choose({name: run(each) for name, each in procedures(made).items()})
+    assert {each.name: each.basis for each in found.candidates} == {
+        "randomization": "certified",
+        "secret-sharing": "measured",
+    }
+    assert "baseline" not in procedures(plan(basis="proved"))
+
+
+def test_where_the_model_allows_no_proof_everything_is_measured() -> None:
+    memory = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    remembering = replace(small(), model=memory)
+    made = Plan.of(remembering, Request(attacks=ATTACKS, steps=2, families=("randomization",)))
+    assert [made.proves(family) for family in made.families] == [False]
+    assert "remembers them" in made.unprovable
+    limited = limits(made, None)
+    assert any(each.startswith("Nothing is proved here: the model") for each in limited)

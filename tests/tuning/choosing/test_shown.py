@@ -41,7 +41,9 @@ TESTED = tuple(
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return Plan.of(small(), Request(attacks=ATTACKS, steps=2, families=("randomization",)))
+    return Plan.of(
+        small(), Request(basis="measured", attacks=ATTACKS, steps=2, families=("randomization",))
+    )
 
 
 def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
@@ -77,7 +79,7 @@ def test_a_tuning_shows_every_rung_and_plays_no_game_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulate(monkeypatch)
-    verdict = tune(small(), families=("randomization",), seeds=2, strengths=0)
+    verdict = tune(small(), basis="measured", families=("randomization",), seeds=2, strengths=0)
     assert {each.knows for each in verdict.rounds} == set(RUNGS)
     chosen = verdict.choice
     assert chosen is not None

@@ -26,7 +26,8 @@ NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-
 
 def meter(**settings: Any) -> Meter:
     asked = {"attacks": ("gaussian-posterior", "analytic"), "steps": 2, "families": NAMES}
-    return Meter(Plan.of(small(), Request(**{**asked, **settings})), units=40, seeds=2)
+    request = Request(**{"basis": "measured", **asked, **settings})
+    return Meter(Plan.of(small(), request), units=40, seeds=2)
 
 
 @pytest.fixture(scope="module")

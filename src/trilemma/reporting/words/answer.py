@@ -225,7 +225,8 @@ def _costs(costs: Costs) -> tuple[Card, ...]:
     utility = Card(
         name.capitalize(),
         f"{metric(before, name)} → {metric(after, name)}",
-        f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}.",
+        f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}."
+        f"{_against_the_best(costs, name)}",
     )
     slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
     seconds = shielded.seconds / max(plain.seconds, 1e-12)
@@ -241,3 +242,16 @@ def _costs(costs: Costs) -> tuple[Card, ...]:
         f"[{number(1 + slower.low)}, {number(1 + slower.high)}].",
     )
     return utility, speed
+
+
+def _against_the_best(costs: Costs, name: str) -> str:
+    """What is lost against the best training without protection that has the same freedoms."""
+    best = costs.best_unprotected_metric
+    if best is None:
+        return ""
+    lost = best - costs.protected_metric
+    figure = f"{100 * lost:.1f} points" if name == "accuracy" else number(lost)
+    return (
+        f" The best unprotected training that may use all records, average or have momentum "
+        f"reaches {metric(best, name)}: against it {figure} are lost."
+    )

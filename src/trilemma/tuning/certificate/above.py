@@ -55,7 +55,7 @@ def bounds_above(plan: Plan, chosen: Candidate) -> list[RoundsPoint]:
     if unproved(own, protection) or refused_above(plan, chosen):
         return []
     noise, remainder = _noise(plan, protection)
-    q = own.batch / min(map(len, plan.scenario.records))
+    q = 1.0 if own.sampling == "full" else own.batch / min(map(len, plan.scenario.records))
     return proved_points(
         plan, lambda step, who: Training(step, q, noise, who), ("secret", "known"), remainder
     )
@@ -109,7 +109,7 @@ def _noise(plan: Plan, protection: Protection) -> tuple[float, float]:
             )
             reach = range_for(
                 records=max(sizes),
-                q=batch / max(sizes),
+                q=1.0 if own.sampling == "full" else batch / max(sizes),
                 denominator=batch,
                 record_clip=clip,
                 deviation=added.scale,

@@ -1,7 +1,9 @@
-"""The proof's measured companion: what whoever knows every other record picks at the setting.
+"""Attacks on what was proved: how often attackers guess right where the proof allows so much.
 
-The exact posterior is the best that can be made of that knowledge, so that its right picks show
-how much of the bound is there to be had.
+An attacker who knows every other record has the exact posterior, the best that can be made of
+that knowledge, so that its success shows how much of the bound is there to be had; beside it
+stands the best of one who knows the candidates alone. The number of games is fixed beforehand, and
+the result is shown whatever it says: it decides nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.claims import checkpoints
+from trilemma.estimation.playing.suite import leading
 from trilemma.federation.recipe import Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
@@ -18,19 +21,25 @@ from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.above import proved_points
 from trilemma.tuning.families.counts import played
+from trilemma.tuning.remaining import Kind
 from trilemma.tuning.results.verdict import Beside, RoundsPoint
 
 if TYPE_CHECKING:
+    from trilemma.attacks import Rung
     from trilemma.bounds.training import Participation
     from trilemma.tuning.plan import Plan
+    from trilemma.tuning.presets import Preset
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.scheduler import Procedure
 
-__all__ = ["GAMES", "games_beside", "measured_beside", "proved_rounds", "recipe_of"]
+__all__ = ["measured_beside", "possible_beside", "proved_rounds", "recipe_of"]
 
-GAMES: Final = 64
+_GAMES: Final[dict[Preset, int]] = {"quick": 16, "usual": 24, "thorough": 300}
 _CHUNK: Final = 8  # whole trainings whose every round is attacked are large
-_WHO: Final = "whoever knows every other record"
+_WHO: Final[dict[Rung, str]] = {
+    "rest": "an attacker who knows every other record",
+    "candidates": "an attacker who knows the candidates",
+}
 
 
 def recipe_of(candidate: Candidate) -> Recipe | None:
@@ -46,9 +55,41 @@ def recipe_of(candidate: Candidate) -> Recipe | None:
     )
 
 
-def measured_beside(plan: Plan, chosen: Candidate) -> list[Procedure[Beside]]:
-    """Right picks of the exact posterior beside what the proof allows; none for FedAvg."""
-    return [_beside(plan, chosen, who) for who in _playable(chosen)]
+def possible_beside(plan: Plan) -> dict[Kind, int]:
+    """The games that are played at most."""
+    secret = plan.request.participation == "secret"
+    rounds, games = plan.claim.rounds, _GAMES[plan.request.preset]
+    work = {Kind("games", tuple(_attacks(plan, "known").values()), rounds): games}
+    if secret:
+        alone = Kind("games", tuple(_attacks(plan, "secret").values()), rounds)
+        work[alone] = work.get(alone, 0) + games
+    return work
+
+
+def measured_beside(plan: Plan, chosen: Candidate) -> Procedure[tuple[Beside, ...]]:
+    """How often each attacker guesses right beside what the proof allows; none for FedAvg."""
+    proof, size = chosen.certificate, plan.claim.candidates
+    assert proof is not None, "asked of what is proved alone"
+    found = []
+    for participation in _playable(chosen):
+        job = games_beside(plan, chosen, participation)
+        seen = yield from played(job, _CHUNK)
+        bounds = proof.known if participation == "known" and proof.known else proof.success
+        knows = "known" if participation == "known" else "not known"
+        for rung, name in _attacks(plan, participation).items():
+            right = int(seen.correct[name].sum())
+            found.append(
+                Beside(
+                    _WHO[rung],
+                    f"with the rounds that held the record {knows}, it guesses the right one of "
+                    f"{size} in {right} of {job.count} games, where the proof allows a rate of "
+                    f"{bounds[size]:.3g}",
+                    plan.leakage(right, job.count),
+                    job.count,
+                    right,
+                )
+            )
+    return tuple(found)
 
 
 def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
@@ -59,12 +100,21 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     both: tuple[Participation, ...] = ("secret", "known")
     told = both if proof.participation == "secret" else both[1:]
     points = proved_points(plan, proof.training, told, proof.remainder)
+    steps = checkpoints(plan.claim.rounds)
     for who in _playable(chosen):
-        seen = yield from played(games_beside(plan, chosen, who), _CHUNK)
-        steps = checkpoints(plan.claim.rounds)
-        for step, right in zip(steps, seen.after[plan.suite.lead], strict=True):
-            points.append(RoundsPoint("rest", who, step, plan.leakage(right, GAMES)))
+        job = games_beside(plan, chosen, who)
+        seen = yield from played(job, _CHUNK)
+        for rung, name in _attacks(plan, who).items():
+            for step, right in zip(steps, seen.after[name], strict=True):
+                points.append(RoundsPoint(rung, who, step, plan.leakage(right, job.count)))
     return tuple(points)
+
+
+def _attacks(plan: Plan, participation: Participation) -> dict[Rung, str]:
+    """By knowledge the attack that is played; without the rounds, the exact posterior alone."""
+    rungs = [rung for rung in _WHO if participation == "known" or rung == "rest"]
+    suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in rungs}
+    return {rung: suite.lead for rung, suite in suites.items() if suite is not None}
 
 
 def _playable(chosen: Candidate) -> tuple[Participation, ...]:
@@ -76,7 +126,7 @@ def _playable(chosen: Candidate) -> tuple[Participation, ...]:
 
 
 def games_beside(plan: Plan, chosen: Candidate, participation: Participation) -> AttackJob:
-    """Games of the exact posterior with only the noise of the honest survivors that count.
+    """Games with only the noise of the honest survivors that count.
 
     It is as much in the attacked sum, of the fewest clients that a round ends with, as those few
     leave there.
@@ -84,7 +134,7 @@ def games_beside(plan: Plan, chosen: Candidate, participation: Participation) ->
     proof, deployment = chosen.certificate, chosen.deployment
     if proof is None or deployment is None:
         raise InvalidInput(f"{chosen.name} has no certificate to be measured beside.")
-    single = proof.survivors == 1
+    single = proof.survivors == 1 and "+" not in chosen.name
     noise = Randomization(
         proof.variance * (1 if single else proof.survivors / deployment.threshold)
     )
@@ -92,27 +142,11 @@ def games_beside(plan: Plan, chosen: Candidate, participation: Participation) ->
     return AttackJob(
         stream="certified",
         protection=shown.describe(),
-        attacks=(plan.suite.lead,),
+        attacks=tuple(_attacks(plan, participation).values()),
         adversary=Adversary.SERVER,
         rounds=plan.claim.rounds,
         first=0,
-        count=GAMES,
+        count=_GAMES[plan.request.preset],
         recipe=recipe_of(chosen),
         participation=participation,
-    )
-
-
-def _beside(plan: Plan, chosen: Candidate, participation: Participation) -> Procedure[Beside]:
-    lead, size, proof = plan.suite.lead, plan.claim.candidates, chosen.certificate
-    seen = yield from played(games_beside(plan, chosen, participation), _CHUNK)
-    right = int(seen.correct[lead].sum())
-    bounds = None if proof is None else proof.known if participation == "known" else proof.success
-    told = "told" if participation == "known" else "not told"
-    return Beside(
-        _WHO,
-        f"{told} which rounds held the record, it picks the right one of {size} in {right} of "
-        f"{GAMES} games, where the proof allows a rate of {(bounds or {})[size]:.3g}",
-        plan.leakage(right, GAMES),
-        GAMES,
-        right,
     )

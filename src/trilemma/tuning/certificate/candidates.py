@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.estimation.leakage import Estimate
 from trilemma.observations import Adversary
 from trilemma.tuning.certificate.certifying import certify
-from trilemma.tuning.certificate.proof import Proof
+from trilemma.tuning.certificate.proof import Proof, helpers_of
 from trilemma.tuning.families.pricing import priced
 from trilemma.tuning.results.candidates import Candidate
 
@@ -17,27 +17,23 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.work.scheduler import Procedure
 
-__all__ = ["certified_procedures"]
+__all__ = ["certified_candidate"]
 
 _HELPED: Final = (
     "One client that helps the server holds the key and opens every single update, so that noise "
-    "shared by the clients hides nobody; use secret sharing, or randomization alone."
+    "shared by the clients hides nobody; use secret sharing or randomization alone, or exclude "
+    "helpers (helpers = 0)."
 )
 
 
-def certified_procedures(plan: Plan) -> dict[str, Procedure[Candidate]]:
-    """A certified candidate for each family of the plan, by its name."""
-    return {family.name: _certified(plan, family) for family in plan.families}
-
-
-def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
-    helped = plan.request.helpers > 0 and plan.request.adversary is Adversary.SERVER
-    if family.carrier == "paillier" and helped:
+def certified_candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
+    """What is proved of a family, and what it costs."""
+    server = plan.request.adversary is Adversary.SERVER
+    if family.carrier == "paillier" and helpers_of(plan) and server:
         return Candidate(family.name, "certified", False, True, _HELPED)
     proof = Proof.of(plan, family.carrier)
     found = yield from certify(plan, proof)
-    certificate, clip = found.certificate, found.chosen.clip
-    protection = proof.protection(clip)
+    certificate, protection = found.certificate, proof.protection()
     candidate = Candidate(
         name=family.name,
         basis="certified",
@@ -50,9 +46,10 @@ def _certified(plan: Plan, family: Family) -> Procedure[Candidate]:
         strength=certificate.variance,
         leakage=Estimate(certificate.leakage, 0.0, certificate.leakage),
         certificate=certificate,
-        deployment=proof.deployment(clip, found.chosen.server_lr),
+        deployment=proof.deployment(found.recipe),
     )
-    own = replace(found.unprotected, judge="reporting")
-    within = proof.recipe(clip, found.chosen.server_lr, "reporting")
-    costs = priced(candidate, protection, plan.pricing, recipe=within, without=own)
+    recipe, own, best = (
+        replace(each, judge="reporting") for each in (found.recipe, found.unprotected, found.best)
+    )
+    costs = priced(candidate, protection, plan.pricing, recipe=recipe, without=own, best=best)
     return (yield from costs)

@@ -1,8 +1,10 @@
 """From a request to noise: how much each client adds so that nobody exceeds the budget.
 
 FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
-by at most C/S. FedAvg clips the whole change of the weights to C; there a client moves the sum by
-at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
+by at most C/S. Every round uses all records, so that nothing rests on the secrecy of batches, and
+S is the number of records of the smallest client; only where participation is to be secret are
+Poisson batches drawn. FedAvg clips the whole change of the weights to C; there a client moves the
+sum by at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
 """
 
 from __future__ import annotations
@@ -19,13 +21,12 @@ from trilemma.bounds.certificate import (
     success_bound,
 )
 from trilemma.bounds.fixed_point import check_grid, grid_remainder, range_for
+from trilemma.bounds.guarantee import Transport, honest_noises
 from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
-from trilemma.crypto.neighbourhoods import CORRUPT, neighbourhood
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment import Deployment, ServerTraining
-from trilemma.federation.recipe import Judge, Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -33,22 +34,26 @@ from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.recipes import CLIP, clip_of, recipe_under_noise
 
 if TYPE_CHECKING:
+    from trilemma.estimation.scenario import Scenario
+    from trilemma.federation.recipe import Recipe
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
 
-__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof"]
+__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
 
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
 ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
+_GRADIENTS: Final = 20_000_000  # entries of a round's gradients; of larger rounds a part is drawn
 NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proved for one transport, whatever the clip norm; `training` holds q, R and z.
+    """What is proved for one transport; `training` holds q, R and z.
 
     `survivors` honest clients hide a record by their noise: the threshold less the helpers (and
     those whom a lying server may keep out of a large cohort's sum) where only the sum is seen, one
@@ -60,7 +65,7 @@ class Proof:
     level: Literal["record", "client"]
     training: Training
     local_training: LocalTraining
-    transport: str
+    transport: Transport
     population: int
     clients: int
     records: tuple[int, ...]
@@ -73,21 +78,17 @@ class Proof:
     line_up: int | None
 
     @classmethod
-    def of(cls, plan: Plan, transport: str) -> Proof:
+    def of(cls, plan: Plan, transport: Transport) -> Proof:
         """The proof that the plan's request asks for; refused where the scenario allows none."""
         request, scenario = plan.request, plan.scenario
         own, sizes = scenario.local_training, tuple(map(len, scenario.records))
         clients, parameters = scenario.per_round, scenario.task.layout.size
         threshold = plan.deployment.threshold
-        curious = max(request.helpers, int(request.adversary is Adversary.CLIENT))
+        curious = helpers_of(plan)
         summed = transport != "plain" or request.adversary is Adversary.CLIENT
-        honest = threshold - curious - _kept_out(transport, clients, threshold)
-        if summed and honest < 1:
-            raise InvalidInput(
-                f"a round may end with {threshold} clients, of whom {curious} may be curious, "
-                f"which leaves {max(0, honest)} with honest noise; raise the threshold, or lower "
-                "helpers."
-            )
+        # The mean that a curious client reads has no graph that a server could lie about.
+        seen: Transport = "paillier" if summed and transport == "plain" else transport
+        honest = honest_noises(seen, clients, threshold, curious)
         rounds = plan.pricing.rounds if request.claim == "training" else 1
         remainder = 0.0
         if transport != "plain":
@@ -99,7 +100,8 @@ class Proof:
             budget=request.budget,
             rounds=rounds,
             known_round=request.claim == "one-round",
-            participation=request.participation or "secret",
+            secret=request.participation == "secret",
+            most=_GRADIENTS // (clients * parameters),
             person=request.person,
             line_up=request.line_up,
             remainder=remainder,
@@ -115,7 +117,7 @@ class Proof:
             records=sizes,
             parameters=parameters,
             threshold=threshold,
-            survivors=honest if summed else 1,
+            survivors=honest,
             helpers=curious,
             person=request.person,
             remainder=remainder,
@@ -143,7 +145,12 @@ class Proof:
         """The largest leakage over the line-ups claimed, and an N that (nearly) attains it."""
         return _worst(self.training, self.line_up, self.remainder)
 
-    def variance(self, clip: float) -> float:
+    @property
+    def clip(self) -> float:
+        """C, the norm to which a record's gradient or a whole update is clipped."""
+        return clip_of(self.local_training)
+
+    def variance(self) -> float:
         """What each client adds to each coordinate of its update.
 
         Arithmetic may add 10⁻³ of the clip to a record's influence, and the grid 2⁻²⁴ s on which
@@ -153,7 +160,7 @@ class Proof:
         cohort = Cohort.equal(
             clients=self.survivors,
             denominator=1 if self.clips_updates else self.local_training.batch,
-            record_clip=clip * (1 + ARITHMETIC),
+            record_clip=self.clip * (1 + ARITHMETIC),
             threshold=self.survivors,
         )
         grid = self._noise_over_influence() * NOISE_GRID * math.sqrt(self.parameters)
@@ -169,55 +176,50 @@ class Proof:
         twice = self.clips_updates and self.level == "record"
         return self.training.noise_multiplier * (2 if twice else 1)
 
-    def attacked(self, clip: float) -> Protection:
-        """The noise alone, as it is seen before any transport."""
-        return Protection((self._noise(clip),))
-
-    def protection(self, clip: float) -> Protection:
+    def protection(self) -> Protection:
         """What a federation runs: the noise, and a transport whose grid and range fit it."""
-        noise = self._noise(clip)
+        noise = Randomization(self.variance(), self.clip if self.clips_updates else None)
         if self.transport == "plain":
             return Protection((noise,))
         kind = SecretSharing if self.transport == "secret-sharing" else Paillier
-        reach, least = self._reach(clip, noise), noise.scale * LEAST_NOISE / _FINEST
+        reach, least = self._reach(noise), noise.scale * LEAST_NOISE / _FINEST
         transport = kind.fitted(reach, self.clients, least)
         check_grid(transport.step_size(), noise.scale)
         return Protection((noise,), transport)
 
-    def _noise(self, clip: float) -> Randomization:
-        return Randomization(self.variance(clip), clip if self.clips_updates else None)
-
-    def _reach(self, clip: float, noise: Randomization) -> float:
+    def _reach(self, noise: Randomization) -> float:
         """The largest coordinate of any message, but for probability `FAILURE` in all."""
         batch = self.local_training.batch
         clipped = {"records": 1, "q": 1.0, "denominator": 1.0}
-        drawn = {"records": max(self.records), "q": batch / max(self.records)}
+        rate = 1.0 if self.local_training.sampling == "full" else batch / max(self.records)
+        drawn = {"records": max(self.records), "q": rate}
         parts = clipped if self.clips_updates else {**drawn, "denominator": float(batch)}
         return range_for(
             **parts,  # type: ignore[arg-type]
-            record_clip=clip * (1 + ARITHMETIC),
+            record_clip=self.clip * (1 + ARITHMETIC),
             deviation=noise.scale,
             coordinates=self.parameters,
             rounds=self.training.rounds,
             failure=FAILURE / self.clients,
         )
 
-    def recipe(self, clip: float, server_lr: float, judge: Judge) -> Recipe:
-        """How a training of this proof is run at a clip norm and a server step."""
-        own = self.local_training
-        clipped = own if self.clips_updates else replace(own, record_clip=clip)
-        return Recipe(
-            clipped,
-            server_lr,
-            server_decay=True,  # noise of the last rounds stays in the model
-            equal_weights=True,
-            judge=judge,
-            threshold=self.threshold,
-        )
+    def recipe(self, scenario: Scenario, rounds: int) -> Recipe:
+        """How so many rounds are trained: by the rule, with what a deployment carries.
 
-    def deployment(self, clip: float, server_lr: float) -> Deployment:
+        The rule is about means of clipped updates. S is that of the smallest client, so that in
+        full batches a sum over S is n̄/S times the mean, n̄ the mean number of records.
+        """
+        training, share = self.local_training, 1.0
+        if training.sampling == "full":
+            share = training.batch * len(self.records) / sum(self.records)
+        noise = share * math.sqrt(self.variance() / self.clients) / self.clip
+        recipe = recipe_under_noise(
+            scenario, training, noise, rounds=rounds, threshold=self.threshold, deployable=True
+        )
+        return replace(recipe, server_lr=share * recipe.step)
+
+    def deployment(self, recipe: Recipe) -> Deployment:
         """What a federation has to keep to, so that the proof is about it."""
-        recipe = self.recipe(clip, server_lr, "test")
         return Deployment(
             recipe.local_training,
             self.parameters,
@@ -235,10 +237,11 @@ class Proof:
         )
 
 
-def _kept_out(transport: str, clients: int, threshold: int) -> int:
-    """The honest survivors that a lying server may keep out of the sum of a graph."""
-    graph = neighbourhood(clients, threshold, CORRUPT) if transport == "secret-sharing" else None
-    return 0 if graph is None else graph.missing
+def helpers_of(plan: Plan) -> int:
+    """c, the clients that may help: as asked, else one where a round ends with two or more."""
+    asked = plan.request.helpers
+    given = int(plan.deployment.threshold > 1) if asked is None else asked
+    return max(given, int(plan.request.adversary is Adversary.CLIENT))
 
 
 def _worst(training: Training, line_up: int | None, remainder: float) -> tuple[float, int]:
@@ -255,20 +258,29 @@ def _trained(
     budget: float,
     rounds: int,
     known_round: bool,
-    participation: Participation,
+    secret: bool,
+    most: int,
     person: int,
     line_up: int | None,
     remainder: float,
 ) -> tuple[Literal["record", "client"], Training, LocalTraining]:
     """What is hidden, the training with the least noise that hides it, and how clients train.
 
-    The client with the fewest records has the largest q, and all have the same z. Poisson
-    sampling draws anew for every step, so that no client holds a fixed set for a round.
+    S is the same for all clients, so that all have the same z; the one with the fewest records has
+    the largest q. Poisson sampling draws anew for every step, so that no client holds a fixed set
+    for a round.
     """
+    least = min(sizes)
     poisson = replace(own, sampling="poisson", records=None)
-    q = 1.0 if known_round else own.batch / min(sizes)
-    who: Participation = "known" if q == 1 else participation
+    q = 1.0 if known_round else own.batch / least
+    who: Participation = "secret" if secret and q < 1 else "known"
     if own.algorithm == "fedsgd":
+        drawn = replace(poisson, record_clip=CLIP)
+        if who == "known":
+            drawn = replace(drawn, batch=min(least, max(own.batch, most)))
+            q = 1.0 if known_round else drawn.batch / least
+            if drawn.batch == least:
+                drawn = replace(drawn, sampling="full")
         z = noise_multiplier_for(
             budget,
             rounds=rounds,
@@ -278,7 +290,7 @@ def _trained(
             records_of_person=person,
             remainder=remainder,
         )
-        return "record", Training(rounds, q, z, who, person), poisson
+        return "record", Training(rounds, q, z, who, person), drawn
     ratio = noise_ratio_for(
         budget,
         rounds,

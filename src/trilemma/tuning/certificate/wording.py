@@ -15,23 +15,27 @@ __all__ = ["proved_headline", "proved_limits"]
 _SIZE = 100  # of the line-up that is quoted where all are claimed
 
 
-def proved_headline(proof: Certificate | None, request: Request) -> str:
-    """Who picks what, over which rounds: nobody.
+def proved_headline(proof: Certificate | None, request: Request, transport: str) -> str:
+    """Who attacks, knowing what, over how many rounds, and how often it succeeds at most.
 
-    "Nobody, whatever they know, picks the right one of 100 records in more than 17 of 100 cases."
+    "An attacker who starts with 100 equally likely records, sees all 150 rounds and is helped by
+    at most one client, guesses the right one in at most 17 of 100 attempts."
     """
     if proof is None:
-        return f"Nobody, whatever they know, is to leak more than {request.budget:g}: not proved."
+        return f"A proof that the leakage is at most {request.budget:g}, whoever attacks: none."
     size = _SIZE if proof.line_up is None else proof.line_up
-    told = "told" if proof.participation == "known" else "not told"
-    over = f"over {proof.rounds} rounds, {told} which of them held the record"
-    if proof.rounds == 1 and proof.sampling_rate == 1:
-        over = "from one round that is known to hold the record"
-    every = f", and at no number of records leaks more than {request.budget:g}"
-    cases = f"{100 * proof.success[size]:.2g} of 100 cases (a blind guess: {100 / size:.2g})"
+    one = proof.level
+    seen = "sees the round" if proof.rounds == 1 else f"sees all {proof.rounds:,} rounds"
+    if proof.participation == "secret":
+        seen += " but not which of them used a record"
+    helped = ""
+    if proof.helpers and transport != "plain":
+        many = "one client" if proof.helpers == 1 else f"{proof.helpers} clients"
+        helped = f" and is helped by at most {many}"
     return (
-        f"Nobody, whatever they know, picks the right one of {size:,} records {over}, in more "
-        f"than {cases}{every if proof.line_up is None else ''}. This is proved."
+        f"An attacker who starts with {size:,} equally likely {one}s, {seen}{helped}, guesses the "
+        f"right one in at most {100 * proof.success[size]:.2g} of 100 attempts; blind guessing "
+        f"gives {100 / size:.2g}. Proved."
     )
 
 
@@ -62,5 +66,5 @@ def proved_limits(proof: Certificate, transport: str) -> tuple[str, ...]:
     return (
         *sentences,
         *KEPT,
-        "The trainings that chose clip and server step, which used the clients' records.",
+        "The unprotected trainings beside it, which used the clients' records.",
     )

@@ -33,8 +33,10 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
 
     "A server that has a list of 100 candidates picks the right one in at most 21 of 100 cases."
     """
-    if request.knows == "anyone":
-        return proved_headline(None if chosen is None else chosen.certificate, request)
+    proof = None if chosen is None else chosen.certificate
+    if proof is not None or request.knows == "anyone":
+        spec = "none" if chosen is None else chosen.protection or "none"
+        return proved_headline(proof, request, parse_protection(spec).transport.name)
     who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
     knows = _KNOWS[request.knows].format(n=claim.candidates)
     if claim.rounds == 1:
@@ -91,6 +93,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
                 f"Seconds and bits are those of {part:,} of the update's {whole:,} coordinates, "
                 f"scaled to all: ciphertexts are alike."
             )
+    if plan.request.basis == "proved" and plan.unprovable:
+        sentences.append(f"Nothing is proved here: {plan.unprovable}")
     sentences += refused_above(plan, chosen)
     sentences.append(
         "The server is the adversary: what a curious client gets is shown beside it."
@@ -120,7 +124,8 @@ def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
     idle = [name for name in plan.suite.attacks[1:] if not won[name]]
     request = plan.request
-    if not idle or request.preset != "quick" or request.knows == "anyone":
+    tests = not all(map(plan.proves, plan.families))
+    if not idle or request.preset != "quick" or not tests:
         return ()
     said = (
         f"A quick look: what won none of {games} unprotected rounds was tested no further "

@@ -8,7 +8,6 @@ from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import measured_beside
 from trilemma.tuning.results.verdict import Beside
-from trilemma.work.scheduler import together
 
 if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
@@ -23,7 +22,7 @@ BESIDE_GAMES: Final = 16
 def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]]:
     """What the other adversary picks at what was chosen; beside a proof, who knows the most."""
     if chosen is not None and chosen.certificate is not None:
-        return tuple((yield from together(measured_beside(plan, chosen))))
+        return (yield from measured_beside(plan, chosen))
     if chosen is None or plan.setting.clients < 2:
         return ()
     protection = parse_protection(chosen.protection or "none")

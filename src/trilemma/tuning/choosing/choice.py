@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trilemma.protections.specs import in_words
-from trilemma.tuning.certificate.candidates import certified_procedures
+from trilemma.tuning.certificate.candidates import certified_candidate
 from trilemma.tuning.choosing.candidates import measured_candidate
 from trilemma.tuning.families.pricing import ranked
 
 if TYPE_CHECKING:
     from trilemma.tuning.families.counts import Counts
+    from trilemma.tuning.families.families import Family
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.scheduler import Procedure
@@ -46,17 +47,19 @@ class Choice:
 def procedures(plan: Plan) -> dict[str, Procedure[Any]]:
     """All that is measured before anything is chosen, by name."""
     wanted: dict[str, Procedure[Any]] = {"control": plan.gauge().control()}
-    if plan.request.knows == "anyone":
-        return wanted | certified_procedures(plan)
-    wanted["baseline"] = _baseline(plan)
-    return wanted | {
-        family.name: measured_candidate(plan.gauge(), family, plan.pricing, plan.claim.kappa)
-        for family in plan.families
-    }
+    if not all(map(plan.proves, plan.families)):
+        wanted["baseline"] = _baseline(plan)
+    return wanted | {family.name: _candidate(plan, family) for family in plan.families}
+
+
+def _candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
+    if plan.proves(family):
+        return certified_candidate(plan, family)
+    return measured_candidate(plan.gauge(), family, plan.pricing, plan.claim.kappa)
 
 
 def _baseline(plan: Plan) -> Procedure[None]:
-    """The trainings without protection: all candidates will be compared with them."""
+    """The trainings without protection: measured candidates are compared with them."""
     yield plan.pricing.baseline()
 
 

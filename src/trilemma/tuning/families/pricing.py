@@ -46,18 +46,21 @@ class Pricing:
         *,
         recipe: Recipe | None = None,
         without: Recipe | None = None,
+        best: Recipe | None = None,
     ) -> Procedure[tuple[Costs, Estimate]]:
         """Costs at the protection, and η_u·ε_u + η_e·ε_e; raises `Diverged` where it has none.
 
         The protected trainings follow `recipe`, those without protection `without` (None: the
-        federation's own).
+        federation's own), and those of the best unprotected one `best`.
         """
         spec = protection.describe()
         within = [TrainJob(spec, seed, self.rounds, recipe) for seed in self.seeds]
-        trainings = [*self.baseline(without), *within]
+        rivals = [] if best is None else self.baseline(best)
+        trainings = [*self.baseline(without), *within, *rivals]
         timing = CostJob(spec, fewest_rounds(self.confidence), recipe)
         *histories, timed = converged((yield [*trainings, timing]))
-        plain, shielded = histories[: len(self.seeds)], histories[len(self.seeds) :]
+        n = len(self.seeds)
+        plain, shielded, freest = histories[:n], histories[n : 2 * n], histories[2 * n :]
         found = compare(
             protection.describe(),
             plain,
@@ -65,6 +68,7 @@ class Pricing:
             timed,
             bandwidth=self.bandwidth,
             confidence=self.confidence,
+            best=freest,
         )
         return found, self._objective(found)
 
@@ -91,10 +95,13 @@ def priced(
     *,
     recipe: Recipe | None = None,
     without: Recipe | None = None,
+    best: Recipe | None = None,
 ) -> Procedure[Candidate]:
     """The candidate with its measured costs; one that diverges or breaks a cap is not feasible."""
     try:
-        costs, objective = yield from pricing.price(protection, recipe=recipe, without=without)
+        costs, objective = yield from pricing.price(
+            protection, recipe=recipe, without=without, best=best
+        )
     except Diverged as error:
         return replace(candidate, feasible=False, statement=f"{candidate.statement} But {error}")
     breach = pricing.problem.breach(

@@ -40,7 +40,7 @@ def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point
     found = {each.name: each for each in candidates}
     for family in plan.families:
         candidate = found.get(family.name)
-        if candidate is None or not family.deployable:
+        if candidate is None or not family.deployable or plan.proves(family):
             continue
         if family.seen == "nothing":
             points.append(meter.point(family, 0.0))
@@ -55,7 +55,11 @@ def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point
 
 def possible_curves(plan: Plan) -> tuple[dict[int, int], int]:
     """The games of the leading attack, by rounds, and the points that are priced, at most."""
-    drawn = [family for family in plan.families if family.deployable and _drawn(family)]
+    drawn = [
+        family
+        for family in plan.families
+        if family.deployable and _drawn(family) and not plan.proves(family)
+    ]
     games = {plan.claim.rounds: _UNITS}
     for family in drawn:
         rounds = plan.claim.rounds if family.whole_training else 1

@@ -26,10 +26,9 @@ class Certificate:
     differential privacy. `sampling_rate` is the probability that a round holds a record;
     `person` records may belong to one person.
 
-    Clip and server step (the first one, if it falls to zero with `server_decay`) were chosen on
-    `chosen_on` public records by trainings with these clients' records, the step
-    `unprotected_lr` of the unprotected training likewise; utility is reported on `reported_on`
-    records that took no part.
+    Clip and server step (the first one, if it falls to zero with `server_decay`) are those of a
+    rule, `tuning.recipes`. The step `unprotected_lr` of the unprotected training was chosen on
+    `chosen_on` public records; utility is reported on `reported_on` records that took no part.
     """
 
     level: Literal["record", "client"]
