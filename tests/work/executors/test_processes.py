@@ -32,7 +32,7 @@ class Number:
     label = key
 
 class Make:
-    preload = ("numpy",)
+    preload = ("numpy.random",)
     def __call__(self):
         return lambda task: f"{os.environ.get('LATE')} {'numpy' in sys.modules}".encode()
 
