@@ -88,8 +88,9 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds = 3 * len(plan.pricing.seeds)
-    fewest, most = (count + FREE_TRAININGS + seeds for count in STEP_TRAININGS)
+    seeds, (least, greatest) = len(plan.pricing.seeds), STEP_TRAININGS
+    fewest = least + FREE_TRAININGS + 2 * seeds  # the federation's own may be the best of all
+    most = greatest + FREE_TRAININGS + 3 * seeds
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 
