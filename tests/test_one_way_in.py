@@ -19,6 +19,7 @@ from tests.tuning.simulating import Simulated, simulate
 import trilemma
 from trilemma import api
 from trilemma.errors import InvalidInput, UnknownName
+from trilemma.paper.files import ProfileFile
 from trilemma.settings import Federated, FederatedSettings, RequestSettings
 from trilemma.tuning.request import Request
 
@@ -29,6 +30,8 @@ SETTINGS: dict[str, Any] = {
     "strengths": 0,
 }
 NAME = "tests.commands.own_scenario:small"
+ASKED = (api.tune, api.check, api.pareto)
+MEASURED = (api.attack, api.estimate, api.recover)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,7 @@ def test_scenario_function_and_name_give_one_verdict(capsys: pytest.CaptureFixtu
 
 def test_a_rate_instead_of_a_leakage() -> None:
     asked = {name: value for name, value in SETTINGS.items() if name != "budget"}
-    verdict = trilemma.tune(small(), at_most="1 in 4", quiet=True, **asked)
+    verdict = trilemma.tune(small(), at_most="1 in 4", basis="measured", quiet=True, **asked)
     assert verdict.largest_success_rate == 0.25
     leakage = trilemma.bernoulli_leakage(0.25, verdict.claim.kappa)
     assert verdict.request.budget == pytest.approx(leakage, rel=0.05), "both are told"
@@ -155,6 +158,28 @@ def test_attacks_of_one_round_as_a_value_and_in_a_folder(
     )
 
 
+def test_what_one_attack_recovers(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"units": 4, "restarts": 1, "quiet": True}
+    found = trilemma.recover(small, "analytic", protection="randomization:variance=10", **asked)
+    assert found.works
+    assert found.protected is not None
+    assert [name for name, _ in found.rows()] == ["none (control)", "randomization:variance=10.0"]
+    kept = trilemma.recover(small, "analytic", out=tmp_path, **asked)
+    kept_json = json.loads((tmp_path / "attack.json").read_text())
+    assert kept_json == json.loads(json.dumps(kept.as_json()))
+    assert kept.as_json()["control"] == found.as_json()["control"]
+
+
+def test_the_papers_constants_from_python(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"models": 2, "attempts": 2, "quiet": True}
+    found = trilemma.estimate(small, out=tmp_path, profile=tmp_path / "small.npz", **asked)
+    kept = json.loads((tmp_path / "estimate.json").read_text())
+    assert kept == json.loads(json.dumps(found.as_json()))
+    assert (found.constants.models, found.constants.attempts) == (2, 2)
+    assert found.literal is None
+    assert ProfileFile.load(tmp_path / "small.npz").constants == found.constants.by_datum.constants
+
+
 @pytest.mark.parametrize(
     ("settings", "model"), [(FederatedSettings, Federated), (RequestSettings, Request)]
 )
@@ -162,11 +187,11 @@ def test_the_typed_keywords_are_the_fields(settings: Any, model: Any) -> None:
     assert [*settings.__annotations__] == [n for n in model.model_fields if n != "scenario"]
 
 
-@pytest.mark.parametrize("function", [api.tune, api.check, api.pareto, api.attack])
+@pytest.mark.parametrize("function", [*ASKED, *MEASURED])
 def test_help_lists_every_setting(function: Callable[..., Any]) -> None:
     listed = inspect.signature(function).parameters
     assert all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in listed.values())
-    models = (Federated,) if function is api.attack else (Federated, Request)
+    models = (Federated, Request) if function in ASKED else (Federated,)
     for model in models:
         for name, field in model.model_fields.items():
             assert name in listed

@@ -19,14 +19,17 @@ from benchmarks.fuzzing.documents import good_front, good_verdict
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require, require_sentence
 from benchmarks.fuzzing.settings import COMMANDS, again, check_request
-from trilemma import api, cli, scenarios
+from trilemma import api, cli
 from trilemma.crypto.paillier import PrivateKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recovering import criterion
+from trilemma.estimation.recovering.criterion import choose_criterion
+from trilemma.scenarios import load_scenario
 from trilemma.settings import command_line
 
 __all__ = ["commands"]
+
+RECOVERING = "trilemma.estimation.recovering.prepared"
 
 FLAGS = {
     command: {each.opts[0]: each for each in COMMANDS.commands[command].params if each.opts}
@@ -140,23 +143,23 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
         for target in (
             "trilemma.tuning.tune.tune", "trilemma.tuning.fronts.pareto.pareto",
             "trilemma.tuning.again.attack_again", "trilemma.reporting.page.page.write_report",
-            "trilemma.estimation.recovering.recoveries.measure", "trilemma.tuning.rating.rate",
+            f"{RECOVERING}.measure", "trilemma.tuning.rating.rate",
             "trilemma.tuning.checking.examine",
         ):  # fmt: skip
             stack.enter_context(patch(target, started))
         for target in ("_verdict", "_curves"):
             stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda *_: {}))
         stack.enter_context(patch.object(api, "command_line", noted))
-        stack.enter_context(patch.object(scenarios, "load_scenario", _scenario))
-        stack.enter_context(patch.object(criterion, "choose_criterion", _criterion))
+        stack.enter_context(patch("trilemma.scenarios.sources.load_scenario", _scenario))
+        stack.enter_context(patch(f"{RECOVERING}.choose_criterion", _criterion))
         stack.enter_context(patch.object(PrivateKey, "generate", _key))
         stack.enter_context(patch.object(cli, "app", COMMANDS))  # made once
         stack.enter_context(patch("webbrowser.open", lambda _: True))
         yield asked
 
 
-_scenario = lru_cache(scenarios.load_scenario)
-_criterion = lru_cache(criterion.choose_criterion)
+_scenario = lru_cache(load_scenario)
+_criterion = lru_cache(choose_criterion)
 _generate = PrivateKey.generate
 
 

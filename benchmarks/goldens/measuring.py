@@ -30,7 +30,7 @@ PROTECTIONS = ("none", NOISE, "compression:keep=0.3", "top-k:keep=0.2", f"{NOISE
 FLAGS = (
     *("--rounds", "4", "--budget", "0.6", "--confidence", "0.8", "--seeds", "2", "--steps", "2"),
     *("--restarts", "1", "--line-up", "8", "--strengths", "0", "--efficiency-weight", "0"),
-    *("--claim", "one-round", "--attacks", "gaussian-posterior"),
+    *("--claim", "one-round", "--basis", "measured", "--attacks", "gaussian-posterior"),
     *("--families", "randomization,secret-sharing"),
 )
 Make = Callable[[], Scenario]

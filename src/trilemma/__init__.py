@@ -10,7 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from trilemma.api import attack, attack_verdict, check, pareto, tune
+    from trilemma.api import (
+        attack,
+        attack_verdict,
+        check,
+        estimate,
+        pareto,
+        recover,
+        tune,
+    )
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.bounds.guarantee import prove
     from trilemma.entropy import Seeded, System
@@ -67,12 +75,14 @@ __all__ = [
     "attack_verdict",
     "bernoulli_leakage",
     "check",
+    "estimate",
     "largest_success_rate",
     "leakage",
     "mechanism",
     "pareto",
     "parse_protection",
     "prove",
+    "recover",
     "solve",
     "tune",
 ]
@@ -106,12 +116,14 @@ _HOME: Final = {
     "attack_verdict": "api",
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
+    "estimate": "api",
     "largest_success_rate": "beliefs.belief",
     "leakage": "beliefs.belief",
     "mechanism": "paper.mechanisms",
     "pareto": "api",
     "parse_protection": "protections.specs",
     "prove": "bounds.guarantee",
+    "recover": "api",
     "solve": "paper.solving",
     "tune": "api",
 }

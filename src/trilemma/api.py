@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,7 +40,9 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
+    from trilemma.estimation.recovering.prepared import Recovered
     from trilemma.estimation.scenario import Scenario, Source
+    from trilemma.paper.estimated import Estimated
     from trilemma.paper.result import Paper
     from trilemma.protections.protection import Protection
     from trilemma.records.records import Records
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
 
     Given = Scenario | Callable[..., Scenario] | str
 
-__all__ = ["attack", "attack_verdict", "check", "paper", "pareto", "tune"]
+__all__ = ["attack", "attack_verdict", "check", "estimate", "paper", "pareto", "recover", "tune"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -436,6 +439,124 @@ def attack(
                     shape = ratings.scenario.input_spec.shape
                     draw_suite(run.folder / "recoveries.png", ratings.images, shape)
     return ratings
+
+
+@_lists(Federated)
+def recover(
+    scenario: Given,
+    attack: str,
+    *,
+    protection: Protection | str = "none",
+    units: int = 20,
+    success: str | None = None,
+    restarts: int = 3,
+    seed: int = 0,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[FederatedSettings],
+) -> Recovered:
+    """What one attack recovers from about `units` updates, without a protection and under one.
+
+    `success` says when a record is recovered (psnr:20, ssim:0.6; None: chosen by what a blind
+    guess reaches). The folder `out` gets attack.json, and recoveries.png where records may be
+    shown.
+    """
+    federation = _Federation.of(scenario, settings)
+    _say("attack", federation, quiet=quiet)
+    from trilemma.estimation.recovering.prepared import Prepared, Recovered
+    from trilemma.protections.specs import parse_protection
+    from trilemma.work.files import write_json
+
+    shield = parse_protection(protection) if isinstance(protection, str) else protection
+    prepared = Prepared.of(
+        federation.source(),
+        attack,
+        success,
+        lambda clients: -(-units // clients),
+        protection=shield,
+        restarts=restarts,
+        seed=seed,
+    )
+    described = {"command": "attack", **federation.settings(), **prepared.settings()}
+    how: dict[str, Any] = {"workers": workers, "ray": ray, "show_progress": not quiet}
+    with _kept(out, described, fresh=fresh) as run:
+        protected, control = prepared.measured(run=run, **how)
+        recovered = Recovered(prepared, shield.describe(), control, protected)
+        if run is not None:
+            write_json(run.folder / "attack.json", recovered.as_json())
+            if prepared.scenario.show_records:
+                from trilemma.reporting.figures.recoveries import draw_recoveries
+
+                unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
+                records = prepared.originals(len(control.pictures))
+                spec = prepared.scenario.input_spec
+                path = run.folder / "recoveries.png"
+                draw_recoveries(path, records, recovered.rows(), spec, unit)
+    return recovered
+
+
+@_lists(Federated)
+def estimate(
+    scenario: Given,
+    *,
+    attack: str = "dlg",
+    models: int = 5,
+    attempts: int = 10,
+    success: str | None = None,
+    literal: bool = False,
+    seed: int = 0,
+    profile: Path | str | None = None,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[FederatedSettings],
+) -> Estimated:
+    """The paper's constants C₁, ξ and C₂ of a federation (Algorithms 2 to 4).
+
+    From T = `attempts` attacks on every client at M = `models` models; `success` as in `recover`,
+    `literal` also by Algorithm 3's letter. The folder `out` gets estimate.json, and `profile` is
+    the file that `solve` reads.
+    """
+    federation = _Federation.of(scenario, settings)
+    _say("estimate", federation, quiet=quiet)
+    from trilemma.estimation.recovering.prepared import Prepared
+    from trilemma.paper.estimated import estimate as measured
+    from trilemma.work.files import write_json
+
+    prepared = Prepared.of(
+        federation.source(),
+        attack,
+        success,
+        lambda _: models,
+        models=models,
+        attempts=attempts,
+        batches="fixed",
+        restarts=1,
+        seed=seed,
+    )
+    described = {"command": "estimate", **federation.settings(), **prepared.settings()}
+    how: dict[str, Any] = {"workers": workers, "ray": ray, "show_progress": not quiet}
+    with _kept(out, described, fresh=fresh) as run:
+        found = measured(prepared, literal=literal, run=run, **how)
+        if run is not None:
+            write_json(run.folder / "estimate.json", found.as_json())
+        if profile is not None:
+            from trilemma.paper.files import ProfileFile
+            from trilemma.paper.profiling import client_profiles
+
+            profiles = client_profiles(prepared.scenario, seed=seed)
+            ProfileFile(found.constants.by_datum.constants, profiles).save(Path(profile))
+    return found
+
+
+def _say(command: str, federation: _Federation, *, quiet: bool) -> None:
+    if not quiet:
+        print(f"{command}: reading {federation.label}", file=sys.stderr, flush=True)
 
 
 def attack_verdict(

@@ -86,6 +86,7 @@ class RequestSettings(TypedDict, total=False):
     families: Sequence[str] | str | None
     attacks: Sequence[str] | str | None
     adversary: Adversary | Literal["server", "client"]
+    basis: Literal["proved", "measured"]
     confidence: float
     utility_weight: float | Sequence[float]
     efficiency_weight: float | Sequence[float]
@@ -93,7 +94,7 @@ class RequestSettings(TypedDict, total=False):
     max_cost: float | None
     bandwidth: float
     threshold: int | None
-    helpers: int
+    helpers: int | None
     person: int
     restarts: int
     steps: int

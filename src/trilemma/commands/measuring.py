@@ -1,4 +1,4 @@
-"""What commands that measure share: options, the scenario's source, and the run folder."""
+"""What commands that measure share: options, interruptions, and how results are printed."""
 
 from __future__ import annotations
 
@@ -6,88 +6,25 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trilemma.settings import run_folder
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from trilemma.commands.settings import Running
-    from trilemma.estimation.recovering.criterion import Guess
-    from trilemma.estimation.recovering.recoveries import Outcomes
-    from trilemma.estimation.recovering.units import Measurement
-    from trilemma.estimation.scenario import Scenario
-    from trilemma.settings import Federated
     from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.verdict import Verdict
-    from trilemma.work.journal import Run
 
-__all__ = [
-    "AttackOption", "Prepared", "SuccessOption", "interruptible", "prepare", "resumable",
-    "show_or_dump", "tell",
-]  # fmt: skip
+__all__ = ["AttackOption", "SuccessOption", "interruptible", "show_or_dump", "tell"]
 
 AttackOption = Annotated[str, typer.Option(help="The attack; an unknown name lists them.")]
 SuccessOption = Annotated[
     str | None,
     typer.Option(help="When a record is recovered: psnr:20, ssim:0.6; default psnr by kappa."),
 ]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A command, ready to run."""
-
-    source: Callable[[], Scenario]
-    scenario: Scenario
-    guess: Guess
-    measurement: Measurement
-    folder: Path
-    settings: Mapping[str, Any]
-
-    def measured(
-        self, run: Run, running: Running, **changes: Any
-    ) -> tuple[Outcomes | None, Outcomes]:
-        """What is recovered under the protection, if there is one, and without."""
-        from trilemma.estimation.recovering.recoveries import measure
-
-        asked, criterion = replace(self.measurement, **changes), self.guess.criterion
-        return measure(
-            *(self.source, asked, criterion),
-            run=run,
-            show_progress=True,
-            workers=running.workers,
-            ray=running.ray,
-        )
-
-    def headline(self) -> str:
-        from trilemma.errors import printable
-
-        asked, scenario = self.measurement, self.scenario
-        clients = len(scenario.records)
-        return (
-            f"{printable(scenario.name)}: {asked.units * clients} updates of "
-            f"{scenario.local_training.unit_size} records from {clients} clients "
-            f"({scenario.local_training.algorithm}), {asked.attack!r}, best of {asked.restarts}, "
-            f"seed {asked.seed}"
-        )
-
-    def originals(self, units: int) -> NDArray[np.float32]:
-        """The records [units, S, *shape] of the first units."""
-        import torch
-
-        from trilemma.estimation.recovering.units import draw_unit
-
-        drawn = [draw_unit(self.scenario, self.measurement, number) for number in range(units)]
-        return torch.stack([unit.records.inputs for unit in drawn]).numpy()
 
 
 @contextmanager
@@ -104,61 +41,6 @@ def interruptible(folder: Path) -> Iterator[None]:
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def resumable(folder: Path, settings: Mapping[str, Any], *, fresh: bool) -> Iterator[Run]:
-    """A run folder; an interruption says how to go on."""
-    from trilemma.work.journal import Run
-
-    with interruptible(folder), Run.open(folder, settings, fresh=fresh) as run:
-        yield run
-
-
-def prepare(
-    command: str,
-    federated: Federated,
-    *,
-    attack: str,
-    success: str | None,
-    units_for: Callable[[int], int],
-    out: Path | None,
-    **effort: Any,
-) -> Prepared:
-    """Load the scenario, choose the criterion and name the run folder.
-
-    `units_for` says how many units to attack of each of so many clients.
-    """
-    print(f"{command}: reading {federated.scenario}", file=sys.stderr, flush=True)
-    from trilemma.attacks import get
-    from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.identity import own_code, parts_of
-    from trilemma.estimation.recovering.criterion import choose_criterion
-    from trilemma.estimation.recovering.units import Measurement
-    from trilemma.work.fingerprints import fingerprint
-
-    source = federated.source()
-    chosen = get(attack)  # an unknown name is told before any data is read
-    scenario = source()
-    units = units_for(len(scenario.records))
-    measurement = Measurement(attack=chosen, units=units, **effort)
-    criterion = Criterion.parse(success) if success else None
-    guess = choose_criterion(scenario, criterion, seed=measurement.seed)
-    decides = {
-        "records": [len(records) for records in scenario.records],
-        "success": f"{guess.criterion.metric}:{guess.criterion.threshold!r}",
-        **measurement.settings(),
-        "attack's code": fingerprint(type(chosen)),
-        "protection's code": own_code(parts_of(measurement.protection)),
-    }
-    settings = {
-        "command": command,
-        "scenario": federated.scenario,
-        **federated.options(),
-        **decides,
-    }
-    folder = out or run_folder(command, federated, decides)
-    return Prepared(source, scenario, guess, measurement, folder, settings)
 
 
 def show_or_dump(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -15,11 +14,8 @@ from pydantic import BeforeValidator, Field
 
 from trilemma import api
 from trilemma.commands.measuring import (
-    Prepared,
     SuccessOption,
     interruptible,
-    prepare,
-    resumable,
     show_or_dump,
 )
 from trilemma.commands.settings import Running, TrustOption, from_flags, read_settings, with_flags
@@ -108,46 +104,28 @@ def attack(
         printed = partial(show_ratings, ratings, folder / "recoveries.png")
         show_or_dump(ratings.as_json(), running, printed, f"run folder {folder}")
         return
-    from trilemma.estimation.recovering.rates import Rates
-    from trilemma.protections.specs import parse_protection
-    from trilemma.reporting.figures.recoveries import draw_recoveries
-    from trilemma.reporting.words.recoveries import show_recoveries
-    from trilemma.work.files import write_json
-
-    prepared = prepare(
-        "attack",
-        federated,
-        attack=attack,
-        success=success,
-        units_for=lambda clients: -(-(20 if units is None else units) // clients),
-        out=running.out,
-        protection=parse_protection(protection),
+    single: dict[str, Any] = {
+        "attack": attack,
+        "protection": protection,
+        "units": 20 if units is None else units,
+        "success": success,
         **effort.model_dump(),
-    )
-    with resumable(prepared.folder, prepared.settings, fresh=running.fresh) as run:
-        protected, control = prepared.measured(run, running)
-        rows = [("none (control)", control)]
-        if protected is not None:
-            rows.append((protection, protected))
-        document: dict[str, Any] = {"scenario": prepared.scenario.name, "protection": protection}
-        for key, outcomes in zip(("control", "protected"), (control, protected), strict=True):
-            if outcomes is not None:
-                document[key] = asdict(Rates.of(outcomes))
-        works = Rates.of(control).attack_works
-        better = [] if works else _better(federated, prepared, attack, running)
-        document |= {"attack_failed": not works, "units": len(control.client)}
-        write_json(prepared.folder / "attack.json", document)
-        picture = prepared.folder / "recoveries.png"
-        if prepared.scenario.show_records:
-            unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
-            records, spec = prepared.originals(len(control.pictures)), prepared.scenario.input_spec
-            draw_recoveries(picture, records, rows, spec, unit)
+    }
+    folder = running.out or run_folder("attack", federated, single)
+    with interruptible(folder):
+        recovered = api.recover(
+            federated.scenario, **single, out=folder, **running.work, **federated.given()
+        )
+        better = [] if recovered.works else _better(federated, attack, effort.seed, running)
+    from trilemma.reporting.words.recoveries import show_recoveries
 
     def show() -> None:
-        show_recoveries(prepared.headline(), rows, prepared.guess, 0.95)
-        _show_verdict(works, better, picture if prepared.scenario.show_records else None)
+        prepared = recovered.prepared
+        show_recoveries(prepared.headline(), recovered.rows(), prepared.guess, 0.95)
+        picture = folder / "recoveries.png" if prepared.scenario.show_records else None
+        _show_verdict(recovered.works, better, picture)
 
-    show_or_dump(document, running, show, f"run folder {prepared.folder}")
+    show_or_dump(recovered.as_json(), running, show, f"run folder {folder}")
 
 
 def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[str, Any]) -> None:
@@ -174,14 +152,14 @@ def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[s
     show_or_dump(found.as_json(), running, show, f"seed {seed}, run folder {folder}")
 
 
-def _better(federated: Federated, prepared: Prepared, attack: str, running: Running) -> list[str]:
+def _better(federated: Federated, attack: str, seed: int, running: Running) -> list[str]:
     """Other attacks that pick right more often than a blind guess from unprotected updates."""
     print(f"attack: {attack} fails here; trying the others", file=sys.stderr, flush=True)
     found = api.attack(
         federated.scenario,
         units=_FEW,
         restarts=1,
-        seed=prepared.measurement.seed,
+        seed=seed,
         workers=running.workers,
         ray=running.ray,
         **federated.given(),
