@@ -18,11 +18,13 @@ from torch.nn.functional import pad
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.units import Batch, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
+from trilemma.learning import clipped_sums
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
     from trilemma.attacks.matching import Units
+    from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Noise
 
 __all__ = ["scores_by_record", "secret_participation"]
@@ -115,13 +117,29 @@ def _parts(
     task, training = units.view.task, units.view.local_training
     known, path = units.known[some, None], [units.weights[some]]
     weights = units.client_weights[some]
-    each = contributions(task, path, rests, training)
     places = weights.repeat_interleave(rests.count // weights.shape[1], 1)
     share = places.reshape(*places.shape[:2], -1) * present[..., None] / training.batch
-    gap = units.update[some] - known[:, 0] * (share * each).sum(1)
+    gap = units.update[some] - known[:, 0] * _added(task, path, rests, training, share)
     own = weights[torch.arange(len(weights)), owners].reshape(len(weights), 1, -1)
     candidates = contributions(task, path, line_ups, training)
     return gap, own * known / training.batch * candidates
+
+
+def _added(
+    task: Task,
+    path: Sequence[torch.Tensor],
+    rests: Batch,
+    training: LocalTraining,
+    share: torch.Tensor,
+) -> torch.Tensor:
+    """Σ_b share_b · clip(g_b) [U, m] of what all others add; share [U, n, 1], or [U, n, m]."""
+    if training.record_clip is None or share.shape[-1] > 1:
+        return (share * contributions(task, path, rests, training)).sum(1)
+    each = zip(path[0], rests.inputs, rests.labels, share[..., 0], strict=True)
+    clip = training.record_clip
+    return torch.cat(
+        [clipped_sums(task, w, x[None], y[None], s[None], clip) for w, x, y, s in each]
+    )
 
 
 def _score(
