@@ -25,7 +25,7 @@ from trilemma.records.tables import Table
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
-from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.families.conditions import check_scenario
 
 
 def convolutional() -> nn.Module:

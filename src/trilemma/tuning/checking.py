@@ -18,7 +18,7 @@ from trilemma.estimation.jobs import Job
 from trilemma.estimation.playing.suite import why_not
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import client_update
-from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible import possible_jobs
 from trilemma.tuning.presets import PRESETS

@@ -22,7 +22,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
-from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.families.families import Family, families, families_asked
 from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing

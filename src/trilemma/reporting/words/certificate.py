@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.protections.protection import Protection
 from trilemma.reporting.words.numbers import count, hundred, number, percent
-from trilemma.tuning.certificate.conditions import unproved
+from trilemma.tuning.families.conditions import unproved
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.candidates import Candidate

@@ -21,8 +21,8 @@ from trilemma.estimation.playing.claims import checkpoints
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
-from trilemma.tuning.certificate.conditions import check_scenario, unproved
 from trilemma.tuning.certificate.proof import ARITHMETIC, FAILURE, NOISE_GRID
+from trilemma.tuning.families.conditions import check_scenario, unproved
 from trilemma.tuning.results.verdict import RoundsPoint
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.base import LEAST_NOISE
 from trilemma.protections.transports.paillier import Paillier
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.tuning.certificate.conditions import check_scenario
+from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.recipes import CLIP, clip_of, recipe_under_noise
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trilemma.tuning.certificate.conditions import KEPT
+from trilemma.tuning.families.conditions import KEPT
 
 if TYPE_CHECKING:
     from trilemma.tuning.request import Request

@@ -13,7 +13,7 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.deployment import Deployment
 from trilemma.learning import LocalTraining
-from trilemma.tuning.certificate.conditions import KEPT, check_scenario
+from trilemma.tuning.families.conditions import KEPT, check_scenario
 
 
 class Remembers(nn.Module):
