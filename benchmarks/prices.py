@@ -5,7 +5,9 @@
 
 A seed draws the split, the starting weights and the noise. Full batches, participation known,
 leakage at most .3 at every N. Unprotected trainings take the best settings of a grid, chosen on
-the very records that judge them: no figure favours the protected ones.
+the very records that judge them: no figure favours the protected ones. The page is
+
+docs/benchmarks/prices.md
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@
 Full batches under a proof's noise on data sets and networks of several kinds. Where noise limits
 the step, the share of the noise that is borne is varied; where its length does, the length.
 Printed are the points of accuracy lost against the best value, and what a choice on all other
-data sets loses on each.
+data sets loses on each. What the rule reaches stands in
+
+docs/benchmarks/prices.md
 """
 
 from __future__ import annotations

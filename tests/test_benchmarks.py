@@ -28,6 +28,7 @@ PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))
 OTHERS = {  # what these say instead
     "attacks-cuda.md": "commit c7fb40c",
     "h200.md": "Put together from several runs",
+    "prices.md": "Put together from several runs",
     "models.md": "Put together from several runs",
     "verdicts.md": "in parts; each table",
 }

@@ -8,7 +8,7 @@ from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["between", "counted", "finite", "positive", "shown", "whole"]
+__all__ = ["between", "cases_at_most", "counted", "finite", "positive", "shown", "whole"]
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
@@ -100,3 +100,14 @@ def _real(what: str, value: object) -> float:
         return float(value)
     except OverflowError:  # an integer of more than 1024 bits
         return math.inf
+
+
+def cases_at_most(rate: float) -> float:
+    """An upper bound of a rate, of 100 cases, as it is printed: never rounded down.
+
+    >>> cases_at_most(0.07778), cases_at_most(0.3537), cases_at_most(1.0)
+    (7.8, 36.0, 100.0)
+    """
+    cases = 100 * rate
+    steps = 1 if cases > 10 else 10  # tenths of few cases
+    return min(100.0, math.ceil(cases * steps - 1e-9) / steps)

@@ -92,7 +92,11 @@ def test_honest_noises_leave_out_helpers_and_those_a_server_may_keep_out() -> No
     assert honest_noises("plain", 10, 7, 3) == 1
     graph = neighbourhood(1000, 667, CORRUPT)
     assert graph is not None
-    assert honest_noises("secret-sharing", 1000, 667, 100) == 667 - 100 - graph.missing < 567
+    # The graph is made for 100 helpers: as many are left out, and no more may help.
+    for helpers in (1, 100):
+        assert honest_noises("secret-sharing", 1000, 667, helpers) == 667 - 100 - graph.missing
+    with pytest.raises(InvalidInput, match="100 helpers at most, got 101"):
+        honest_noises("secret-sharing", 1000, 667, 101)
 
 
 def test_poisson_batches_and_a_whole_client() -> None:

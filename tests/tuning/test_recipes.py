@@ -71,16 +71,16 @@ def test_it_is_found_where_outputs_do_not_grow_with_the_noise_alone() -> None:
     assert float(torch.stack(moved).mean().sqrt()) == pytest.approx(1, rel=0.3)
 
 
-def test_no_record_is_read_but_the_range() -> None:
-    own = small()
-    records = [replace(each, inputs=each.inputs.clone()) for each in own.records]
-    ends = own.input_spec.low, own.input_spec.high
-    for each in records:
-        each.inputs[1:] = each.inputs[1:] * 0.01 + 0.5
-        each.inputs[0, :2] = torch.tensor(ends)
-    other = replace(own, clients=records)
-    assert other.input_spec == own.input_spec
-    assert tolerance(other) == tolerance(own)
+def test_no_record_of_a_client_moves_the_recipe() -> None:
+    """Not even one that lies far beyond the range of all others."""
+    scenario = linear(0.0, 1.0)
+    (own,) = scenario.records
+    inputs = own.inputs.clone()
+    inputs[7] = 30.0
+    other = replace(scenario, clients=[replace(own, inputs=inputs)])
+    assert other.input_spec.high == 30.0
+    recipes = {recipe_under_noise(each, FULL, 0.01, rounds=9) for each in (scenario, other)}
+    assert len(recipes) == 1
 
 
 def test_the_noise_left_in_the_weights_is_what_they_bear() -> None:
@@ -111,7 +111,8 @@ def test_public_records_start_centre_and_step() -> None:
         20,
         2,
     )
-    low, high = scenario.input_spec.low, scenario.input_spec.high
+    inputs = scenario.test_records.inputs
+    low, high = float(inputs.min()), float(inputs.max())
     assert alone.centring == pytest.approx(low + 0.3 * (high - low))
     helped = recipe_under_noise(
         replace(scenario, public=scenario.test_records), FULL, 0.1, rounds=20

@@ -96,8 +96,9 @@ def usual_threshold(clients: int) -> int:
 def honest_noises(transport: Transport, clients: int, threshold: int, helpers: int) -> int:
     """How many noises of others hide a record: T - c - missing in a sum, one in single messages.
 
-    c clients may help the attacker and take their own noise out of the sum; `missing` honest ones
-    may be kept out of it by a lying server where each client shares secrets with some only.
+    c clients may help the attacker and take their own noise out of the sum. Where each client
+    shares secrets with some only, c is the number that the graph is made for, and a lying server
+    may keep `missing` honest ones out.
 
     >>> honest_noises("secret-sharing", 10, 7, 1), honest_noises("plain", 10, 7, 1)
     (6, 1)
@@ -105,7 +106,16 @@ def honest_noises(transport: Transport, clients: int, threshold: int, helpers: i
     if transport == "plain":
         return 1
     graph = neighbourhood(clients, threshold, CORRUPT) if transport == "secret-sharing" else None
-    missing = 0 if graph is None else graph.missing
+    missing = 0
+    if graph is not None:
+        covered = math.floor(CORRUPT * clients)
+        if helpers > covered:
+            raise InvalidInput(
+                f"{clients} clients share secrets with some of the others only, which is safe "
+                f"against {covered} helpers at most, got {helpers}; give fewer helpers, or "
+                "smaller cohorts."
+            )
+        helpers, missing = covered, graph.missing
     honest = threshold - helpers - missing
     if honest < 1:
         raise InvalidInput(

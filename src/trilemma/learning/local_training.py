@@ -23,7 +23,8 @@ class LocalTraining:
     `record_clip` (C_r) scales each record's gradient g by min(1, C_r / ‖g‖) before the mean.
     `sampling="poisson"`: each of the client's n records joins each step with probability
     batch / n, independently; the sum of their gradients is divided by `batch`, never by the
-    number drawn. `sampling="full"`: all n join each step, and `batch` is that constant still.
+    number drawn. `sampling="full"`: all n join each step, the first `records` of them if it is
+    given, and `batch` is that constant still.
     """
 
     algorithm: Literal["fedsgd", "fedavg"] = "fedsgd"
@@ -52,15 +53,15 @@ class LocalTraining:
                 object.__setattr__(self, name, whole(name, count))
                 if getattr(self, name) < 1:
                     raise InvalidInput(f"{name} must be at least 1, got {count}.")
-        if self.algorithm == "fedsgd" and (
-            self.steps > 1 or self.records not in (None, self.batch)
-        ):
+        own = (None, self.batch) if self.sampling == "fixed" else (None, self.records)
+        if self.algorithm == "fedsgd" and (self.steps > 1 or self.records not in own):
             raise InvalidInput(
                 f"fedsgd sends one gradient over one batch, got {self.steps} steps and "
                 f"{self.records or self.batch} records; for several steps or batches use "
                 f"algorithm='fedavg'."
             )
-        if self.records is not None and self.sampling != "fixed":
+        capped = self.sampling == "full" and self.algorithm == "fedsgd"
+        if self.records is not None and self.sampling != "fixed" and not capped:
             raise InvalidInput(
                 f"sampling={self.sampling!r} draws from all of a client's records, so records "
                 f"must be None, got {self.records}; leave it out, or use sampling='fixed'."
@@ -76,7 +77,7 @@ class LocalTraining:
 
         There it is the expected number, and the constant by which the sum is divided.
         """
-        return self.records or self.batch
+        return self.batch if self.sampling == "full" else self.records or self.batch
 
     @property
     def participation(self) -> Literal["secret", "known"]:

@@ -27,8 +27,8 @@ def draw_rows(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The rows [B] of a client's n records that its update is made of, and who takes part when.
 
-    Fixed sampling: `unit_size` different rows in random order, and None. Full: all rows, and ones
-    [n], whatever `unit_size` is. Poisson sampling: the
+    Fixed sampling: `unit_size` different rows in random order, and None. Full: all rows, or
+    the first `records`, and as many ones, whatever `unit_size` is. Poisson sampling: the
     rows drawn in any step, padded with row 0 to a width B that fewer than one draw in 10⁹ exceeds
     (that one is wider), and present [B], or [steps, B] for several steps: 1 where the row takes
     part, 0 where it does not or is padding. Padding comes last.
@@ -40,7 +40,8 @@ def draw_rows(
     ([1, 2, 3, 0, 0], [1.0, 1.0, 1.0, 0.0, 0.0])
     """
     if local_training.sampling == "full":
-        return torch.arange(n), torch.ones(n)
+        count = min(n, local_training.records or n)
+        return torch.arange(count), torch.ones(count)
     if n < local_training.unit_size:
         raise InvalidInput(
             f"a client with {n} records cannot give {local_training.unit_size} to an update; use "

@@ -24,12 +24,12 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.federation.recipe import Recipe, WarmStart
 from trilemma.learning.modules import read_by_layers
+from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
     from trilemma.estimation.scenario import Scenario
     from trilemma.federation.recipe import Judge
     from trilemma.learning import LocalTraining
-    from trilemma.records.range import InputSpec
 
 __all__ = [
     "CLIP",
@@ -124,7 +124,7 @@ def tolerance(scenario: Scenario) -> float:
     The spread is the deviation over records of what the noise adds to an output, in mean squares
     over outputs and models. Records are drawn from the range alone: no client's is read.
     """
-    inputs = _records_at_random(scenario.input_spec).to(scenario.device)
+    inputs = _records_at_random(_range_of_others(scenario)).to(scenario.device)
     models = fresh_weights(scenario, range(_MODELS))
     deviation = _FIRST
     for _ in range(_NEARER):
@@ -150,9 +150,14 @@ def _spread(
     return max(float(torch.stack(squares).mean().sqrt()), 1e-9)
 
 
+def _range_of_others(scenario: Scenario) -> InputSpec:
+    """The range of records that are no client's: the step is published, and tells of it."""
+    return InputSpec.of((scenario.public_records,), (scenario.test_records,), scenario.columns)
+
+
 def _centring(scenario: Scenario) -> Literal["public"] | float | None:
     """What affine layers subtract, if the model has any and records are numbers."""
-    spec, task = scenario.input_spec, scenario.task
+    spec, task = _range_of_others(scenario), scenario.task
     if spec.discrete:
         return None
     (weights,) = fresh_weights(scenario, [0])
@@ -169,7 +174,7 @@ def how_chosen(recipe: Recipe) -> str:
     what = "Clip, step and momentum" if recipe.momentum else "Clip and step"
     rule = (
         f"{what} are those of a rule that was made on other data sets: the noise that all rounds "
-        "leave would move a fresh model's outputs by about one. No record chose anything."
+        "leave would move a fresh model's outputs by about one. No client's record chose anything."
     )
     parts = {
         "start the model": recipe.warm_start is not None,

@@ -42,7 +42,7 @@ def test_reading_some_coordinates_tells_as_much_as_all(monkeypatch: pytest.Monke
     rows = torch.arange(4)
     told, known = some[rows, played.tagged], full[rows, played.tagged]
     assert bool((told > -3).any())
-    assert float((told - known).mean()) > -0.7
+    assert float((told - known).mean()) > -0.8
 
 
 def test_the_table_is_that_of_what_is_read() -> None:

@@ -116,7 +116,7 @@ def test_the_certificate_in_words() -> None:
     text = Page(verdict_page(training.over_rounds())).text
     for sentence in (
         "38 22 of 100 46 of 100 2.6 of 100",
-        "1,000 4.9 of 100 21 of 100 0.1 of 100",
+        "1,000 5 of 100 21 of 100 0.1 of 100",
         "the leakage is at most 0.299, reached at N = 7",
         "ε = 10.4 at δ = 1e-5",
         "wrong for 1 % of those that were not, finds at most 14.2 %",

@@ -41,11 +41,11 @@ def test_what_a_deployment_must_keep() -> None:
     assert found["batch"] == "4"
     assert found["sampling rate"] == "0.0267"
     assert found["weighting"] == "records"
-    assert found["server"] == "steps of 1 times the mean update"
+    assert found["server"] == "each step is 1 × the mean update"
     falling = replace(verdict.deployment, server=ServerTraining(6.6667, decay=True))
     found = dict(deployment_rows(falling))
     assert (
-        found["server"] == "steps of 6.67 times the mean update, falling to zero over the rounds"
+        found["server"] == "each step is 6.67 × the mean update, falling to zero over the rounds"
     )
     assert "the test records" in dict(federation_rows(verdict))["public records"]
 

@@ -16,8 +16,8 @@ def test_every_length_of_the_line_up_has_its_rate() -> None:
     )
     assert line_ups(proof) == (
         ("2", "81 of 100", "92 of 100", "50 of 100"),
-        ("100", "14 of 100", "36 of 100", "1 of 100"),
-        ("1,000", "4.9 of 100", "21 of 100", "0.1 of 100"),
+        ("100", "15 of 100", "36 of 100", "1 of 100"),
+        ("1,000", "5 of 100", "21 of 100", "0.1 of 100"),
     )
     same = line_ups(replace(proof, known=None))
     assert all(rate == told for _, rate, told, _ in same), "participation is known as it is"

@@ -85,7 +85,7 @@ def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None
     assert isinstance(noise, Randomization)
     assert noise.variance == proof.variance
     assert deployed.local_training == LocalTraining(
-        batch=80, record_clip=proof.record_clip, sampling="full"
+        batch=80, record_clip=proof.record_clip, sampling="full", records=100
     )
     assert (deployed.weighting, deployed.rounds) == ("equal", 60)
     for word in (

@@ -199,7 +199,9 @@ def test_what_is_deployed_is_what_is_proved() -> None:
     assert terms.local_training == LocalTraining(batch=2, record_clip=CLIP, sampling="poisson")
     assert terms.participation == "secret"
     terms, recipe = deployed(proof()), proof().recipe(planned().scenario, 30)
-    assert terms.local_training == LocalTraining(batch=80, record_clip=CLIP, sampling="full")
+    assert terms.local_training == LocalTraining(
+        batch=80, record_clip=CLIP, sampling="full", records=100
+    )
     assert (terms.participation, terms.weighting) == ("known", "equal")
     assert (terms.threshold, terms.rounds, terms.parameters) == (4, 30, 83)
     assert terms.server == ServerTraining(recipe.step, decay=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from trilemma.observations import Adversary
 from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.certificate import Certificate
@@ -57,6 +58,14 @@ def test_the_headline_follows_the_claim(changes: dict[str, object], words: str) 
     assert words in proved_headline(changed, ASKED, "secret-sharing")
 
 
+def test_a_curious_client_sees_means_and_the_server_is_not_covered() -> None:
+    asked = Request(knows="anyone", budget=0.3, adversary="client")
+    said = proved_headline(replace(PROOF, participation="known"), asked, "plain")
+    assert said.startswith("A client who starts with 100 equally likely records, sees the means")
+    limits = proved_limits(PROOF, "plain", Adversary.CLIENT)
+    assert limits[0].startswith("The server, which sees more")
+
+
 def test_nothing_proved_says_so() -> None:
     assert proved_headline(None, ASKED, "plain").endswith(": none.")
 
@@ -73,7 +82,7 @@ def test_nothing_proved_says_so() -> None:
         ({"rounds": 1}, "Several rounds"),
         ({}, "momentum"),
         ({}, "retry"),
-        ({}, "unprotected trainings"),
+        ({}, "which used the clients' records: accuracies"),
     ],
 )
 def test_the_limits_follow_the_proof(changes: dict[str, object], words: str) -> None:

@@ -93,5 +93,5 @@ def _text(value: Any) -> str:
         return number(value)
     if isinstance(value, ServerTraining):
         falls = ", falling to zero over the rounds" if value.decay else ""
-        return f"steps of {number(value.step)} times the mean update{falls}"
+        return f"each step is {number(value.step)} × the mean update{falls}"
     return str(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.protections.protection import Protection
-from trilemma.reporting.words.numbers import count, hundred, number, percent
+from trilemma.reporting.words.numbers import at_most, count, hundred, number, percent
 from trilemma.tuning.families.conditions import unproved
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def line_ups(proof: Certificate) -> tuple[tuple[str, ...], ...]:
     """For each N: how often anyone is right at most, also where it is told the rounds, and 1/N."""
     known = proof.success if proof.known is None else proof.known
     return tuple(
-        (f"{size:,}", hundred(rate), hundred(known[size]), hundred(1 / size))
+        (f"{size:,}", at_most(rate), at_most(known[size]), hundred(1 / size))
         for size, rate in sorted(proof.success.items())
     )
 

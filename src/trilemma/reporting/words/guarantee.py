@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trilemma.reporting.words.numbers import hundred, number
+from trilemma.reporting.words.numbers import at_most, number
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def headline(guarantee: Guarantee) -> str:
     rounds, size = guarantee.training.rounds, 100
     seen = "sees the round" if rounds == 1 else f"sees all {rounds:,} rounds"
     one = "record" if guarantee.level == "record" else "client"
-    rate = hundred(guarantee.success[size])
+    rate = at_most(guarantee.success[size])
     return (
         f"An attacker who starts with {size} equally likely {one}s, {seen}{_helped(guarantee)}, "
         f"guesses the right one in at most {rate} attempts; blind guessing gives 1. Proved."
@@ -62,7 +62,13 @@ def conditions(guarantee: Guarantee) -> tuple[str, ...]:
         records = training.records_of_person
         lines.append(
             f"One person has {records} record{'s' * (records > 1)} at most; with one more, the "
-            f"100 candidates give {hundred(guarantee.person_of_one_more)}."
+            f"100 candidates give {at_most(guarantee.person_of_one_more)}."
+        )
+    if guarantee.transport != "plain":
+        lines.append(
+            f"The server runs {guarantee.transport} as prescribed, or clients have pinned each "
+            "other's identities; messages keep within the transport's range, on a grid finer than "
+            "the noise (`trilemma tune` sets both, and adds about 0.1 % of noise for rounding)."
         )
     lines.append("With uneven odds, take N = 1 / (the largest of them).")
     return tuple(lines)
@@ -83,11 +89,11 @@ def show_guarantee(guarantee: Guarantee) -> None:
     )
     out.title("Proved, whatever else the attacker knows and whatever weights the server sends")
     rows = [
-        (f"guess the target among {size:,}", hundred(rate), f"{100 / size:.3g} of 100")
+        (f"guess the target among {size:,}", at_most(rate), f"{100 / size:.3g} of 100")
         for size, rate in guarantee.success.items()
     ]
     if guarantee.level == "record":
-        rows.append(("decide if a record was used", hundred(guarantee.decision), "50 of 100"))
+        rows.append(("decide if a record was used", at_most(guarantee.decision), "50 of 100"))
     out.table(("", "at most", "blind"), rows, gap=2)
     out.note(
         f"Leakage {number(guarantee.leakage)} at most, for every N (budget "

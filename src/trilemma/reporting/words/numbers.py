@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
+from trilemma.quantities import cases_at_most
+
 if TYPE_CHECKING:
     from trilemma.estimation.leakage import Estimate
 
 __all__ = [
+    "at_most",
     "bits",
     "change",
     "count",
@@ -69,6 +72,15 @@ def hundred(rate: float) -> str:
     """
     cases = 100 * rate
     return f"{cases:.0f} of 100" if cases >= 9.95 or cases == 0 else f"{cases:.2g} of 100"
+
+
+def at_most(rate: float) -> str:
+    """An upper bound of a rate of 100 cases: never rounded down.
+
+    >>> at_most(0.07778), at_most(0.3537), at_most(0.01448), at_most(1.0)
+    ('7.8 of 100', '36 of 100', '1.5 of 100', '100 of 100')
+    """
+    return hundred(cases_at_most(rate) / 100)
 
 
 def percent(share: float) -> str:

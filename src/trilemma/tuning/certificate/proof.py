@@ -26,7 +26,7 @@ from trilemma.bounds.influence import Cohort
 from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment, ServerTraining
+from trilemma.federation.deployment import Deployment, ServerTraining, room_for
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -189,10 +189,12 @@ class Proof:
 
     def _reach(self, noise: Randomization) -> float:
         """The largest coordinate of any message, but for probability `FAILURE` in all."""
-        batch = self.local_training.batch
+        batch, most = self.local_training.batch, self.local_training.records
         clipped = {"records": 1, "q": 1.0, "denominator": 1.0}
-        rate = 1.0 if self.local_training.sampling == "full" else batch / max(self.records)
-        drawn = {"records": max(self.records), "q": rate}
+        largest = max(self.records)
+        full = {"records": most or largest, "q": 1.0}
+        poisson = {"records": largest, "q": batch / largest}
+        drawn = full if self.local_training.sampling == "full" else poisson
         parts = clipped if self.clips_updates else {**drawn, "denominator": float(batch)}
         return range_for(
             **parts,  # type: ignore[arg-type]
@@ -280,7 +282,7 @@ def _trained(
             drawn = replace(drawn, batch=min(least, max(own.batch, most)))
             q = 1.0 if known_round else drawn.batch / least
             if drawn.batch == least:
-                drawn = replace(drawn, sampling="full")
+                drawn = replace(drawn, sampling="full", records=room_for(max(sizes)))
         z = noise_multiplier_for(
             budget,
             rounds=rounds,

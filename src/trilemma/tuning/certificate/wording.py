@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trilemma.observations import Adversary
+from trilemma.quantities import cases_at_most
 from trilemma.tuning.families.conditions import KEPT
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
     size = _SIZE if proof.line_up is None else proof.line_up
     one = proof.level
     seen = "sees the round" if proof.rounds == 1 else f"sees all {proof.rounds:,} rounds"
+    who = "An attacker who"
+    if request.adversary is Adversary.CLIENT:  # of messages it sees none
+        who, seen = "A client who", seen.replace("sees", "sees the means alone of")
     if proof.participation == "secret":
         seen += " but not which of them used a record"
     helped = ""
@@ -33,15 +38,19 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
         many = "one client" if proof.helpers == 1 else f"{proof.helpers} clients"
         helped = f" and is helped by at most {many}"
     return (
-        f"An attacker who starts with {size:,} equally likely {one}s, {seen}{helped}, guesses the "
-        f"right one in at most {100 * proof.success[size]:.2g} of 100 attempts; blind guessing "
+        f"{who} starts with {size:,} equally likely {one}s, {seen}{helped}, guesses the right one "
+        f"in at most {cases_at_most(proof.success[size]):.3g} of 100 attempts; blind guessing "
         f"gives {100 / size:.2g}. Proved."
     )
 
 
-def proved_limits(proof: Certificate, transport: str) -> tuple[str, ...]:
+def proved_limits(
+    proof: Certificate, transport: str, adversary: Adversary = Adversary.SERVER
+) -> tuple[str, ...]:
     """What the proof does not cover, in sentences."""
     sentences = []
+    if adversary is Adversary.CLIENT:
+        sentences.append("The server, which sees more than a client does: tune against it.")
     if proof.survivors > 1:
         others = (
             f"more than {proof.helpers} clients that help"
@@ -66,5 +75,5 @@ def proved_limits(proof: Certificate, transport: str) -> tuple[str, ...]:
     return (
         *sentences,
         *KEPT,
-        "The unprotected trainings beside it, which used the clients' records.",
+        "The figures beside the proof, which used the clients' records: accuracies, games, ranks.",
     )

@@ -59,7 +59,7 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
         transport = parse_protection(chosen.protection or "none").transport
-        return proved_limits(chosen.certificate, transport.name)
+        return proved_limits(chosen.certificate, transport.name, plan.request.adversary)
     sentences = []
     if claim.rounds == 1:
         sentences.append(
