@@ -161,12 +161,12 @@ def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Its child processes that are Python's, by what they were started with."""
+    """The fork server it has started, or the workers that were forked from one."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child)
         for child in listed
-        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"multiprocessing.forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
 
 
