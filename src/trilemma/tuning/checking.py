@@ -90,7 +90,9 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
         found = timed(crew, plan, *_kinds(list(plans.values())), tell)
     work = {
         command: Remaining(
-            possible_jobs(each), share=each.setting.share, seconds=_with_starts(found, each)
+            possible_jobs(each),
+            share=each.setting.share(each.claim.rounds),
+            seconds=_with_starts(found, each),
         ).left()
         for command, each in plans.items()
     }

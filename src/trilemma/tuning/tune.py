@@ -55,7 +55,9 @@ def tune(
     with plan.crew(workers, ray) as pool:
         scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
         remaining = Remaining(
-            possible_jobs(plan, pictures=pictures), workers, share=plan.setting.share
+            possible_jobs(plan, pictures=pictures),
+            workers,
+            share=plan.setting.share(plan.claim.rounds),
         )
         if ticker is not None:
             ticker.expect(remaining)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,34 @@ def test_secret_participation_between_its_ends() -> None:
     assert never.tolist() == [0.0, 0.0, 0.0]
     with pytest.raises(InvalidInput, match=r"rate in 0 … 1 and positive noise, got rate 2"):
         secret_participation(gap, shares, deviation=0.7, rate=2.0)
+
+
+def test_that_a_record_is_used_at_all_changes_no_pick() -> None:
+    """Given K ≥ 1, over all patterns of rounds; the product of single rounds picks alike."""
+    draw = np.random.default_rng(8)
+    deviation, rate, rounds, candidates = 0.8, 0.15, 4, 6
+    for _ in range(200):
+        shares = draw.normal(size=(rounds, candidates, 3))
+        gaps = deviation * draw.normal(size=(rounds, 3))
+        gaps[0] += shares[0, 2]
+        given = np.full(candidates, -np.inf)
+        for pattern in product((False, True), repeat=rounds):
+            held = np.array(pattern)
+            means = np.where(held[:, None, None], shares, 0.0)
+            law = norm.logpdf(gaps[:, None], means, deviation).sum((0, 2))
+            law = law + held.sum() * np.log(rate) + (~held).sum() * np.log1p(-rate)
+            if held.any():
+                given = np.logaddexp(given, law)
+        alone = [
+            secret_participation(
+                *map(torch.from_numpy, pair), deviation=deviation, rate=rate
+            ).numpy()
+            for pair in zip(gaps, shares, strict=True)
+        ]
+        total = np.sum(alone, axis=0)
+        assert total.argmax() == given.argmax()
+        used = np.log(np.exp(total) - (1 - rate) ** rounds)
+        assert used - used[0] == pytest.approx(given - given[0], abs=1e-6)
 
 
 def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest, chisquare
+from scipy.stats import binom, binomtest, chi2_contingency, chisquare
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing import games
+from trilemma.estimation.playing.claims import Claim
 from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -102,6 +103,55 @@ def test_the_tagged_record_joins_at_the_original_rate() -> None:
     joined = arena.attendance(arena.draw(0, 0), np.random.default_rng(5))
     assert binomtest(joined.count(True), 3000, 4 / 100).pvalue > 1e-3
     assert None not in joined  # every client is in every round
+
+
+def simulated_training(
+    draw: np.random.Generator, clients: int, cohort: int, records: int, batch: int, rounds: int
+) -> tuple[bool | None, ...]:
+    """How the rounds of one training stand to record 0 of client 0."""
+    held: list[bool | None] = []
+    for _ in range(rounds):
+        if 0 not in draw.choice(clients, cohort, replace=False):
+            held.append(None)
+        else:
+            held.append(bool(0 in draw.choice(records, batch, replace=False)))
+    return tuple(held)
+
+
+@pytest.mark.parametrize(
+    ("cohort", "batch", "rounds"), [(3, 2, 3), (2, 2, 3), (1, 10, 3), (2, 5, 1)]
+)
+def test_games_are_the_trainings_that_use_the_record(cohort: int, batch: int, rounds: int) -> None:
+    """Whole trainings are simulated, those that never use the record rejected."""
+    made = replace(scenario((20,) * 3, batch=batch), cohort=cohort)
+    arena = replace(Arena.of(made, rounds=2, line_up=4), claim=Claim(rounds, 4))
+    game, draw = arena.draw(0, 0), np.random.default_rng(11)
+    found = Counter(tuple(arena.attendance(game, draw)) for _ in range(8000))
+    expected = Counter[tuple[bool | None, ...]]()
+    while expected.total() < 8000:
+        held = simulated_training(draw, 3, cohort, 20, batch, rounds)
+        expected[held] += any(held)
+    patterns = sorted(found | expected, key=str)
+    common = [each for each in patterns if found[each] + expected[each] >= 10]
+    rare = [each for each in patterns if each not in common]
+    table = [
+        [*(counts[each] for each in common), sum(counts[each] for each in rare)]
+        for counts in (found, expected)
+    ]
+    assert all(any(each) for each in found)
+    assert len(common) == 1 or chi2_contingency(np.array(table) + 0.5).pvalue > 1e-3
+
+
+def test_no_game_is_empty_where_most_records_are_never_used() -> None:
+    """As many records as Fashion-MNIST: of 150 rounds by 4 of 5,500 records, 10 % use one."""
+    arena = Arena.of(scenario((5500,) * 10), rounds=150)
+    draw = np.random.default_rng(7)
+    held = [arena.attendance(arena.draw(number, 0), draw).count(True) for number in range(1000)]
+    assert min(held) == 1
+    law = binom(150, 4 / 5500)
+    often = np.array([law.pmf(1), law.pmf(2), law.sf(2)]) / law.sf(0)
+    counts = [held.count(1), held.count(2), sum(each > 2 for each in held)]
+    assert chisquare(counts, 1000 * often).pvalue > 1e-3
 
 
 def test_poisson_batches_draw_each_free_record_by_itself() -> None:

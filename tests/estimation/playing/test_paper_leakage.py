@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from tests.estimation.playing.test_sights import observer, scenario
 
 from trilemma.attacks import get
 from trilemma.beliefs.belief import leakage
-from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.paper_leakage import paper_leakage
 
@@ -40,17 +37,3 @@ def test_an_attack_without_a_belief_is_refused() -> None:
         paper_leakage(seen, [seen.arena.draw(0, 3)], [get("analytic")], draws=1)
     with pytest.raises(InvalidInput, match="at least 1, got 0"):
         paper_leakage(seen, [seen.arena.draw(0, 3)], [get("exact-posterior")], draws=0)
-
-
-def test_where_no_round_holds_the_record_the_belief_stays_uniform() -> None:
-    """A seed by which neither game's record is drawn in the two rounds."""
-    seen = observer(scenario(), rounds=2)
-    games = [seen.arena.draw(number, 3) for number in range(2)]
-    unseen = next(
-        seed
-        for seed in range(100)
-        if not any(replace(seen, seed=Seeded(seed).integer("belief", 0)).views(games))
-    )
-    attack = get("gaussian-posterior")
-    found = paper_leakage(replace(seen, seed=unseen), games, [attack], draws=1)
-    assert found[attack.name].tolist() == pytest.approx([0.0, 0.0], abs=1e-7)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import SETTING
 from torch import nn
@@ -34,7 +33,8 @@ def test_a_blind_rate_needs_no_separation() -> None:
 
 def test_more_rounds_and_a_larger_spread_ask_for_more_noise() -> None:
     one = SETTING.noise_for(0.212, Claim(1, 100))
-    assert SETTING.noise_for(0.212, Claim(150, 100)) == pytest.approx(4 * one)
+    often = 4 / (1 - (1 - 4 / 150) ** 150)  # rounds that hold a record that is used
+    assert SETTING.noise_for(0.212, Claim(150, 100)) == pytest.approx(often * one)
     wide = replace(SETTING, spread=2 * SETTING.spread)
     assert wide.noise_for(0.212, Claim(1, 100)) == pytest.approx(4 * one)
 
@@ -54,9 +54,22 @@ def test_the_share_of_rounds_that_hold_a_record() -> None:
     arena = Arena.of(made, rounds=60)
     draw, games = np.random.default_rng(0), 4000
     held = sum(arena.attendance(arena.draw(n, 0), draw).count(True) for n in range(games))
-    share = Setting.of(made, seed=0, steps=2).share
-    assert binomtest(int(held), games * 60, share).pvalue > 1e-3
-    assert replace(SETTING, unit_size=10_000).share == 1.0, "full batches"
+    share = Setting.of(made, seed=0, steps=2).share(60)
+    assert held / (games * 60) == pytest.approx(share, rel=0.03)
+    assert replace(SETTING, unit_size=10_000).share(60) == 1.0, "full batches"
+
+
+def test_the_share_of_records_that_a_training_uses() -> None:
+    """By drawing: fixed batches of 4, of clients of 40 and of 400 that take turns."""
+    made = replace(SETTING, records=(40, 400), clients=1, unit_size=4)
+    draw, used = np.random.default_rng(3), []
+    for _ in range(400):
+        cohort = draw.integers(2, size=60)
+        seen = [set[int](), set[int]()]
+        for client in cohort:
+            seen[client].update(draw.permutation(made.records[client])[:4].tolist())
+        used.append((len(seen[0]) + len(seen[1])) / 440)
+    assert made.used(60) == pytest.approx(np.mean(used), abs=4 * np.std(used) / 20)
 
 
 def test_ranges_hold_the_first_change_of_statistics_that_are_sent() -> None:

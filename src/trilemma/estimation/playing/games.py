@@ -6,6 +6,7 @@ anything is attacked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,15 +185,32 @@ class Arena:
     def attendance(self, game: Game, draw: np.random.Generator) -> list[bool | None]:
         """Whether each round of the claim holds the tagged record; None: its client stays out.
 
-        The client is in a round's cohort with probability K / clients, and the record in its
-        batch with probability q = S/n of the client's original n.
+        A round has the client in its cohort with probability c = cohort / clients, and then the
+        record in the client's batch with probability q = S/n of its original n, so that it holds
+        the record with probability r = cq, each round by itself. A claim is about a record that
+        is used, hence the law given that at least one of the R rounds holds it:
+
+            K ~ Bin(R, r) given K ≥ 1, and every K of the R rounds are as likely.
+
+        Drawn as the first such round, t < R with P(t) = r (1 - r)ᵗ / (1 - (1 - r)ᴿ), and each
+        later one with probability r. Of the rounds without the record the condition says nothing
+        else: the client is in the cohort of each with probability c(1 - q) / (1 - r).
         """
-        drawn = draw.random((self.claim.rounds, 2))
-        training, own = self.scenario.local_training, int(self.sizes[game.client])
-        rate = 1.0 if training.sampling == "full" else training.unit_size / own
-        there = drawn[:, 0] < self.scenario.per_round / len(self.sizes)
-        held = drawn[:, 1] < rate
+        rounds, held_rate = self.claim.rounds, self.rate(game.client)
+        first = _first(float(draw.random()), held_rate, rounds)
+        drawn = draw.random((rounds, 2))
+        held = drawn[:, 1] < held_rate
+        held[:first], held[first] = False, True
+        joins = self.scenario.per_round / len(self.sizes)
+        without = (joins - held_rate) / (1 - held_rate) if held_rate < 1 else 0.0
+        there = held | (drawn[:, 0] < without)
         return [bool(h) if t else None for t, h in zip(there, held, strict=True)]
+
+    def rate(self, client: int) -> float:
+        """How likely a round is to hold a given record of the client, where that is not asked."""
+        training = self.scenario.local_training
+        share = 1.0 if training.sampling == "full" else training.unit_size / self.sizes[client]
+        return min(1.0, float(share)) * self.scenario.per_round / len(self.sizes)
 
     def batches(
         self,
@@ -326,6 +344,20 @@ class Arena:
             torch.cat([public.inputs.index_select(0, chosen), pool.inputs.index_select(0, own)]),
             torch.cat([public.labels.index_select(0, chosen), pool.labels.index_select(0, own)]),
         )
+
+
+def _first(uniform: float, rate: float, rounds: int) -> int:
+    """The first success of independent trials, given that there is one among so many.
+
+    By inversion of P(first < t) = (1 - (1 - r)ᵗ) / (1 - (1 - r)ᴿ).
+
+    >>> [_first(uniform, 0.5, 3) for uniform in (0.0, 0.57, 0.58, 0.86, 0.999)]
+    [0, 0, 1, 2, 2]
+    """
+    if rate >= 1:
+        return 0
+    some = -math.expm1(rounds * math.log1p(-rate))
+    return min(rounds - 1, int(math.log1p(-uniform * some) / math.log1p(-rate)))
 
 
 def _keys(

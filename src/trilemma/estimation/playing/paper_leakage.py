@@ -33,14 +33,10 @@ __all__ = ["paper_leakage"]
 def paper_leakage(
     observer: Observer, games: Sequence[Game], attacks: Sequence[Attack], *, draws: int
 ) -> dict[str, NDArray[np.float64]]:
-    """By attack the leakage of each game [U], from `draws` independent observations of each.
-
-    An observation of which no round holds the record leaves the belief uniform.
-    """
+    """By attack the leakage of each game [U], from `draws` independent observations of each."""
     if draws < 1:
         raise InvalidInput(f"draws (observations of each game) must be at least 1, got {draws}.")
     candidates = observer.arena.claim.candidates
-    blind = torch.full((len(games), candidates), 1 / candidates, dtype=torch.float64)
     beliefs: dict[str, list[torch.Tensor]] = {attack.name: [] for attack in attacks}
     for draw in range(draws):
         seed = Seeded(observer.seed).integer("belief", draw)
@@ -48,13 +44,13 @@ def paper_leakage(
         views = seen.views(games)
         for attack in attacks:
             found = play(seen, games, views, attack, restarts=1, seed=seed)
-            if found.belief is None and any(views):
+            if found.belief is None:
                 raise InvalidInput(
                     f"the attack {attack.name!r} gives no belief over the line-up; use one of "
                     f"the rungs 'candidates' and 'rest'."
                 )
-            beliefs[attack.name].append(blind if found.belief is None else found.belief.double())
-    uniform = blind[0].numpy()
+            beliefs[attack.name].append(found.belief.double())
+    uniform = np.full(candidates, 1 / candidates)
     means = {name: torch.stack(each).mean(0).numpy() for name, each in beliefs.items()}
     return {
         name: np.array([leakage(row / row.sum(), uniform) for row in mean])

@@ -74,7 +74,10 @@ def play(
 
     A reconstructing attack picks the candidate that lies near a reconstruction of every round, or
     that fits best what was read of single inputs; an attack with a belief the likeliest, its log
-    probabilities added up over rounds; where no round holds the record, every attack guesses.
+    probabilities added up over rounds; before the first round that holds the record, every attack
+    guesses. Where participation is secret, rounds are added up as if each held the record by
+    itself with probability q. That at least one of them does takes (1 - q)ᴿ off the product of
+    the likelihood ratios of every candidate alike, so that the likeliest stays the likeliest.
     `checkpoints` are numbers of rounds after which a pick is made besides; an attack that links
     rounds is then run on those alone.
     """

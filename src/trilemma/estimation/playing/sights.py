@@ -86,7 +86,7 @@ class Observer:
             )
 
     def views(self, games: Sequence[Game]) -> list[list[View]]:
-        """The views of each game: one for each round that holds its record, perhaps none.
+        """The views of each game: one for each round that holds its record, one at least.
 
         Where participation is secret there is one for every round that its client takes part in.
         """
@@ -119,38 +119,40 @@ class Observer:
         server = Server(scenario.task, recipe, rounds, scenario.public_records)
         draws = [Seeded(self.seed).generator("training", game.number) for game in games]
         attended = [self.arena.attendance(*each) for each in zip(games, draws, strict=True)]
-        last = [self._last_seen(each) for each in attended]
+        last = [self._last_seen(each) for each in attended]  # nothing is trained after it
         views: list[list[View]] = [[] for _ in games]
-        # Nothing is trained for a game that shows nothing, or after the last that is shown.
-        played = [place for place, each in enumerate(last) if each]
-        if not played:
-            return views
-        numbers = [games[place].number for place in played]
+        numbers = [game.number for game in games]
         weights = server.start(fresh_weights(scenario, numbers, seed=self.seed))
         where = drawn_on(weights.device, weights.shape[1])
         noise = [
             Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
         ]
-        drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
+        drawn = [
+            self.arena.rounds(game, draw, holds[:stop])
+            for game, draw, holds, stop in zip(games, draws, attended, last, strict=True)
+        ]
         sending, made = self._sending(often=True), list[Batches]()
         for round in range(max(last)):
             # A game that shows no more goes on with the batches that it had.
             made = [
-                self._swapped(next(own), games[p]) if round < last[p] else made[row]
-                for row, (p, own) in enumerate(zip(played, drawn, strict=True))
+                self._swapped(next(own), games[row]) if round < last[row] else made[row]
+                for row, own in enumerate(drawn)
             ]
-            seen = [round < last[p] and self._sees(attended[p][round]) for p in played]
+            seen = [
+                round < stop and self._sees(holds[round])
+                for stop, holds in zip(last, attended, strict=True)
+            ]
             if round == 0 or not self.arena.everyone_joins:
                 shares = self._shares(made).to(weights)
             drawing = [
-                draw if round < last[p] else None for p, draw in zip(played, noise, strict=True)
+                draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
             ]
             means, sent = self._sent(sending, weights, made, shares, seen, drawing)
             for row, updates in sent.items():
-                game, batches = games[played[row]], made[row]
+                game, batches = games[row], made[row]
                 if seen[row]:
                     view = self._view(game, weights[row], batches, updates, round)
-                    views[played[row]].append(view)
+                    views[row].append(view)
                 if seen[row] and self._sees_mean:
                     means[row] = view.observation.update
                 else:
@@ -177,9 +179,7 @@ class Observer:
 
     def _last_seen(self, attended: Sequence[bool | None]) -> int:
         """How many rounds there are up to the last that the adversary looks at."""
-        return max(
-            (1 + each for each, holds in enumerate(attended) if self._sees(holds)), default=0
-        )
+        return max(1 + round for round, holds in enumerate(attended) if self._sees(holds))
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
         """In a blind control, one record from outside the line-up in the tagged one's place."""

@@ -80,6 +80,12 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
         )
+        if claim.rounds > 1:
+            used = 100 * plan.setting.used(claim.rounds)
+            sentences.append(
+                f"About a record that the training uses, as it does {used:.3g} % of them: what "
+                f"the others leak is not averaged in."
+            )
     if claim.inserted:
         sentences.append(
             "The clients hold too few records for line-ups of their own: the claim is about a "

@@ -105,24 +105,30 @@ class Setting:
         """What a deployment's clients may weigh together: all records, with room for more."""
         return room_for(sum(self.records))
 
-    @property
-    def share(self) -> float:
-        """The share of a training's rounds that hold a record, on average."""
-        used = [min(1.0, self.unit_size / size) for size in self.records]
-        return float(np.mean(used)) * self.clients / len(self.records)
+    def share(self, rounds: int) -> float:
+        """The share of a training's rounds that hold a record that is used, on average."""
+        return float(np.mean([self._held(rounds, size) for size in self.records])) / rounds
+
+    def _held(self, rounds: int, size: int) -> float:
+        """E[K | K ≥ 1] of the rounds K that hold a given record of a client with so many."""
+        rate = min(1.0, self.unit_size / size) * self.clients / len(self.records)
+        return rounds * rate / (1 - (1 - rate) ** rounds)
+
+    def used(self, rounds: int) -> float:
+        """The share of the clients' records that a training uses at all, in expectation."""
+        rates = np.minimum(1.0, self.unit_size / np.array(self.records, dtype=np.float64))
+        never = (1 - rates * self.clients / len(self.records)) ** rounds
+        return float(np.average(1 - never, weights=self.records))
 
     def noise_for(self, p_max: float, claim: Claim) -> float:
         """The variance on one update at which an attacker who knows all else succeeds with p_max.
 
         Candidates whose updates are Δ = spread/S apart in independent directions are told from
         one another at a separation of Δ/(s√2) standard deviations; rounds that hold the record
-        add up, on average max(1, R·S/n) of them, or fewer where a cohort is drawn.
+        add up, as many as there are on average of a record that is used.
         """
         apart = separation_for(p_max, claim.candidates)
-        often = 1.0
-        if claim.rounds > 1:
-            rounds = claim.rounds * self.clients / len(self.records)
-            often = max(1.0, rounds * self.unit_size / min(self.records))
+        often = self._held(claim.rounds, min(self.records)) if claim.rounds > 1 else 1.0
         return often * (self.spread / self.unit_size) ** 2 / (2 * apart**2)
 
 
