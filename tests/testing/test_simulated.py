@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest, norm
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.testing.simulated import CURVES, SimulatedAttacker
+from trilemma.testing.simulated import CURVES, WIDE, SimulatedAttacker
 
 
 @pytest.mark.parametrize("curve", ["steep", "moderate", "flat"])
@@ -26,11 +26,14 @@ def test_odd_curves() -> None:
     assert np.isinf(SimulatedAttacker("plateau", 0.01).weakest)
     step = SimulatedAttacker("step", 0.2)
     assert (step.success(-0.01), step.success(0.0), step.weakest) == (0.95, 0.005, 0.0)
+    wide = SimulatedAttacker(WIDE, 0.258, 0.5)
+    assert [wide.success(x) for x in (-0.5, 1.5)] == pytest.approx([0.37, 0.13])
+    assert wide.success(wide.weakest) == pytest.approx(0.258)
     bump = SimulatedAttacker("bump", 0.2)
     assert bump.success(0.8) == pytest.approx(0.7, abs=0.01)
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", [*CURVES, WIDE])
 def test_units_fall_at_the_rate_of_the_curve(curve: str) -> None:
     made = SimulatedAttacker(curve, 0.2)
     hits = made.won(0.1, 4000, np.random.default_rng(0))

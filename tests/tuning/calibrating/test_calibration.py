@@ -14,7 +14,7 @@ from tests.tuning.simulating import answered
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.testing.simulated import CURVES, SimulatedAttacker
+from trilemma.testing.simulated import CURVES, WIDE, SimulatedAttacker
 from trilemma.tuning.calibrating.acceptance import (
     SequentialTest,
     fixed_size,
@@ -30,6 +30,7 @@ from trilemma.tuning.calibrating.outcomes import (
 
 ALPHA = 0.05
 P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6
+P_WIDE = 0.258  # of 38 candidates at leakage .3
 WORKS = Control(24, 24)
 
 
@@ -56,7 +57,8 @@ def calibrated(attack: AttackUnits, *arguments: Any, **settings: Any) -> Calibra
 
 
 def simulate(curve: str, p_max: float, runs: int, seed: int = 0) -> Simulation:
-    generator = np.random.default_rng([seed, CURVES.index(curve), P_MAX.index(p_max)])
+    row = [seed, (*CURVES, WIDE).index(curve), (*P_MAX, P_WIDE).index(p_max)]
+    generator = np.random.default_rng(row)
     violations, over_protection, units = 0, [], []
     for _ in range(runs):
         attacker = SimulatedAttacker(curve, p_max, generator.uniform(-0.3, 0.3))
@@ -97,6 +99,17 @@ def test_the_budget_holds_and_the_price_is_low(curve: str, p_max: float) -> None
 @pytest.mark.parametrize("curve", CURVES)
 def test_the_budget_holds_and_the_price_is_low_in_2000_runs(curve: str, p_max: float) -> None:
     check(curve, p_max, runs=2000)
+
+
+@pytest.mark.parametrize("runs", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_games_follow_the_curve(runs: int) -> None:
+    """Where success falls from .37 to .13 over two decades, many; steep curves need few."""
+    wide = simulate(WIDE, P_WIDE, runs)
+    assert clopper_pearson(wide.violations, runs, 0.9).low <= ALPHA
+    assert len(wide.over_protection) >= 0.95 * runs
+    assert np.median(wide.over_protection) <= 2.5
+    assert np.median(wide.units) <= 3000
+    assert np.median(simulate("steep", 0.286, runs).units) <= 66
 
 
 def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
@@ -233,8 +246,8 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
 
 def test_a_curve_that_rises_again_is_reported() -> None:
     def attack(x: float, count: int, stage: str, first_unit: int) -> int:
-        if 0.0 <= x < 1.3:  # a shelf just above the budget, and no protection at all beyond it
-            return round(0.1 * count)
+        if 0.0 <= x < 1.3:  # a shelf above the budget, and no protection at all beyond it
+            return round(0.3 * count)
         return count
 
     result = calibrated(attack, 0.078, control=WORKS)

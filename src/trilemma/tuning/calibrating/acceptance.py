@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 SMALLEST_BATCH: Final = 6  # attacks run in batches: looking after every unit would starve them
+_LARGEST: Final = 1000  # units that only a small separation asks for
 _MISS: Final = 0.15  # P(fail) aimed at where the rate is the alternative
 _RATES: Final = ndtr(np.linspace(-5, 5, 161))  # where pass probabilities are tabulated
 
@@ -160,8 +161,9 @@ def sequential_test(p_max: float, level: float, separation: float, largest: int)
 
 
 def usual_test(p_max: float, level: float, separation: float) -> SequentialTest:
-    """The same, of 200 units at most, or of six times what a test without a success takes."""
-    return sequential_test(p_max, level, separation, max(6 * zero_success_size(p_max, level), 200))
+    """The same, of 1,000 units at most, or of six times what a test without a success takes."""
+    least = zero_success_size(p_max, level)
+    return sequential_test(p_max, level, separation, max(6 * least, _LARGEST))
 
 
 def _lines(

@@ -2,7 +2,8 @@
 
 Strength is x = log₁₀(strength / warm start); a larger x always protects more. The procedure
 explores with a few units, then tests single strengths, from a safe one towards weaker ones; an
-attack that fares badly without protection is tested there at once.
+attack that fares badly without protection is tested there at once. Where success falls over
+decades of the strength, both take more units: as many as the slope asks for.
 
 Why the result is valid whatever the curve: call a strength bad when its success rate exceeds
 p_max. Tests come in chains. Chain j tests at level α_j, goes on after a pass and ends at the first
@@ -24,14 +25,23 @@ from typing import Final
 
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
+from trilemma.tuning.calibrating.acceptance import usual_test
 from trilemma.tuning.calibrating.outcomes import Calibration, Control, Trials
-from trilemma.tuning.calibrating.search import EXPLORATION, EXPLORED, FIRST_CHAIN, Search, tests_of
+from trilemma.tuning.calibrating.search import (
+    EXPLORED,
+    FIRST_CHAIN,
+    Search,
+    exploration,
+    separation,
+    tests_of,
+)
 
 __all__ = ["EXPLORED", "calibrate", "crossing", "games_needed"]
 
 _NARROWEST: Final = 1e-3  # decades of a domain: the belief's lattice is as fine as the domain
 _THERE: Final = 12  # units of an estimate that are played at the strength itself
 _USUAL: Final = 3  # tests of a chain
+_WIDTH: Final = 0.3  # decades of a usual curve's sd
 
 
 def calibrate(
@@ -58,7 +68,7 @@ def calibrate(
     ...         wanted = trials.send([each.units * (each.strength < 0.2) for each in wanted])
     ... except StopIteration as end:
     ...     round(end.value.strength, 3), end.value.units
-    (0.3, 46)
+    (0.225, 56)
     """
     _check(p_max, alpha, domain)
     search = Search(p_max, alpha, first_unit)
@@ -70,11 +80,13 @@ def calibrate(
 def games_needed(p_max: float, alpha: float) -> tuple[int, int]:
     """How few games can end a calibration, and how many an exploration and three tests take.
 
-    The fewest: no protection passes at once. A search that fails begins further chains.
+    The fewest: no protection passes at once. The most: on a usual curve; wider ones take more,
+    and a search that fails begins further chains.
     """
-    tests = tests_of(p_max, FIRST_CHAIN * alpha)
-    longest = max(test.looks[-1] for test in tests)
-    return min(test.looks[test.soonest] for test in tests), EXPLORATION + _USUAL * longest
+    level = FIRST_CHAIN * alpha
+    longest = usual_test(p_max, level, separation(_WIDTH)).looks[-1]
+    least = min(test.looks[test.soonest] for test in tests_of(p_max, level))
+    return least, exploration(_WIDTH) + _USUAL * longest
 
 
 def crossing(p_max: float, *, domain: tuple[float, float], units: int) -> Trials[float]:

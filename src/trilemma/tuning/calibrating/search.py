@@ -27,16 +27,33 @@ from trilemma.tuning.calibrating.success_curve import SuccessCurve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXPLORATION", "EXPLORED", "FIRST_CHAIN", "Search", "tests_of"]
+__all__ = ["EXPLORED", "FIRST_CHAIN", "Search", "exploration", "separation", "tests_of"]
 
-EXPLORATION: Final = 60  # units at most: more bring little nearer, and take as long as a test
 EXPLORED: Final = 24  # units at least: two pairs
+_EXPLORATION: Final = (60, 1600)  # units at most: on narrow curves, on any
+_NARROW: Final = 0.3  # sd in decades up to which a curve is narrow
+_MORE: Final = 6  # a batch has one for so many units that were explored before
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
 _APART: Final = 0.6  # of a pair from the middle, in sd of the crossing; 0.5 and 0.7 do as well
-_SETTLED: Final = (0.05, 0.5)  # sd of x* that ends exploration: decades, in the curve's sd
-_SEPARATION: Final = 0.1  # decades beyond x* at which a test should pass
-_SEPARATIONS: Final = (0.2, 0.28, 0.4, 0.57, 0.8, 1.13, 1.6)  # in the curve's sd; few, for caches
+_SETTLED: Final = (
+    0.05,
+    0.12,
+    0.5,
+)  # sd of x* that ends exploration: in decades, in the curve's sd
+_SEPARATION: Final = 0.1  # decades beyond x* at which a test of a narrow curve should pass
+_SEPARATIONS: Final = (
+    0.1,
+    0.14,
+    0.2,
+    0.28,
+    0.4,
+    0.57,
+    0.8,
+    1.13,
+    1.6,
+)  # in the curve's sd; few, for caches
+_CLOSE: Final = 0.28  # the least separation that is tried whatever the slope
 _SAFE: Final = 0.8  # P(pass) wanted of a chain's first test
 _HOPEFUL: Final = 0.3  # P(pass) wanted of a further step
 _HOPELESS: Final = 0.1  # P(pass) below which no further chain is begun
@@ -89,29 +106,34 @@ class Search:
         else:
             self.curve = self.curve.observe(place - self.offset, units, successes)
 
-    def explore(self, most: int = EXPLORATION, *, there: int = 0) -> Trials[None]:
+    def explore(self, most: int = _EXPLORATION[1], *, there: int = 0) -> Trials[None]:
         """Batches where a unit says most about x*, until x* is known well enough to test.
 
         In pairs, one on either side of where it is believed to be, so that both can be under way.
-        The last units, as many as are wanted `there`, where it is believed to be.
+        The last units, as many as are wanted `there`, where it is believed to be. How many there
+        are at most follows from how wide the curve is believed to be.
         """
         rate = min(max(self.p_max, _INFORMATIVE[0]), _INFORMATIVE[1], 0.8 * self.curve.ceiling)
         used = 0
         while used < most:
-            pair = used + 2 * SMALLEST_BATCH <= most - there
+            count = max(SMALLEST_BATCH, used // _MORE)
+            pair = used + 2 * count <= most - there
             sides = (-_APART, _APART) if pair else (0.0,)
             middle, sd = self.curve.crossing(rate if pair else self.p_max)
             lattice = self.curve.strengths
             nearest = [np.abs(lattice - (middle + side * sd)).argmin() for side in sides]
             places = [int(place) + self.offset for place in nearest]
             xs = [float(self.candidates[place]) for place in places]
-            won = yield from self.attack(xs, SMALLEST_BATCH, "explore")
+            won = yield from self.attack(xs, count, "explore")
             for place, x, successes in zip(places, xs, won, strict=True):
-                self.points.append(Tested("", x, SMALLEST_BATCH, successes, stage="explore"))
-                self.observe(place, SMALLEST_BATCH, successes)
-                used += SMALLEST_BATCH
-            settled = max(_SETTLED[0], _SETTLED[1] * self.curve.summary.sd)
-            if used >= EXPLORED and self.curve.crossing(self.p_max)[1] <= settled:
+                self.points.append(Tested("", x, count, successes, stage="explore"))
+                self.observe(place, count, successes)
+                used += count
+            width = self.curve.summary.sd
+            least, enough, part = _SETTLED
+            settled = max(least, min(enough, part * width))
+            known = used >= EXPLORED and self.curve.crossing(self.p_max)[1] <= settled
+            if known or used >= exploration(width):
                 return
 
     def walks(self) -> Trials[int | None]:
@@ -176,14 +198,15 @@ class Search:
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """A test suited to the slope of the curve, and its P(pass) at every candidate."""
-        wanted = _SEPARATION / self.curve.summary.sd
-        return self.prospects(
-            level, min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
-        )
+        return self.prospects(level, separation(self.curve.summary.sd))
 
     def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
-        """The test with the best chance anywhere: after a fail a floor may matter, not a slope."""
-        choices = [self.prospects(level, separation) for separation in _SEPARATIONS]
+        """The test with the best chance anywhere: after a fail a floor may matter, not a slope.
+
+        None is much longer than the slope asks for.
+        """
+        closest = min(_CLOSE, separation(self.curve.summary.sd))
+        choices = [self.prospects(level, each) for each in _SEPARATIONS if each >= closest]
         return max(choices, key=lambda choice: float(choice[1].max()))
 
     def prospects(
@@ -244,6 +267,29 @@ class Search:
         return Calibration(
             self.p_max, x, tuple(self.points), self.units, reason, self.smallest_upper(), odd
         )
+
+
+def exploration(width: float) -> int:
+    """Units at most to find x* on a curve so wide: to know it as well takes width² as many.
+
+    >>> [exploration(sd) for sd in (0.06, 0.2, 0.55, 2.5)]
+    [60, 60, 201, 1600]
+    """
+    least, most = _EXPLORATION
+    return max(least, min(most, int(least * (width / _NARROW) ** 2)))
+
+
+def separation(width: float) -> float:
+    """In the curve's sd, how far beyond x* a test should pass.
+
+    .1 decades on narrow curves; on wider ones, where a test takes (width / decades)² as many
+    units, the decades grow with the root of the width.
+
+    >>> [separation(sd) for sd in (0.06, 0.2, 0.55, 2.5)]
+    [1.6, 0.57, 0.28, 0.1]
+    """
+    wanted = _SEPARATION * math.sqrt(max(1.0, width / _NARROW)) / width
+    return min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
 
 
 def tests_of(p_max: float, level: float) -> list[SequentialTest]:

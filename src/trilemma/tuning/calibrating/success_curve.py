@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["CurveSummary", "SuccessCurve"]
 
 _STEP: Final = 0.025  # decades between neighbouring strengths: 6 % of the parameter
-_MARGIN: Final = 0.5  # decades by which μ may lie outside the domain of strengths
-_WIDTHS: Final = np.array([0.03, 0.06, 0.1, 0.17, 0.3, 0.55, 1.0])
+_MARGIN: Final = 1.5  # decades by which μ may lie outside the domain of strengths
+_WIDTHS: Final = np.array([0.03, 0.06, 0.1, 0.17, 0.3, 0.55, 1.0, 1.8, 3.2])
+_WIDTH_PRIOR: Final = np.array([1, 1, 1, 1, 1, 1, 1, 1 / 6, 1 / 6])  # few fall over many decades
 _FLOORS: Final = np.array([0.0, 0.01, 0.03, 0.08])
 _FLOOR_PRIOR: Final = np.array([0.55, 0.15, 0.15, 0.15])
 _LOCATION_SCALE: Final = 0.5  # decades; Cauchy: a warm start is mostly good and sometimes far off
@@ -32,7 +33,7 @@ _LOCATION_SCALE: Final = 0.5  # decades; Cauchy: a warm start is mostly good and
 
 @dataclass(frozen=True)
 class CurveSummary:
-    """Posterior means of μ, sd and f, for display."""
+    """Posterior means of μ, log sd and f; a few wide curves must not decide how wide it is."""
 
     mu: float
     sd: float
@@ -77,7 +78,7 @@ def _grid(low: float, high: float, ceiling: float) -> _Grid:
     # No outcome is ever impossible: a single odd unit must not rule a curve out for good.
     rates = np.clip(rates, 1e-4, 1 - 1e-3)
     location = -np.log1p((mu / _LOCATION_SCALE) ** 2)
-    shape = np.log(np.tile(_FLOOR_PRIOR, len(_WIDTHS)))
+    shape = np.log(np.outer(_WIDTH_PRIOR, _FLOOR_PRIOR).ravel())
     return _Grid(
         x, mu, sd, floor, shape[:, None] + location, rates, np.log(rates), np.log1p(-rates)
     )
@@ -170,7 +171,7 @@ class SuccessCurve:
         rows = weight.sum(axis=1)
         return CurveSummary(
             mu=float(weight.sum(axis=0) @ grid.mu),
-            sd=float(rows @ grid.sd),
+            sd=math.exp(float(rows @ np.log(grid.sd))),
             floor=float(rows @ grid.floor),
             ceiling=self.ceiling,
         )
