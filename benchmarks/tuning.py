@@ -38,7 +38,7 @@ INTRODUCTION = """\
 Attackers are simulated, so the truth is known: success falls from .9 to .1 within .15 (steep), .45
 (moderate) or 1.5 decades (flat) of the parameter; a step from .95 to .005; a plateau at .02; a
 bump (a second rise to .7 beyond the fall); and 1.001·p_max at every strength. A wide curve falls
-from .37 to .13 over two decades, as attackers' success does who link a whole training. The warm start is
+from .37 to .13 over two decades, as where a whole training is linked. The warm start is
 off by a factor drawn between 1/2 and 2, α = .05, and nobody knows anything but the attacker's
 answers, except that the search is told the slope of the curve to size its tests, and looks at two
 decades where `calibrate` looks at four. Over-protection is the strength returned over the weakest
