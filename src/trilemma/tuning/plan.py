@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -24,10 +24,11 @@ from trilemma.federation.deployment import Deployment, room_for
 from trilemma.observations import Adversary
 from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.families.families import Family, families, families_asked
-from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
+from trilemma.tuning.families.gauge import CHUNK, FEW, FRESH, Gauge, streams
 from trilemma.tuning.families.pricing import Pricing
 from trilemma.tuning.families.provable import CERTIFIED
 from trilemma.tuning.families.setting import Setting
+from trilemma.tuning.presets import Preset
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
 from trilemma.work.executors import executor, one_thread
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from trilemma.work.journal import Run
 
 __all__ = ["Plan"]
+
+_FRESH: Final[dict[Preset, int]] = {"quick": 48, "usual": FRESH, "thorough": 300}
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ class Plan:
             bare=next(bare, None),
             brief=self.request.preset == "quick",
             part=FEW if cores and self.claim.rounds > 1 else CHUNK,
+            fresh=_FRESH[self.request.preset],
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

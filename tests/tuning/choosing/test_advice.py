@@ -38,8 +38,22 @@ def not_covered(
         scenario=scenario,
         unprovable="",
         deployment=SimpleNamespace(parameters=parameters),
+        setting=SETTING,
     )
     return limits(cast(Plan, plan), chosen)
+
+
+def test_how_many_records_are_used_stands_beside_a_claim_about_those_that_are() -> None:
+    said = [each for each in not_covered(None) if each.startswith("About a record")]
+    assert said == [
+        "About a record that the training uses, as it does 98.3 % of them: what the others leak "
+        "is not averaged in."
+    ]
+    assert not [
+        each
+        for each in not_covered(None, claim=Claim(1, 100))
+        if each.startswith("About a record")
+    ]
 
 
 def test_the_headline_of_one_round() -> None:

@@ -10,18 +10,20 @@ from scipy.stats import beta
 from tests.commands.own_scenario import small
 from tests.tuning.families.test_gauge import CLAIM, P_MAX, family
 from tests.tuning.families.test_pricing import pricing
-from tests.tuning.simulating import Simulated, runner
+from tests.tuning.simulating import Simulated, answered, runner
 
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.playing.suite import Suite
+from trilemma.estimation.results import AttackResult, Result, decode
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.tuning.choosing.candidates import _worst_client, measured_candidate
 from trilemma.tuning.families.counts import Counts
 from trilemma.tuning.families.families import Family
 from trilemma.tuning.families.gauge import Gauge
+from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.results.candidates import Candidate
 
 KAPPA = CLAIM.kappa
@@ -57,6 +59,28 @@ def test_a_strength_that_every_attack_passes_is_feasible() -> None:
     games = [each for each in {*done} if isinstance(each, AttackJob) and each.stream != "control"]
     assert found.units == sum(each.count * len(each.attacks) for each in games)
     assert found.objective is not None
+
+
+def test_a_candidate_whose_fresh_games_contradict_its_tests_is_withdrawn() -> None:
+    """Tests that pass by luck, and then games that are won too often to be within p_max."""
+    work = Simulated(small, None, 1, 2, 0)()
+
+    def result(job: Job) -> Result:
+        found = decode(work(job))
+        if isinstance(job, AttackJob) and job.stream.endswith("again"):
+            assert isinstance(found, AttackResult)
+            return replace(found, correct={name: [True] * job.count for name in job.attacks})
+        return found
+
+    asked = measured_candidate(gauge(), family("randomization"), pricing(), KAPPA)
+    found = answered(asked, lambda jobs: [result(job) for job in jobs])
+    assert not found.feasible
+    assert found.statement.startswith("Withdrawn: every attack passed its test, but in 100 fresh")
+    assert found.success is not None
+    assert found.success.value == 1.0, "shown whatever it says"
+    assert (found.fresh, found.fresh_right) == (100, 100)
+    assert not found.breaks_a_cap
+    assert ranked([found])[0].rank is None
 
 
 def test_a_bare_sum_that_fails_says_by_which_attack() -> None:

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binomtest
 from tests.tuning.simulating import answered
 
+from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.entropy import Seeded
 from trilemma.estimation.jobs import AttackJob, Job
 from trilemma.estimation.playing.claims import Claim
@@ -53,15 +54,17 @@ Results = Callable[[Sequence[Job]], list[AttackResult]]
 def answering(rate: Rate, seed: int = 0) -> Results:
     """Results of attacks that win by chance, each at a rate by its name and the variance."""
 
-    def won(task: AttackJob, attack: str, number: int) -> bool:
-        draw = Seeded(seed).generator(task.stream, attack, task.protection, number)
-        return bool(draw.random() < rate(attack, variance_of(task.protection)))
+    def won(task: AttackJob, attack: str) -> list[bool]:
+        draw = Seeded(seed).generator(task.stream, attack, task.protection)
+        numbers = draw.random(task.first + task.count)[task.first :]
+        right: list[bool] = (numbers < rate(attack, variance_of(task.protection))).tolist()
+        return right
 
     def results(tasks: Sequence[Job]) -> list[AttackResult]:
         made = []
         for task in tasks:
             assert isinstance(task, AttackJob)
-            correct = {name: [won(task, name, n) for n in task.games] for name in task.attacks}
+            correct = {name: won(task, name) for name in task.attacks}
             after = {name: {1: each} for name, each in correct.items()}
             clients = [n % 10 for n in task.games]
             made.append(AttackResult(clients, [1] * task.count, correct, {}, after))
@@ -260,6 +263,59 @@ def test_false_claims_stay_within_the_level() -> None:
     assert binomtest(wrong, runs, level, alternative="greater").pvalue > 0.01
 
 
+def test_what_is_shown_are_fresh_games_of_a_fixed_number() -> None:
+    """Whatever they say: where chance alone made the tests pass, they tell."""
+    streams: dict[str, int] = {}
+    base = gauge(lambda a, v: falling(1e-3)(v))
+
+    def noted(some: Sequence[AttackJob]) -> list[AttackResult]:
+        for job in some:
+            streams[job.stream] = max(streams.get(job.stream, 0), job.first + job.count)
+        return base.results(some)
+
+    found = answered(replace(base, fresh=70).measure(family()), noted)
+    assert found.counts is not None
+    assert found.counts.units == 70
+    ((again, games),) = [each for each in streams.items() if each[0].endswith("again")]
+    assert games == 70
+    assert again not in {"control", *(each for each in streams if not each.endswith("again"))}
+
+    lucky = gauge(lambda a, v: 0.9)
+
+    def luck(some: Sequence[AttackJob]) -> list[AttackResult]:
+        won = answering(lambda a, v: 0.0)(some)
+        fresh = lucky.results(some)
+        return [
+            now if job.stream.endswith("again") else then
+            for job, then, now in zip(some, won, fresh, strict=True)
+        ]
+
+    found = answered(lucky.measure(family()), luck)
+    assert found.calibration.strength is not None
+    assert found.counts is not None
+    assert found.counts.successes > 75
+
+
+@pytest.mark.parametrize("runs", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_interval_that_is_shown_covers_the_rate(runs: int) -> None:
+    """On a curve on which a test that passed shows too few games won."""
+    covered = by_tests = passed = 0
+    for seed in range(runs):
+        made = gauge(lambda a, v: falling(1e-4, 4.0)(v), "lead", seed=seed)
+        found = made.measured(family())
+        if found.counts is None:
+            continue
+        passed += 1
+        truth = falling(1e-4, 4.0)(family().strength(found.calibration.strength or 0.0) or 0.0)
+        covered += truth in clopper_pearson(found.counts.successes, found.counts.units)
+        test = found.tests[0]
+        by_tests += truth in clopper_pearson(test.recovered, test.units)
+    assert passed >= 0.9 * runs
+    assert binomtest(covered, passed, 0.95, alternative="less").pvalue > 0.01
+    if runs >= 1000:
+        assert binomtest(by_tests, passed, 0.95, alternative="less").pvalue < 1e-4
+
+
 def test_families_that_look_alike_share_their_games() -> None:
     names = ["randomization+secret-sharing", "randomization+paillier"]
     inside, encrypted = families(SETTING, CLAIM, P_MAX, Adversary.SERVER, names)
@@ -314,7 +370,8 @@ def test_what_is_played_lies_between_the_bounds_where_one_attempt_is_enough(
 
     found = answered(made.measure(family(name)), noted)
     assert found.calibration.strength is not None
-    assert len({job.stream for job in jobs.values()}) <= 2, "one attempt, and the others' tests"
+    streams = {job.stream for job in jobs.values()}
+    assert len(streams) <= 3, "one attempt, the others' tests, and games again"
     for attack in ("lead", "other"):
         played = sum(job.count for job in jobs.values() if job.attacks == (attack,))
         assert possible[attack].least <= played <= possible[attack].most

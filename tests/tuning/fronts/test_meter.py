@@ -117,11 +117,11 @@ def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None
     )
     chosen = replace(
         candidate("randomization", 0.1), strength=1e-2, tests=tests, protection="x",
-        leakage=Estimate(0.1, 0, 0.2),
+        leakage=Estimate(0.1, 0, 0.2), fresh=100, fresh_right=9,
     )  # fmt: skip
     found = usual.tested(noise, chosen)
     assert noise.strength(noise.at(found.place or 0.0)) == pytest.approx(1e-2)
-    assert found.by_attack == {"gaussian-posterior": 5, "analytic": 1}
+    assert (found.units, found.recovered) == (100, 9)
     assert found.leakage == chosen.leakage
     assert found.metric == 0.9
 

@@ -59,17 +59,30 @@ def measured_candidate(
         return replace(candidate, feasible=False, statement=f"Cannot be run: {error}")
     counts, confidence = found.counts, pricing.confidence
     worst, pooled = _worst_client(counts, confidence, kappa)
+    success = success_rate(counts.successes, counts.units, confidence)
     candidate = replace(
         candidate,
         protection=protection.describe(),
         strength=family.strength(calibration.strength),
         leakage=client_leakage(counts.successes, counts.units, confidence=confidence, kappa=kappa),
-        success=success_rate(counts.successes, counts.units, confidence),
+        success=success,
+        fresh=counts.units,
+        fresh_right=counts.successes,
         worst_client=worst,
         pooled_clients=pooled,
         failed_units=counts.failed,
     )
+    if success.low > calibration.p_max:
+        return replace(candidate, feasible=False, statement=_withdrawn(counts, success, found))
     return (yield from priced(candidate, protection, pricing))
+
+
+def _withdrawn(counts: Counts, success: Estimate, found: Measured) -> str:
+    return (
+        f"Withdrawn: every attack passed its test, but in {counts.units} fresh games after that "
+        f"{counts.strongest} picked the right record {counts.successes} times, a rate of at least "
+        f"{success.low:.3g} where {found.calibration.p_max:.3g} is allowed."
+    )
 
 
 def _estimated(
@@ -136,6 +149,11 @@ def _statement(family: Family, found: Measured) -> str:
             f"{at}: every attack that was tried passed its own test on fresh games (right "
             f"picks: {counts}), which shows a rate of at most {calibration.p_max:.3g}."
         )
+        if (again := found.counts) is not None:
+            shown += (
+                f" In {again.units} games more, of a number fixed beforehand, {again.strongest} "
+                f"picked right {again.successes} times."
+            )
         parts = [found.note, shown]
     if not family.deployable:
         parts.append(_MASKS)

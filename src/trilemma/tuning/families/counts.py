@@ -70,8 +70,8 @@ class Counts:
 class Measured:
     """How a family fared: its calibration, the test of every attack, and what was counted.
 
-    `counts` are those of the strength found, by the leading attack's own test; None where there
-    is none. `games` is how many were played for all of it.
+    `counts` are fresh games of the leading attack at the strength found, after all tests; None
+    where there is none. `games` is how many were played for all of it.
     """
 
     calibration: Calibration

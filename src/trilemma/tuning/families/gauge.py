@@ -6,6 +6,9 @@ holds if all pass. Strengths are searched with the leading attack; the others ar
 passes. If one of them fails, the search goes on with that one, from a stronger floor: where
 several attacks are near p_max, all of them pass together only with some room.
 
+What is shown of the strength found are fresh games of a number fixed beforehand: those of the
+test that passed are known to be few, whatever the rate.
+
 Levels: attempt r may spend (3/4)·4⁻ʳ of α, two thirds of it on the search and one third on the
 others, so that the sum over all attempts stays within α.
 """
@@ -54,7 +57,16 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.families import Family
     from trilemma.work.scheduler import Procedure
 
-__all__ = ["CHUNK", "CONTROL_GAMES", "FEW", "Gauge", "control_jobs", "stream_of", "streams"]
+__all__ = [
+    "CHUNK",
+    "CONTROL_GAMES",
+    "FEW",
+    "FRESH",
+    "Gauge",
+    "control_jobs",
+    "stream_of",
+    "streams",
+]
 
 Found = TypeVar("Found")
 
@@ -67,6 +79,7 @@ _ATTEMPTS: Final = 3
 _ROOM: Final = 0.3  # decades from the strength at which an attack failed to the next floor
 _NARROW: Final = 0.025  # decades in which there is nothing to search: sums of floats are not exact
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
+FRESH: Final = 100
 _ESTIMATE: Final = 36  # games that estimate the strength of another rung
 
 
@@ -85,6 +98,7 @@ class Gauge:
     bare: Family | None = None  # the sum with nothing added, where it is tested as well
     brief: bool = False  # whether attacks that win nothing unprotected are tried no further
     part: int = CHUNK  # games of one task where several attacks are tested
+    fresh: int = FRESH  # games after the tests, by which the strength found is shown
 
     def count(
         self,
@@ -175,9 +189,9 @@ class Gauge:
                 return Measured(found, tuple(tests), None)
             point = next(p for p in reversed(found.points) if p.passed)
             own = (point.strength, point.stage)
-            counts = counted([seen for x, stage, seen in log if (x, stage) == own])
+            seen = counted([seen for x, stage, seen in log if (x, stage) == own])
             at = family.strength(found.strength)
-            tests.append(replace(point, attack=lead, strength=at, after=counts.after[lead]))
+            tests.append(replace(point, attack=lead, strength=at, after=seen.after[lead]))
             others = yield from self._others(family, lead)
             shown = family.attacked(found.strength, self.adversary)
             tested = yield from self._tested(
@@ -187,6 +201,7 @@ class Gauge:
             tests += tested
             failed = [each.attack for each in tested if not each.passed]
             if not failed:
+                counts = yield from self._again(stream, shown, lead)
                 return Measured(found, tuple(tests), counts)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor > family.domain[1] - _NARROW:
@@ -238,10 +253,12 @@ class Gauge:
         )
         counts = None
         if passed:
-            counts = yield from self.count(
-                stream, shown, tests[0].units, attacks=(lead,), rounds=rounds
-            )
+            counts = yield from self._again(stream, shown, lead)
         return Measured(found, tuple(tests), counts)
+
+    def _again(self, stream: str, shown: Protection, lead: str) -> Procedure[Counts]:
+        """Fresh games of the leading attack where every attack has passed."""
+        return (yield from self.count(f"{stream}, again", shown, self.fresh, attacks=(lead,)))
 
     def _tested(
         self,
@@ -278,13 +295,14 @@ class Gauge:
         lead, attacks = self.suite.lead, self.suite.on(family.seen)
         if family.mechanism is None:
             test = usual_test(self.p_max, self.level, _CLOSER)
-            alone = Range(test.looks[test.soonest], test.looks[-1])
-            return {name: alone if name == lead else Range(0, alone.most) for name in attacks}
+            alone = Range(0, test.looks[-1])
+            first = Range(test.looks[test.soonest], test.looks[-1] + self.fresh)
+            return {name: first if name == lead else alone for name in attacks}
         level = 0.75 * self.level
         least, most = games_needed(self.p_max, _SEARCH * level)
         longest = usual_test(self.p_max, _OTHERS * level, _SEPARATION).looks[-1]
         games = dict.fromkeys(attacks, Range(0, longest))
-        return games | {lead: Range(CHUNK + least, CHUNK + most)}
+        return games | {lead: Range(CHUNK + least, CHUNK + most + self.fresh)}
 
     def possible_estimate(self) -> dict[str, Range]:
         """Games that `estimate` may want."""

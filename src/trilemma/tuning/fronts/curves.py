@@ -32,7 +32,7 @@ _SHOWN: Final = ("randomization", "randomization+secret-sharing", "compression")
 def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point, ...]]:
     """The points: no protection first, then each family from weak to strong.
 
-    At the strength that was found, and of a bare sum, the test's own counts are taken. Families
+    At the strength that was found, and of a bare sum, its fresh games are taken. Families
     that look alike to the adversary have one curve between them.
     """
     meter = Meter(plan, _UNITS, CURVE_SEEDS)
@@ -72,7 +72,7 @@ def _drawn(family: Family) -> bool:
 
 
 def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure[Point]:
-    yield from ()  # what its test has counted already
+    yield from ()  # what was counted already
     return meter.tested(family, candidate)
 
 

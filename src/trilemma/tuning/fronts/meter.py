@@ -64,19 +64,17 @@ class Meter:
         return (yield from self._priced(blank, protection))
 
     def tested(self, family: Family, candidate: Candidate) -> Point:
-        """The point at the strength that was found, by what its test has counted already."""
+        """The point at the strength that was found, by the fresh games that it is shown by."""
         x, place = UNPROTECTED, 0.0
         if candidate.strength is not None:
             x = family.decades(candidate.strength)
             place = family.place(x)
-        passed = [each for each in candidate.tests if each.passed]
         tested = replace(
             _blank(family, x, place),
             protection=candidate.protection,
             leakage=candidate.leakage,
-            units=passed[-1].units if passed else 0,
-            recovered=passed[-1].recovered if passed else 0,
-            by_attack={each.attack: each.recovered for each in passed},
+            units=candidate.fresh,
+            recovered=candidate.fresh_right,
         )
         return tested if candidate.costs is None else _costing(tested, candidate.costs)
 

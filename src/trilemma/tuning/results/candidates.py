@@ -21,13 +21,15 @@ Basis = Literal["measured", "certified", "cryptographic"]
 class Candidate:
     """One family at the strength found for it.
 
-    `leakage`, `success` (of the attack that picks right most often) and `worst_client` are
-    pointwise intervals at the verdict's confidence: what is shown by the procedure as a whole is
-    that the leakage is within the budget. `rounds` is what it was tested for; `worst_client` is
-    over the clients with at least 20 games, and `pooled_clients` says how many have fewer.
-    `deployment` is what must be run where that is not what was attacked, as for a certificate.
-    `rank` 1 is the least objective, or sends the fewest bits of those `tied` with that: whose
-    objective lies within its interval.
+    `leakage`, `success` (of the attack that leads) and `worst_client` are pointwise intervals at
+    the verdict's confidence, of `fresh` games after the strength was found, a number fixed
+    beforehand, of which the attack won `fresh_right`. They are shown whatever they say; where the
+    rate is shown to be above the one allowed, the candidate is withdrawn. That the leakage is
+    within the budget is shown by the procedure as a whole. `rounds` is what it was tested for;
+    `worst_client` is over the clients with at least 20 games, and `pooled_clients` says how many
+    have fewer. `deployment` is what must be run where that is not what was attacked, as for a
+    certificate. `rank` 1 is the least objective, or sends the fewest bits of those `tied` with
+    that: whose objective lies within its interval.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Candidate:
     strength: float | None = None
     leakage: Shares | None = None
     success: Shares | None = None
+    fresh: int = 0
+    fresh_right: int = 0
     worst_client: Shares | None = None
     pooled_clients: int = 0
     units: int = 0
