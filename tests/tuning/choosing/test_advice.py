@@ -45,10 +45,11 @@ def not_covered(
 
 def test_how_many_records_are_used_stands_beside_a_claim_about_those_that_are() -> None:
     said = [each for each in not_covered(None) if each.startswith("About a record")]
-    assert said == [
+    (sentence,) = said
+    assert sentence == (
         "About a record that the training uses, as it does 98.3 % of them: what the others leak "
         "is not averaged in."
-    ]
+    )
     assert not [
         each
         for each in not_covered(None, claim=Claim(1, 100))
