@@ -4,8 +4,8 @@ make goldens BASE=d8de7b2
 python -m benchmarks.goldens d8de7b2 --only "guesses*"      # some items; --list names all
 
 Each tree makes the same measurements by its own `benchmarks/goldens/measuring.py`, the base in a
-temporary worktree: bits differ between processors, and modules move. An item that differs ends in exit code 1, unless `EXPECTED` says
-why it does.
+temporary worktree: bits differ between processors, and modules move. An item that differs ends in
+exit code 1, unless `EXPECTED` says why it does.
 """
 
 from __future__ import annotations
