@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
-from tests.estimation.playing.test_sights import observer, scenario
+from tests.game.playing.test_observer import observer, scenario
 
 from trilemma.attacks import View, get
 from trilemma.attacks.posterior.by_record import secret_participation
@@ -133,7 +133,7 @@ def test_that_a_record_is_used_at_all_changes_no_pick() -> None:
         for pattern in product((False, True), repeat=rounds):
             held = np.array(pattern)
             means = np.where(held[:, None, None], shares, 0.0)
-            law = norm.logpdf(gaps[:, None], means, deviation).sum((0, 2))
+            law = np.asarray(norm.logpdf(gaps[:, None], means, deviation)).sum((0, 2))
             law = law + held.sum() * np.log(rate) + (~held).sum() * np.log1p(-rate)
             if held.any():
                 given = np.logaddexp(given, law)
