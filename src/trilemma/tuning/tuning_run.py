@@ -8,7 +8,7 @@ from trilemma.attacks import get
 from trilemma.execution.scheduler import Scheduler
 from trilemma.game.job_results import decode
 from trilemma.protection.specs import parse_protection
-from trilemma.tuning.choice.advice import advice, headline, limits, untried, weak
+from trilemma.tuning.choice.advice import advice, contradictions, headline, limits, untried, weak
 from trilemma.tuning.choice.choose import choose, procedures
 from trilemma.tuning.choice.gallery_jobs import keep_gallery
 from trilemma.tuning.further_results import further_procedures
@@ -82,6 +82,7 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
+            *contradictions(further.get("rounds", ())),
             *weak(chosen, control.by_attack, control.units),
             *others,
             *untried(plan, control.by_attack, control.units),

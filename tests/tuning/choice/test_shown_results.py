@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from tests.cli.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, runner, simulate
@@ -13,11 +14,12 @@ from tests.tuning.simulating import Simulated, runner, simulate
 from trilemma.accounting.noise_calibration import leakage_bound
 from trilemma.accounting.sampled_training import Training
 from trilemma.attacks.base import RUNGS
-from trilemma.game.estimates import client_leakage
+from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.game.job_runner import Bench
 from trilemma.game.jobs import AttackJob, BeliefJob, Job
 from trilemma.game.playing.claims import checkpoints
 from trilemma.tuning.calibration.outcomes import Tested
+from trilemma.tuning.choice.advice import contradictions
 from trilemma.tuning.choice.shown_results import leakage_by_rounds, paper_leakage
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
@@ -59,36 +61,56 @@ def test_the_same_games_are_picked_after_ever_more_rounds(plan: Plan) -> None:
         assert values[0] < values[-1] or knows in ("nothing", "public"), "these have few games"
 
 
-def test_who_reconstructs_is_shown_in_the_games_of_its_test(plan: Plan) -> None:
-    """By the attack of the rung that won most at what was chosen; nothing more is played."""
-    after = {"dlg": rising(2), "idlg": rising(5), "map": rising(8)}
-    tests = tuple(Tested(name, 0.1, 50, won[-1], True, after=won) for name, won in after.items())
-    early = Tested("map", 0.01, 50, 40, False, after=rising(40))
+class Contradictory(Simulated):
+    """Who reconstructs from public records always wins; who knows more never does."""
+
+    def rate(self, attack: str, *others: object) -> float:
+        return float(attack == "map")
+
+
+def test_who_knows_more_leaks_no_less_and_the_proof_is_on_top(plan: Plan) -> None:
+    for bench in (Simulated(small, None, 1, 2, 0), Contradictory(small, None, 1, 2, 0)):
+        found = runner(bench)(leakage_by_rounds(plan, NOISE))
+        for end in ("value", "low", "high"):
+            table = np.array(
+                [
+                    [getattr(each.leakage, end) for each in found if each.knows == knows]
+                    for knows in RUNGS
+                ]
+            )
+            assert (np.diff(table, axis=0) >= -1e-12).all(), "by knowledge"
+            assert (np.diff(table, axis=1) >= -1e-12).all(), "by rounds"
+        apart = [each for each in found if each.crossed]
+        assert all(each.leakage.low > each.leakage.high for each in apart)
+        assert bool(apart) == isinstance(bench, Contradictory)
+        (said,) = contradictions(found) or ("",)
+        assert said.startswith("Results contradict one another: after ") == bool(apart)
+        assert f", {STEPS[-1]} rounds" in said or not apart
+
+
+def test_intervals_are_those_of_all_points_at_once(plan: Plan) -> None:
+    """By scipy: knows nothing after all rounds, where nobody with less has seen as much."""
     done: list[Job] = []
-    chosen = replace(NOISE, strength=0.1, tests=(early, *tests))
+    found = runner(Contradictory(small, None, 1, 2, 0), done)(leakage_by_rounds(plan, NOISE))
+    (last,) = (e for e in found if (e.knows, e.rounds) == ("public", STEPS[-1]))
+    cells = len(RUNGS) * len(STEPS)
+    sure = binomtest(24, 24).proportion_ci(1 - 0.05 / cells, method="exact")
+    assert last.leakage.low == pytest.approx(bernoulli_leakage(sure.low, plan.claim.kappa))
+    never = binomtest(0, 48).proportion_ci(1 - 0.05 / cells, method="exact")
+    assert last.leakage.high == pytest.approx(bernoulli_leakage(never.high, plan.claim.kappa))
+
+
+def test_what_is_shown_are_games_of_its_own(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    """Those of a test that passed are known to be few, whatever the rate."""
+    done: list[Job] = []
     ask = runner(Simulated(small, None, 1, 2, 0), done)
-    found = ask(leakage_by_rounds(plan, chosen))
-    for knows, won in (("nothing", after["idlg"]), ("public", after["map"])):
-        drawn = [each.leakage for each in found if each.knows == knows]
-        assert drawn == [plan.leakage(games, 50) for games in won]
-    played = {each.attacks for each in done if isinstance(each, AttackJob)}
-    assert played == {("gaussian-posterior", "exact-posterior")}
-
-
-def test_a_tuning_shows_every_rung_and_plays_no_game_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    assert ask(leakage_by_rounds(plan, replace(NOISE, tests=TESTED))) == ask(
+        leakage_by_rounds(plan, NOISE)
+    )
+    assert {each.stream for each in done if isinstance(each, AttackJob)} == {"rounds"}
     simulate(monkeypatch)
     verdict = tune(small(), basis="measured", families=("randomization",), seeds=2, strengths=0)
     assert {each.knows for each in verdict.rounds} == set(RUNGS)
-    chosen = verdict.choice
-    assert chosen is not None
-    for rung in ("nothing", "public"):
-        last = [each.leakage for each in verdict.rounds if each.knows == rung][-1]
-        assert last in [
-            client_leakage(each.recovered, each.units, confidence=0.95, kappa=verdict.claim.kappa)
-            for each in chosen.tests
-        ]
 
 
 def test_what_is_proved_stands_above_what_is_measured(plan: Plan) -> None:

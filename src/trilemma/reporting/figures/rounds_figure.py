@@ -16,7 +16,7 @@ __all__ = ["draw_rounds"]
 
 
 def draw_rounds(series: Sequence[Series], budget: float) -> Figure:
-    """One curve an attacker on a scale of decades; each interval holds for one point alone."""
+    """One curve an attacker on a scale of decades; the intervals hold all at once."""
     figure = blank(6.4, 4.2)
     axes = figure.subplots()
     for number, each in enumerate(series):

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidate import Candidate
+    from trilemma.tuning.results.verdict import RoundsPoint
 
-__all__ = ["advice", "headline", "limits", "untried", "weak"]
+__all__ = ["advice", "contradictions", "headline", "limits", "untried", "weak"]
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
@@ -136,6 +137,20 @@ def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     said = (
         f"A quick look: what won none of {games} unprotected rounds was tested no further "
         f"({', '.join(idle)}); leave out --quick to try all."
+    )
+    return (said,)
+
+
+def contradictions(points: Sequence[RoundsPoint]) -> tuple[str, ...]:
+    """That limits cross which cannot, if they do: results that contradict one another."""
+    crossed = sorted({each.rounds for each in points if each.crossed})
+    if not crossed:
+        return ()
+    after = ", ".join(map(str, crossed))
+    said = (
+        f"Results contradict one another: after {after} rounds an attacker who knows less, or has "
+        f"seen less, won more than one who knows more, or more than is proved, beyond what chance "
+        f"allows. An assumption failed; do not rely on this verdict."
     )
     return (said,)
 

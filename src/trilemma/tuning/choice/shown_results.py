@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
+from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate
+from trilemma.beliefs.envelopes import envelopes
+from trilemma.game.estimates import Estimate
 from trilemma.game.jobs import AttackJob, BeliefJob
 from trilemma.game.playing.claims import checkpoints
 from trilemma.game.playing.suite import leading
@@ -21,6 +23,10 @@ from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 from trilemma.tuning.time_left import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
     from trilemma.attacks import Rung
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.job_results import BeliefResult
@@ -69,52 +75,92 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
 def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
     """Leakage after 1 .. R rounds of the same trainings; participation known, and secret too.
 
-    Who has a belief plays games of its own; who reconstructs is shown in the games of its test,
-    or in a few where there is none. Secret is what nobody is told under Poisson sampling; it is
-    inferred under Gaussian noise. Above them stands what is proved, if anything is; of a proof,
-    what it says of fewer rounds.
+    All play games of their own, of a number fixed beforehand. Secret is what nobody is told under
+    Poisson sampling; it is inferred under Gaussian noise. Above them stands what is proved, if
+    anything is; of a proof, what it says of fewer rounds.
     """
     if chosen.certificate is not None:
         return (yield from proved_rounds(plan, chosen))
     if plan.claim.rounds == 1 or not _visible(plan, chosen):
         return ()
-    tested = _tested(chosen)
     leads = _leads(plan)
     # Those who have a belief look at the same trainings.
     believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
     believed: dict[str, tuple[int, ...]] = {}
     if believers:
         believed = yield from _played(plan, chosen, believers, _GAMES, "known")
-    curves: list[tuple[Rung, Participation, tuple[int, ...], int]] = []
-    for rung in RUNGS:
-        if rung not in _BELIEVERS and rung in tested:
-            curves.append((rung, "known", *tested[rung]))
-        elif rung in leads and rung in _BELIEVERS:
-            curves.append((rung, "known", believed[leads[rung]], _GAMES))
-        elif rung in leads:
-            won = yield from _played(plan, chosen, (leads[rung],), _CHUNK, "known")
-            curves.append((rung, "known", won[leads[rung]], _CHUNK))
+    curves: dict[tuple[Rung, Participation], tuple[tuple[int, ...], int]] = {}
+    for rung, lead in leads.items():
+        if rung in _BELIEVERS:
+            curves[rung, "known"] = believed[lead], _GAMES
+        else:
+            won = yield from _played(plan, chosen, (lead,), _CHUNK, "known")
+            curves[rung, "known"] = won[lead], _CHUNK
     for rung, participation in _secret(plan, chosen):
         name = _BELIEVERS[rung]
         won = yield from _played(plan, chosen, (name,), _GAMES, participation)
-        curves.append((rung, participation, won[name], _GAMES))
-    steps = checkpoints(plan.claim.rounds)
-    points = [
-        RoundsPoint(rung, participation, step, plan.leakage(won, games))
-        for rung, participation, after, games in curves
-        for step, won in zip(steps, after, strict=True)
-    ]
-    return (*points, *bounds_above(plan, chosen))
+        curves[rung, participation] = won[name], _GAMES
+    bounds = bounds_above(plan, chosen)
+    return (*_in_order(plan, curves, bounds), *bounds)
 
 
-def _tested(chosen: Candidate) -> dict[Rung, tuple[tuple[int, ...], int]]:
-    """By rung games won after each of the checkpoints, and all games, of the strongest attack.
+def _in_order(
+    plan: Plan,
+    curves: Mapping[tuple[Rung, Participation], tuple[tuple[int, ...], int]],
+    bounds: Sequence[RoundsPoint],
+) -> list[RoundsPoint]:
+    """The points of games won after each of the checkpoints, from the least knowledge up.
 
-    They are those of the attacks' own tests over a whole training, at what was chosen.
+    Who knows more, is told the rounds, or has seen more of them, wins at least as often, and
+    nobody more often than is proved: intervals are the envelopes of all points, and a rate is the
+    largest of whoever knows and has seen no more. Records are used in the whole training, after
+    fewer rounds perhaps not yet.
     """
-    own = [each for each in chosen.tests if each.strength == chosen.strength and each.after]
-    rising = sorted(own, key=lambda each: each.recovered / each.units)
-    return {get(each.attack).rung: (each.after, each.units) for each in rising}
+    steps, kappa = checkpoints(plan.claim.rounds), plan.claim.kappa
+    known = [rung for rung in RUNGS if (rung, "known") in curves]
+    chains: list[list[tuple[Rung, Participation]]] = [[(rung, "known") for rung in known]]
+    chains += [[key, (key[0], "known")] for key in curves if key[1] == "secret"]
+    rows = sum(map(len, chains))
+    ends: dict[tuple[Rung, Participation], tuple[NDArray[np.float64], ...]] = {}
+    for chain in filter(None, chains):
+        # Most rounds first: fewer are as if there were more noise.
+        won = np.array([curves[key][0] for key in chain])[:, ::-1]
+        games = np.array([[curves[key][1]] * len(steps) for key in chain])
+        sure = 1 - (1 - plan.request.confidence) * len(chain) / rows
+        lower, upper, _ = envelopes(won, games, _proof(bounds, "known", steps, kappa), sure)
+        rates = np.maximum.accumulate(
+            np.maximum.accumulate((won / games)[:, ::-1], axis=1)[:, ::-1], axis=0
+        )
+        for key, *own in zip(chain, rates, lower, upper, strict=True):
+            if key in ends:  # told the rounds, at the end of both chains
+                before = ends[key]
+                own = [*(np.maximum(*pair) for pair in zip(before[:2], own, strict=False)), own[2]]
+            elif key[1] == "secret":
+                own[2] = np.minimum(own[2], _proof(bounds, "secret", steps, kappa))
+            ends[key] = tuple(own)
+    return [
+        RoundsPoint(
+            *key,
+            step,
+            Estimate(*(bernoulli_leakage(float(end), kappa) for end in (rate, low, high))),
+            crossed=bool(low > high),
+        )
+        for key, own in ends.items()
+        for step, value, low, high in zip(steps, *(each[::-1] for each in own), strict=True)
+        for rate in [float(np.clip(value, min(low, high), max(low, high)))]
+    ]
+
+
+def _proof(
+    bounds: Sequence[RoundsPoint], participation: Participation, steps: Sequence[int], kappa: float
+) -> NDArray[np.float64]:
+    """The success rates that are proved after so many rounds or more, the most rounds first."""
+    proved = {
+        each.rounds: each.leakage.high for each in bounds if each.participation == participation
+    }
+    most = [proved.get(step, 1.0) for step in reversed(steps)]
+    rates = [largest_success_rate(high, kappa) if high < 1 else 1.0 for high in most]
+    return np.minimum.accumulate(rates)
 
 
 def _played(

@@ -68,13 +68,18 @@ class Beside:
 
 @dataclass(frozen=True)
 class RoundsPoint:
-    """What leaks to an attacker after so many rounds of a training, with a pointwise interval."""
+    """What leaks to an attacker after so many rounds of a training.
+
+    Intervals hold together: who knows more or has seen more leaks no less. Where they cannot
+    (`crossed`: the lower limit is above the upper), an assumption failed.
+    """
 
     knows: Knows
     participation: Participation
     rounds: int
     leakage: Shares
     certified: bool = False
+    crossed: bool = False
 
 
 @dataclass(frozen=True)
