@@ -148,7 +148,7 @@ def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[s
         )
     from trilemma.reporting.words.replication_text import show_again
 
-    show = partial(show_again, found.verdict, found.attacks)
+    show = partial(show_again, found)
     show_or_dump(found.as_json(), running, show, f"seed {seed}, run folder {folder}")
 
 

@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS
+from trilemma.beliefs.envelopes import envelopes
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from trilemma.game.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["Attacked", "Replication", "attack_again"]
+__all__ = ["Attacked", "Known", "Replication", "attack_again"]
 
 _CHUNK: Final = 16
 
@@ -62,12 +63,43 @@ class Attacked:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong."""
+
+    rung: Rung
+    low: float
+    high: float
+    crossed: bool
+
+
+@dataclass(frozen=True)
 class Replication:
     """A verdict that was attacked once more with the games of a seed."""
 
     verdict: Verdict
     seed: int
     attacks: tuple[Attacked, ...]
+
+    @property
+    def by_knowledge(self) -> tuple[Known, ...]:
+        """The success rate of each kind of knowledge, from the least up, by limits for all at once.
+
+        By the attack of it that won most; whoever knows more wins at least as often.
+        """
+        rungs = [rung for rung in RUNGS if any(each.rung == rung for each in self.attacks)]
+        best = [
+            max((each for each in self.attacks if each.rung == rung), key=lambda a: a.recovered)
+            for rung in rungs
+        ]
+        # The largest of several attacks' limits: every attack takes its share of the error.
+        share = len(rungs) / max(1, len(self.attacks))
+        lower, upper, crossed = envelopes(
+            [[each.recovered] for each in best],
+            [[each.units] for each in best],
+            confidence=1 - (1 - self.verdict.request.confidence) * share,
+        )
+        rows = zip(rungs, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
+        return tuple(Known(rung, float(low), float(high), bool(x)) for rung, low, high, x in rows)
 
     def as_json(self) -> dict[str, Any]:
         """The attacks as plain values, with what the verdict allows them."""
@@ -76,6 +108,7 @@ class Replication:
             "largest_success_rate": self.verdict.largest_success_rate,
             "seed": self.seed,
             "attacks": [asdict(attacked) for attacked in self.attacks],
+            "by_knowledge": [asdict(known) for known in self.by_knowledge],
         }
 
 

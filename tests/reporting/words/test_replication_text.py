@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 from tests.reporting import examples
 
 from trilemma.attacks import Rung
 from trilemma.game.estimates import success_rate
 from trilemma.reporting.words.replication_text import show_again, summary
-from trilemma.tuning.replication import Attacked
+from trilemma.tuning.replication import Attacked, Replication
 
 
 def attacked(rung: Rung, attack: str, hits: int, *, claimed: bool = True) -> Attacked:
@@ -45,7 +45,8 @@ def test_the_level_is_shared_by_the_attacks_of_the_claim() -> None:
 
 def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = examples.verdict()
-    show_again(replace(verdict, claim=replace(verdict.claim, rounds=150)), [CALM, BEYOND])
+    whole = replace(verdict, claim=replace(verdict.claim, rounds=150))
+    show_again(Replication(whole, 0, (CALM, BEYOND)))
     text = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "the candidates gaussian-posterior 52 of 200" in " ".join(text.split())
@@ -56,5 +57,25 @@ def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         ["gaussian-posterior", "0.03", "0.05", "0.08", "0.13", "0.21", "0.26"],
         ["exact-posterior", "0.06", "0.12", "0.18", "0.30", "0.48", "0.60"],
     ]
-    show_again(replace(verdict, claim=replace(verdict.claim, rounds=1)), [CALM])
+    one = replace(verdict, claim=replace(verdict.claim, rounds=1))
+    show_again(Replication(one, 0, (CALM,)))
     assert "Rate after" not in capsys.readouterr().out
+
+
+def test_who_knows_more_is_shown_to_win_no_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 200 games 180 are won with public records, and 52 with the candidates besides."""
+    public = attacked("public", "map", 180)
+    again = Replication(examples.verdict(), 0, (public, CALM, BEYOND))
+    weak, middle, strong = again.by_knowledge
+    assert weak.low <= middle.low <= strong.low
+    assert weak.high <= middle.high <= strong.high
+    sure = 1 - (1 - examples.verdict().request.confidence) / 3
+    assert weak.low == binomtest(180, 200).proportion_ci(sure, method="exact").low
+    assert weak.high == pytest.approx(binomtest(52, 200).proportion_ci(sure, method="exact").high)
+    assert (weak.crossed, middle.crossed, strong.crossed) == (True, True, True)
+    show_again(again)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "By knowledge: whoever knows more wins at least as often" in text
+    assert "contradictory: at least 0.8" in text
+    calm = Replication(examples.verdict(), 0, (CALM, BEYOND)).by_knowledge
+    assert not any(each.crossed for each in calm)

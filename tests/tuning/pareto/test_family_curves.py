@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from tests.cli.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.pareto.test_point_evaluator import family, meter
 from tests.tuning.simulating import Simulated, runner
 
+from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.game.estimates import client_leakage
 from trilemma.game.jobs import AttackJob, CostJob, Job
-from trilemma.tuning.pareto.family_curves import curves, grid, possible_curves
+from trilemma.tuning.pareto.family_curves import curves, grid, in_order, possible_curves
 from trilemma.tuning.pareto.point_evaluator import Meter
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.results.candidate import Candidate
@@ -75,3 +78,39 @@ def test_which_points_are_measured(usual: Meter) -> None:
 def test_a_family_without_costs_or_candidate_has_no_tested_point(usual: Meter) -> None:
     unpriced = replace(found("secret-sharing"), costs=None)
     assert [each.family for each in drawn(usual.plan, unpriced)] == ["none"]
+
+
+def counted(family: str, place: float, right: int, games: int = 60) -> Point:
+    shown = client_leakage(right, games, kappa=0.01)
+    return Point(family, place, leakage=shown, units=games, recovered=right)
+
+
+def test_leakages_of_one_curve_fall_with_strength_at_limits_for_all() -> None:
+    """In any order, and only within a family; what was not counted stays as it is."""
+    bare = Point("none", None, leakage=client_leakage(60, 60, kappa=0.01), units=60, recovered=60)
+    curve = [counted("a", place, right) for place, right in ((0.9, 9), (0.1, 30), (0.5, 7))]
+    other = counted("b", 0.3, 50)
+    key = Point("c", 0.5)
+    made = in_order([bare, *curve, other, key], 0.95, 0.01)
+    assert (made[0], made[5]) == (bare, key)
+    strong, weak, middle = (each.leakage for each in made[1:4])
+    assert strong is not None
+    assert middle is not None
+    assert weak is not None
+    for end in ("value", "low", "high"):
+        assert getattr(weak, end) >= getattr(middle, end) >= getattr(strong, end)
+    assert middle.value == strong.value == bernoulli_leakage(9 / 60, 0.01)
+    ends = binomtest(7, 60).proportion_ci(1 - 0.05 / 4, method="exact")
+    assert strong.high == pytest.approx(bernoulli_leakage(ends.high, 0.01)), "the middle one's"
+    assert not any(each.note for each in made)
+    assert made[4].leakage is not None
+    alone = binomtest(50, 60).proportion_ci(1 - 0.05 / 4, method="exact")
+    assert made[4].leakage.high == pytest.approx(bernoulli_leakage(alone.high, 0.01))
+
+
+def test_limits_that_cross_are_noted() -> None:
+    weak, strong = in_order([counted("a", 0.1, 3), counted("a", 0.9, 50)], 0.95, 0.01)
+    assert weak.note == strong.note
+    assert weak.note.startswith("Its limits cross: a stronger setting was broken more often")
+    assert weak.leakage is not None
+    assert weak.leakage.low > weak.leakage.high

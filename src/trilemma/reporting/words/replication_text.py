@@ -11,7 +11,7 @@ from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
-    from trilemma.tuning.replication import Attacked
+    from trilemma.tuning.replication import Attacked, Known, Replication
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["show_again", "summary"]
@@ -43,8 +43,9 @@ def summary(verdict: Verdict, found: Sequence[Attacked]) -> str:
     return "No attack contradicts the claim, nor do those that know more than it claims."
 
 
-def show_again(verdict: Verdict, found: Sequence[Attacked]) -> None:
-    """Print the headline, one line an attack, and what follows."""
+def show_again(again: Replication) -> None:
+    """Print the headline, one line an attack, what each kind of knowledge wins, what follows."""
+    verdict, found = again.verdict, again.attacks
     out = Printer()
     out.text(verdict.headline, bold=True)
     out.title("Attacked again, by fresh games")
@@ -59,6 +60,12 @@ def show_again(verdict: Verdict, found: Sequence[Attacked]) -> None:
         for each in found
     ]
     out.table(("knows", "attack", "right picks", "rate", "the claim"), rows)
+    out.title("By knowledge: whoever knows more wins at least as often")
+    out.table(
+        ("knows", "rate, all limits at once"),
+        [(RUNGS[each.rung], _limits(each)) for each in again.by_knowledge],
+        gap=2,
+    )
     if steps := checkpoints(verdict.claim.rounds):
         out.title("Rate after so many rounds")
         rates = [
@@ -66,3 +73,10 @@ def show_again(verdict: Verdict, found: Sequence[Attacked]) -> None:
         ]
         out.table(("attack", *map(str, steps)), rates, gap=2)
     out.note(summary(verdict, found))
+
+
+def _limits(known: Known) -> str:
+    """The limits; crossed, they contradict one another."""
+    if known.crossed:
+        return f"contradictory: at least {known.low:.2f}, at most {known.high:.2f}"
+    return f"{known.low:.2f} to {known.high:.2f}"

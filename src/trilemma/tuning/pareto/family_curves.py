@@ -7,11 +7,15 @@ every strength, around the strength that was found.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.beliefs.envelopes import envelopes
 from trilemma.execution.scheduler import together
+from trilemma.game.estimates import Estimate
 from trilemma.tuning.pareto.point_evaluator import Meter
 
 if TYPE_CHECKING:
@@ -21,10 +25,11 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.points import Point
 
-__all__ = ["CURVE_SEEDS", "curves", "grid", "possible_curves"]
+__all__ = ["CURVE_SEEDS", "curves", "grid", "in_order", "possible_curves"]
 
 _WEAKER, _STRONGER = 1.5, 0.5  # decades around the strength that was found
 _UNITS: Final = 24  # at each strength
+_CROSSED: Final = "Its limits cross: a stronger setting was broken more often than a weaker one."
 CURVE_SEEDS: Final = 3  # enough to see a trend; the choice is priced on all of them
 _SHOWN: Final = ("randomization", "randomization+secret-sharing", "compression")
 
@@ -50,7 +55,33 @@ def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point
                 points += [meter.point(family, family.place(x)) for x in xs]
             if candidate.costs is not None:
                 points.append(_tested(meter, family, candidate))
-    return tuple((yield from together(points)))
+    found = yield from together(points)
+    return in_order(found, plan.request.confidence, plan.claim.kappa)
+
+
+def in_order(points: Sequence[Point], confidence: float, kappa: float) -> tuple[Point, ...]:
+    """The same points, whose leakages fall with strength within a family, at intervals for all.
+
+    Intervals are the envelopes of all points, and a rate is the largest at this strength or a
+    greater one. Where limits cross, the family's success does not fall with strength: it is noted.
+    """
+    counted = [place for place, each in enumerate(points) if each.units and each.place is not None]
+    made = list(points)
+    for family in dict.fromkeys(points[place].family for place in counted):
+        own = [place for place in counted if points[place].family == family]
+        own.sort(key=lambda place: points[place].place or 0.0)
+        won = np.array([[points[place].recovered for place in own]])
+        games = np.array([[points[place].units for place in own]])
+        sure = 1 - (1 - confidence) * len(own) / len(counted)
+        lower, upper, crossed = (each[0] for each in envelopes(won, games, confidence=sure))
+        rates = np.maximum.accumulate((won / games)[0, ::-1])[::-1]
+        values = np.clip(rates, np.minimum(lower, upper), np.maximum(lower, upper))
+        for place, value, low, high, apart in zip(own, values, lower, upper, crossed, strict=True):
+            point = points[place]
+            ends = (bernoulli_leakage(float(end), kappa) for end in (value, low, high))
+            note = f"{point.note} {_CROSSED}".strip() if apart else point.note
+            made[place] = replace(point, leakage=Estimate(*ends), note=note)
+    return tuple(made)
 
 
 def possible_curves(plan: Plan) -> tuple[dict[int, int], int]:
