@@ -82,7 +82,7 @@ class Replication:
 
     @property
     def by_knowledge(self) -> tuple[Known, ...]:
-        """The success rate of each kind of knowledge, from the least up, by limits for all at once.
+        """The success rate of each kind of knowledge, from the least up; limits hold all at once.
 
         By the attack of it that won most; whoever knows more wins at least as often.
         """
