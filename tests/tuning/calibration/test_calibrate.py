@@ -112,6 +112,20 @@ def test_games_follow_the_curve(runs: int) -> None:
     assert np.median(simulate("steep", 0.286, runs).units) <= 66
 
 
+def test_what_no_strength_can_stop_costs_few_games() -> None:
+    """Half of all games are won at every strength, where a quarter is allowed."""
+    draw = np.random.default_rng(2)
+    found = [
+        answered(
+            calibrate(P_WIDE, WORKS, alpha=ALPHA),
+            lambda some: [int(draw.binomial(each.units, 0.5)) for each in some],
+        )
+        for _ in range(20)
+    ]
+    assert all(each.strength is None for each in found)
+    assert np.mean([each.units for each in found]) < 200
+
+
 def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
     """Exactly the share `high` of the units falls below the edge, `low` from it on."""
 

@@ -132,8 +132,9 @@ class Search:
             width = self.curve.summary.sd
             least, enough, part = _SETTLED
             settled = max(least, min(enough, part * width))
-            known = used >= EXPLORED and self.curve.crossing(self.p_max)[1] <= settled
-            if known or used >= exploration(width):
+            where, sd = self.curve.crossing(self.p_max)
+            beyond = where - sd > self.domain[1]  # more units would only tell how far
+            if (used >= EXPLORED and (sd <= settled or beyond)) or used >= exploration(width):
                 return
 
     def walks(self) -> Trials[int | None]:
