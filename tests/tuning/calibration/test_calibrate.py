@@ -260,14 +260,14 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
 
 def test_a_curve_that_rises_again_is_reported() -> None:
     def attack(x: float, count: int, stage: str, first_unit: int) -> int:
-        if 0.0 <= x < 1.3:  # a shelf above the budget, and no protection at all beyond it
+        if 0.0 <= x < 1.9:  # a shelf above the budget, and no protection at all beyond it
             return round(0.3 * count)
         return count
 
-    result = calibrated(attack, 0.078, control=WORKS)
+    result = calibrated(attack, P_WIDE, control=WORKS)
     assert result.non_monotone is not None
     weaker, stronger = result.non_monotone
-    assert weaker < 1.3 <= stronger
+    assert weaker < 1.9 <= stronger
     assert "not monotone" in result.reason
 
 

@@ -55,8 +55,8 @@ def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point
                 points += [meter.point(family, family.place(x)) for x in xs]
             if candidate.costs is not None:
                 points.append(_tested(meter, family, candidate))
-    found = yield from together(points)
-    return in_order(found, plan.request.confidence, plan.claim.kappa)
+    measured = yield from together(points)
+    return in_order(measured, plan.request.confidence, plan.claim.kappa)
 
 
 def in_order(points: Sequence[Point], confidence: float, kappa: float) -> tuple[Point, ...]:
