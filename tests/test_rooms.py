@@ -53,9 +53,9 @@ SUB_RANK = {
         "sessions": 4,
         "specs": 4,
         "rounds": 5,
-        "twin": 6,
         "observing": 6,
-        "__init__": 7,
+        "arithmetic": 7,
+        "__init__": 8,
     },
     "estimation": {
         "leakage": 0,

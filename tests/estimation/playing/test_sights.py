@@ -20,7 +20,7 @@ from trilemma.estimation.playing.games import Arena
 from trilemma.estimation.playing.sights import Observer
 from trilemma.estimation.scenario import Scenario
 from trilemma.federation.recipe import Recipe
-from trilemma.federation.sending import Sending
+from trilemma.federation.round import Rounds
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
@@ -173,12 +173,12 @@ def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
 def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = []
 
-    def counting(self: Observer, by: Sending, weights: torch.Tensor, *others: Any) -> Any:
+    def counting(self: Rounds, weights: torch.Tensor, *others: Any) -> Any:
         trained.append(len(weights))
-        return sent(self, by, weights, *others)
+        return means(self, weights, *others)
 
-    sent = Observer._sent
-    monkeypatch.setattr(Observer, "_sent", counting)
+    means = Rounds.means
+    monkeypatch.setattr(Rounds, "means", counting)
     seen = observer(scenario(sizes=(400, 400, 400)), rounds=30)
     games = [seen.arena.draw(number, 3) for number in range(12)]
     views = seen.views(games)

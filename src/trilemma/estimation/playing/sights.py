@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,13 +22,11 @@ from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
 from trilemma.estimation.playing.games import Arena, Batches, Game, stacked
 from trilemma.estimation.recipes import own_recipe
-from trilemma.federation.sending import Sending
+from trilemma.federation.round import Answers, Rounds, Side
 from trilemma.federation.server import Server
 from trilemma.learning.precision import drawn_on
-from trilemma.observations import Adversary
-from trilemma.protections.observing import observe_updates, summed
+from trilemma.observations import Adversary, Observation
 from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.randomization import Randomization
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
@@ -107,10 +105,11 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        updates = self._sending(often=False).updates(weights, *self._stacked(made))
+        sides = [self._side(*each, round=0, seen=True) for each in zip(games, made, strict=True)]
+        read = self._rounds(often=False).read(weights, *self._stacked(made), sides)
         return [
             [self._view(*each, round=0)]
-            for each in zip(games, weights, made, updates, strict=True)
+            for each in zip(games, weights, made, sides, read, strict=True)
         ]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
@@ -132,7 +131,7 @@ class Observer:
             Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
         ]
         drawn = [self.arena.rounds(games[p], draws[p], attended[p][: last[p]]) for p in played]
-        sending, made = self._sending(often=True), list[Batches]()
+        run, made = self._rounds(often=True), list[Batches]()
         for round in range(max(last)):
             # A game that shows no more goes on with the batches that it had.
             made = [
@@ -142,28 +141,19 @@ class Observer:
             seen = [round < last[p] and self._sees(attended[p][round]) for p in played]
             if round == 0 or not self.arena.everyone_joins:
                 shares = self._shares(made).to(weights)
-            drawing = [
-                draw if round < last[p] else None for p, draw in zip(played, noise, strict=True)
+            sides = [
+                self._side(games[p], batches, draw if round < last[p] else None, round, seen=shown)
+                for p, batches, draw, shown in zip(played, made, noise, seen, strict=True)
             ]
-            means, sent = self._sent(sending, weights, made, shares, seen, drawing)
-            for row, updates in sent.items():
-                game, batches = games[played[row]], made[row]
-                if seen[row]:
-                    view = self._view(game, weights[row], batches, updates, round)
-                    views[played[row]].append(view)
-                if seen[row] and self._sees_mean:
-                    means[row] = view.observation.update
-                else:
-                    means[row] = self._mean(updates, game, batches, round)
+            means, read = run.means(weights, *self._stacked(made), shares, sides)
+            for row, observation in read.items():
+                p = played[row]
+                view = self._view(
+                    games[p], weights[row], made[row], sides[row], observation, round=round
+                )
+                views[p].append(view)
             weights = server.step(weights, means, round)
         return views
-
-    @property
-    def _sees_mean(self) -> bool:
-        """Whether what is seen of a round is the very mean by which the model moves on."""
-        whole = _added_variance(self.protection) is not None
-        sums = self.protection.transport.server_reads == "sum"
-        return whole and sums and self.adversary is Adversary.SERVER
 
     @property
     def _reads_messages(self) -> bool:
@@ -196,31 +186,41 @@ class Observer:
         """The public records on the device, once: attacks learn from them for all views."""
         return self.arena.scenario.public_records.to(self.arena.scenario.device)
 
-    def _round_info(self, game: Game, clients: int, round: int) -> tuple[Seeded, RoundInfo]:
+    def _side(
+        self,
+        game: Game,
+        batches: Batches,
+        noise: torch.Generator | None = None,
+        round: int = 0,
+        *,
+        seen: bool,
+    ) -> Side:
+        """A game's part in a round; one that is seen may end with the fewest clients."""
+        adversary = self.adversary if seen else None
+        return Side(partial(self._answers, game, batches, round, seen), adversary, noise)
+
+    def _answers(
+        self, game: Game, batches: Batches, round: int, seen: bool
+    ) -> tuple[Answers, list[int]]:
+        """Who answers, and their places in the cohort; the game's own client is number 0."""
+        fewest = seen and not self._reads_messages
+        order = self._summed(batches, game, round) if fewest else _order(batches)
         draws = Seeded(self.seed).child("draw", game.number, round)
-        return draws, RoundInfo(
+        info = RoundInfo(
             run="measurement",
             number=round,
-            participants=tuple(range(clients)),
-            threshold=clients,
+            participants=tuple(range(len(order))),
+            threshold=len(order),
             mask_seed=draws.integer("mask"),
         )
+        counts = self._counts[batches.clients][order].tolist()
+        return Answers(info, counts, draws), order.tolist()
 
-    def _mean(
-        self, updates: torch.Tensor, game: Game, batches: Batches, round: int
-    ) -> torch.Tensor:
-        """The server's mean of what the cohort sends, by the draws of `_view` for that round."""
-        order, counts = self._summed(batches, game, round), self._counts[batches.clients]
-        draws, info = self._round_info(game, len(order), round)
-        shares = dict(enumerate((counts[order] / counts.sum()).tolist()))
-        own = [updates[client] for client in order.tolist()]
-        return summed(self.protection, own, shares, info, draws)
-
-    def _sending(self, *, often: bool) -> Sending:
-        """What clients compute of the arena's records."""
+    def _rounds(self, *, often: bool) -> Rounds:
+        """The rounds of the arena's clients."""
         scenario, pool = self.arena.scenario, self.arena.pool_there
-        training = scenario.local_training
-        return Sending(scenario.task, training, pool.inputs, pool.labels, often=often)
+        given = scenario.task, scenario.local_training, (pool.inputs, pool.labels)
+        return Rounds(*given, self.protection, often=often)
 
     def _stacked(self, made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Rows of the games' batches on the device, and who counts, if not all do."""
@@ -244,70 +244,23 @@ class Observer:
         counts = np.stack([self._counts[batches.clients] for batches in made])
         return torch.from_numpy(counts / counts.sum(1, keepdims=True))
 
-    def _sent(
-        self,
-        sending: Sending,
-        weights: torch.Tensor,
-        made: Sequence[Batches],
-        shares: torch.Tensor,
-        seen: Sequence[bool],
-        draws: Sequence[torch.Generator | None],
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
-        """The server's means [U, m], and by game what its clients send [K, m] where it is needed.
-
-        Needed are the games seen, whose means are those of the views' own draws; and all of them
-        where clients' parts must be told apart. Otherwise noise is all that is added, and the sum
-        of independent Gaussians is drawn as one (by None: left out, as the game shows no more).
-        """
-        variance, (rows, present) = _added_variance(self.protection), self._stacked(made)
-        if variance is None:
-            updates = sending.updates(weights, rows, present)
-            going = [row for row, draw in enumerate(draws) if draw is not None]
-            return torch.zeros_like(weights), {row: updates[row] for row in going}
-        shown = [place for place, each in enumerate(seen) if each]
-        means = sending.means(weights, rows, shares, present)
-        if means is None:
-            updates = sending.updates(weights, rows, present)
-            means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
-        elif shown:
-            own = self._stacked([made[place] for place in shown])
-            updates = sending.updates(weights[shown], *own)
-        scales = (variance * shares.square().sum(1)).sqrt().tolist()
-        for mean, scale, draw in zip(means, scales, draws, strict=True):
-            if scale and draw is not None:
-                noise = torch.randn(
-                    mean.shape, generator=draw, dtype=mean.dtype, device=draw.device
-                )
-                mean.add_(noise.to(mean.device), alpha=scale)
-        return means, dict(zip(shown, updates, strict=True)) if shown else {}
-
     def _view(
         self,
         game: Game,
         weights: torch.Tensor,
         batches: Batches,
-        updates: torch.Tensor,
+        side: Side,
+        seen: Observation,
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
-        scenario, order = self.arena.scenario, self._summed(batches, game, round)
-        if self._reads_messages:
-            order = order[:1]
-        draws, info = self._round_info(game, len(order), round)
-        seen = observe_updates(
-            self.protection,
-            torch.stack([updates[place] for place in order.tolist()]),  # not to hold all others
-            self._counts[batches.clients][order].tolist(),
-            self.adversary,
-            entropy=draws,
-            round=info,
-            curious=len(order) - 1,
-        )
-        knowledge = self._knowledge(game, batches, order[: seen[0].clients])
+        scenario = self.arena.scenario
+        _, order = side.answers
+        knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]))
         return View(
             scenario.task,
             weights,
-            seen[0],
+            seen,
             scenario.local_training,
             scenario.input_spec,
             knowledge,
@@ -355,12 +308,3 @@ def _order(batches: Batches) -> NDArray[np.int64]:
     own = [] if batches.own is None else [batches.own]
     others = np.delete(np.arange(len(batches.clients)), own)
     return np.concatenate([np.array(own, dtype=np.int64), others])
-
-
-def _added_variance(protection: Protection) -> float | None:
-    """The variance of the noise where that is all a protection adds, 0 for none; else None."""
-    if not protection.transforms:
-        return 0.0
-    first, *others = protection.transforms
-    alone = isinstance(first, Randomization) and first.clip is None and not others
-    return first.variance if isinstance(first, Randomization) and alone else None
