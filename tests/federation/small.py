@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.estimation.scenario import Scenario
 from trilemma.federation.cohorts import Federated
 from trilemma.federation.recipe import Recipe
-from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.round_timing import RoundCosts, round_costs
 from trilemma.federation.training import History, train
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.protections.protection import Protection
+from trilemma.protection.protection import Protection
 from trilemma.records.records import Records
 
 SIZES = (8, 12, 20)

@@ -17,7 +17,7 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.round import Answers
 from trilemma.federation.server import Labelled
 from trilemma.learning import Task, draw_rows, stack_rows
-from trilemma.protections.round_info import RoundInfo
+from trilemma.protection.round_info import RoundInfo
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe

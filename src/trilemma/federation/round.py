@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trilemma.federation.sending import Sending
+from trilemma.federation.cohort_updates import Sending
 from trilemma.learning.precision import drawn_on
-from trilemma.protections.arithmetic import Arithmetic
-from trilemma.protections.rounds import run_round
-from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protection.round_arithmetic import Arithmetic
+from trilemma.protection.session_rounds import run_round
+from trilemma.protection.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
     from trilemma.entropy import Seeded
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Adversary, Observation
-    from trilemma.protections.protection import Protection
-    from trilemma.protections.round_info import RoundInfo
-    from trilemma.protections.transcripts import RoundResult
+    from trilemma.protection.protection import Protection
+    from trilemma.protection.round_info import RoundInfo
+    from trilemma.protection.transcripts import RoundResult
 
 __all__ = ["Answers", "Rounds", "Side"]
 

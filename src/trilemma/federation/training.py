@@ -19,12 +19,12 @@ from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.round import Rounds
 from trilemma.federation.scoring import Metric, Score
 from trilemma.federation.server import Labelled, Server
-from trilemma.protections.arithmetic import is_exact
+from trilemma.protection.round_arithmetic import is_exact
 from trilemma.quantities import counted
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
-    from trilemma.protections.protection import Protection
+    from trilemma.protection.protection import Protection
 
 __all__ = ["History", "Round", "start_weights", "train"]
 
