@@ -10,7 +10,7 @@ from tests.federation.small import costs_of, federation
 
 from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
-from trilemma.federation import round, timing
+from trilemma.federation import round, round_timing
 from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, pooled
 from trilemma.federation.recipe import Recipe
@@ -96,7 +96,7 @@ def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatc
         return run(protection, *more, **settings)
 
     monkeypatch.setattr(round, "run_round", noted)
-    monkeypatch.setattr(timing, "work_seconds", Clock())
+    monkeypatch.setattr(round_timing, "work_seconds", Clock())
     costs = costs_of(federation(FEDSGD), Protection((Compression(0.5),)), rounds=4)
     assert len(costs.within) == 4
     assert len(order) == 10

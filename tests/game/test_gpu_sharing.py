@@ -10,7 +10,7 @@ import torch
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.recipe import Recipe
-from trilemma.game import sharing
+from trilemma.game import gpu_sharing
 from trilemma.game.job_results import decode
 from trilemma.game.job_runner import Bench
 from trilemma.game.jobs import TrainJob
@@ -24,7 +24,7 @@ def test_a_task_that_finds_no_memory_waits_for_the_others(monkeypatch: pytest.Mo
     monkeypatch.setattr("time.sleep", waits.append)
     left = 3
 
-    @sharing.patient
+    @gpu_sharing.patient
     def work(task: int) -> int:
         nonlocal left
         left -= 1
@@ -39,7 +39,7 @@ def test_a_task_that_finds_no_memory_waits_for_the_others(monkeypatch: pytest.Mo
 def test_who_waits_in_vain_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
 
-    @sharing.patient
+    @gpu_sharing.patient
     def work(task: int) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
@@ -48,7 +48,7 @@ def test_who_waits_in_vain_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_other_errors_are_no_reason_to_wait() -> None:
-    @sharing.patient
+    @gpu_sharing.patient
     def work(task: int) -> int:
         raise ValueError(f"no task {task}")
 
@@ -63,7 +63,7 @@ def test_a_finished_task_is_not_lost_when_a_gpu_fails_later(
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     monkeypatch.setattr(torch.cuda, "is_initialized", broken)
-    assert sharing.patient(abs)(-3) == 3
+    assert gpu_sharing.patient(abs)(-3) == 3
 
 
 @pytest.mark.parametrize(("held", "given_back"), [(1, 0), (9, 1)])
@@ -77,7 +77,7 @@ def test_only_much_memory_is_given_back(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: there)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: held)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append(None))
-    assert sharing.patient(abs)(-3) == 3
+    assert gpu_sharing.patient(abs)(-3) == 3
     assert len(calls) == given_back
 
 
@@ -114,14 +114,14 @@ def test_a_workers_scenario_waits_for_memory_too(monkeypatch: pytest.MonkeyPatch
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return digits()
 
-    assert sharing.own_scenario(source).classes == 10
+    assert gpu_sharing.own_scenario(source).classes == 10
 
 
 def test_tasks_are_joined_where_a_gpu_would_idle() -> None:
     def on(device: str, size: int) -> int:
         layout = SimpleNamespace(size=size)
         made: Any = SimpleNamespace(device=device, task=SimpleNamespace(layout=layout))
-        return sharing.views_together(made)
+        return gpu_sharing.views_together(made)
 
     assert on("cuda", 13_426) == on("cuda:1", 13_426) > 100
     assert on("cuda", 11_000_000) == on("cpu", 13_426) == 0

@@ -18,6 +18,7 @@ import torch
 from trilemma.federation.cohort_updates import Sending
 from trilemma.learning.precision import drawn_on
 from trilemma.protection.round_arithmetic import Arithmetic
+from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.transforms.randomization import Randomization
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Adversary, Observation
     from trilemma.protection.protection import Protection
-    from trilemma.protection.round_info import RoundInfo
     from trilemma.protection.transcripts import RoundResult
 
 __all__ = ["Answers", "Rounds", "Side"]
@@ -42,6 +42,13 @@ class Answers:
     info: RoundInfo
     weights: Sequence[int]
     entropy: Seeded
+
+    @classmethod
+    def measured(cls, weights: Sequence[int], number: int, entropy: Seeded) -> Answers:
+        """Clients 0, 1, ... of these weights in a round that is run to be attacked."""
+        everyone, mask_seed = tuple(range(len(weights))), entropy.integer("mask")
+        info = RoundInfo("measurement", number, everyone, len(everyone), mask_seed)
+        return cls(info, weights, entropy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +129,6 @@ class Rounds:
             drops=drops,
         )
 
-    def read(
-        self,
-        weights: torch.Tensor,
-        rows: torch.Tensor,
-        present: torch.Tensor | None,
-        sides: Sequence[Side],
-    ) -> list[Observation]:
-        """What is read first of a round at each of the weights [U, m], by clients' rows [U, K, B].
-
-        That is the message of the first client that answers, or the sum.
-        """
-        updates = self.sending.updates(weights, rows, present)
-        pairs = zip(sides, updates, strict=True)
-        return [self._first_read(side, self._answered(side, own)) for side, own in pairs]
-
     def means(
         self,
         weights: torch.Tensor,
@@ -145,37 +137,51 @@ class Rounds:
         shares: torch.Tensor,
         sides: Sequence[Side],
     ) -> tuple[torch.Tensor, dict[int, Observation]]:
-        """The means [U, m] of rounds at weights [U, m], and what is read where somebody reads.
+        """The means [U, m] of rounds at weights [U, m], and by place what is read of some.
 
-        `shares` [U, K] are the clients' parts in a mean in which all answer.
+        That is the message of the first client that answers, or the sum. `shares` [U, K] are the
+        clients' parts in a mean in which all answer.
         """
         together = self._noise_alone is not None  # else clients' parts must be told apart
         needed = [
             place
             for place, side in enumerate(sides)
-            if (side.adversary if together else side.noise) is not None
+            if side.adversary is not None or not (together or side.noise is None)
         ]
-        means, every = None, len(needed) == len(sides)
-        if together and not every:
-            means = self.sending.means(weights, rows, shares, present)
-        if means is None:
-            updates = self.sending.updates(weights, rows, present)
-            means = torch.zeros_like(weights)
-            if not every:
-                means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[needed]
-        elif needed:
-            here = None if present is None else present[needed]
-            updates = self.sending.updates(weights[needed], rows[needed], here)
+        if together and len(needed) < len(sides):
+            means, updates = self._means_and_some(weights, rows, present, shares, needed)
         else:
-            updates = weights[:0]
+            every = self.sending.updates(weights, rows, present)
+            means, updates = torch.zeros_like(weights), [every[place] for place in needed]
         self._add_noise(means, shares, sides)
         read = {}
         for place, own in zip(needed, updates, strict=True):
-            arithmetic = self._answered(sides[place], own)
-            if sides[place].adversary is not None:
-                read[place] = self._first_read(sides[place], arithmetic)
-            means[place] = arithmetic.mean
+            side, (answers, places) = sides[place], sides[place].answers
+            round = self._arithmetic([own[each] for each in places], answers)
+            if side.adversary is not None:
+                seen = next(round.read_by(side.adversary, answers.info.participants[-1]))
+                read[place] = replace(seen, update=seen.update.clone())  # not to hold all others
+            if side.noise is not None:
+                means[place] = round.mean
         return means, read
+
+    def _means_and_some(
+        self,
+        weights: torch.Tensor,
+        rows: torch.Tensor,
+        present: torch.Tensor | None,
+        shares: torch.Tensor,
+        some: list[int],
+    ) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
+        """Means [U, m] of what is sent before protection, and some federations' updates [K, m]."""
+        means = self.sending.means(weights, rows, shares, present)
+        if means is None:
+            every = self.sending.updates(weights, rows, present)
+            return torch.einsum("uk,ukm->um", shares, every), [every[place] for place in some]
+        if not some:
+            return means, []
+        here = None if present is None else present[some]
+        return means, self.sending.updates(weights[some], rows[some], here).unbind()
 
     def _add_noise(self, means: torch.Tensor, shares: torch.Tensor, sides: Sequence[Side]) -> None:
         """Adds to the means [U, m] the noise of all their clients, where that is all there is."""
@@ -199,16 +205,6 @@ class Rounds:
                 return noise.variance
         return None
 
-    def _answered(self, side: Side, updates: torch.Tensor) -> Arithmetic:
-        """The round of those among clients with updates [K, m] that answer."""
-        answers, places = side.answers
-        return self._arithmetic([updates[place] for place in places], answers)
-
     def _arithmetic(self, updates: Sequence[torch.Tensor], answers: Answers) -> Arithmetic:
         given = self.protection, updates, answers.weights, answers.info
         return Arithmetic(*given, answers.entropy)
-
-    def _first_read(self, side: Side, arithmetic: Arithmetic) -> Observation:
-        assert side.adversary is not None
-        read = next(arithmetic.read_by(side.adversary, arithmetic.round.participants[-1]))
-        return replace(read, update=read.update.clone())  # not to hold all others' updates

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +26,6 @@ from trilemma.game.prepared_models import fresh_weights, prepare_models
 from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.learning.precision import drawn_on
 from trilemma.observations import Adversary, Observation
-from trilemma.protection.round_info import RoundInfo
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
@@ -106,11 +105,10 @@ class Observer:
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
         sides = [self._side(*each, round=0, seen=True) for each in zip(games, made, strict=True)]
-        read = self._rounds(often=False).read(weights, *self._stacked(made), sides)
-        return [
-            [self._view(*each, round=0)]
-            for each in zip(games, weights, made, sides, read, strict=True)
-        ]
+        shares = self._shares(made).to(weights)
+        _, read = self._rounds(often=False).means(weights, *self._stacked(made), shares, sides)
+        each = zip(games, weights, made, sides, read.values(), strict=True)
+        return [[self._view(*seen, round=0)] for seen in each]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
         scenario, rounds = self.arena.scenario, self.arena.claim.rounds
@@ -195,26 +193,19 @@ class Observer:
         *,
         seen: bool,
     ) -> Side:
-        """A game's part in a round; one that is seen may end with the fewest clients."""
-        adversary = self.adversary if seen else None
-        return Side(partial(self._answers, game, batches, round, seen), adversary, noise)
+        """A game's part in a round, its own client as number 0.
 
-    def _answers(
-        self, game: Game, batches: Batches, round: int, seen: bool
-    ) -> tuple[Answers, list[int]]:
-        """Who answers, and their places in the cohort; the game's own client is number 0."""
-        fewest = seen and not self._reads_messages
-        order = self._summed(batches, game, round) if fewest else _order(batches)
-        draws = Seeded(self.seed).child("draw", game.number, round)
-        info = RoundInfo(
-            run="measurement",
-            number=round,
-            participants=tuple(range(len(order))),
-            threshold=len(order),
-            mask_seed=draws.integer("mask"),
-        )
-        counts = self._counts[batches.clients][order].tolist()
-        return Answers(info, counts, draws), order.tolist()
+        Who reads a sum reads that of the fewest clients that the round may end with.
+        """
+
+        def draw() -> tuple[Answers, list[int]]:
+            fewest = seen and not self._reads_messages
+            order = self._summed(batches, game, round) if fewest else _order(batches)
+            draws = Seeded(self.seed).child("draw", game.number, round)
+            counts = self._counts[batches.clients][order].tolist()
+            return Answers.measured(counts, round, draws), order.tolist()
+
+        return Side(draw, self.adversary if seen else None, noise)
 
     def _rounds(self, *, often: bool) -> Rounds:
         """The rounds of the arena's clients."""
