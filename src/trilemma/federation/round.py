@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from trilemma.protection.protection import Protection
     from trilemma.protection.transcripts import RoundResult
 
-__all__ = ["Answers", "Rounds", "Side"]
+__all__ = ["Answers", "Rounds"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,26 +48,6 @@ class Answers:
         everyone, mask_seed = tuple(range(len(weights))), entropy.integer("mask")
         info = RoundInfo("measurement", number, everyone, len(everyone), mask_seed)
         return cls(info, weights, entropy)
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """One of the federations whose rounds run side by side.
-
-    `draw` gives who answers, and their places among the clients that compute; it is asked where
-    noise is drawn client by client. `adversary` reads the round (None: nobody does); a client that
-    reads is the last that answers. `noise` is the stream for a sum of which nobody reads more
-    (None: the mean is not needed).
-    """
-
-    draw: Callable[[], tuple[Answers, Sequence[int]]]
-    adversary: Adversary | None = None
-    noise: torch.Generator | None = None
-
-    @cached_property
-    def answers(self) -> tuple[Answers, Sequence[int]]:
-        """Who answers, and their places."""
-        return self.draw()
 
 
 class Rounds:
@@ -134,36 +113,40 @@ class Rounds:
         weights: torch.Tensor,
         rows: torch.Tensor,
         present: torch.Tensor | None,
+        answers: Callable[[int], tuple[Answers, Sequence[int]]],
+        *,
         shares: torch.Tensor,
-        sides: Sequence[Side],
+        read: Mapping[int, Adversary],
+        noise: Sequence[torch.Generator | None],
     ) -> tuple[torch.Tensor, dict[int, Observation]]:
-        """The means [U, m] of rounds at weights [U, m], and by place what is read of some.
+        """The means [U, m] of rounds of U federations at weights [U, m], and what is read of some.
 
-        That is the message of the first client that answers, or the sum. `shares` [U, K] are the
-        clients' parts in a mean in which all answer.
+        That is the message of the first client that answers, or the sum, where one of `read` reads
+        it; a client that reads is the last that answers. `answers(u)` are the clients that do, and
+        their places among the K that compute; `shares` [U, K] are the clients' parts where all do.
+        Of a sum of which nobody reads more, the noise is drawn from `noise`; where that is None,
+        the mean is not needed.
         """
         together = self._noise_alone is not None  # else clients' parts must be told apart
-        needed = [
-            place
-            for place, side in enumerate(sides)
-            if side.adversary is not None or not (together or side.noise is None)
-        ]
-        if together and len(needed) < len(sides):
+        places = range(len(weights))
+        needed = [u for u in places if u in read or not (together or noise[u] is None)]
+        if together and len(needed) < len(weights):
             means, updates = self._means_and_some(weights, rows, present, shares, needed)
         else:
             every = self.sending.updates(weights, rows, present)
-            means, updates = torch.zeros_like(weights), [every[place] for place in needed]
-        self._add_noise(means, shares, sides)
-        read = {}
-        for place, own in zip(needed, updates, strict=True):
-            side, (answers, places) = sides[place], sides[place].answers
-            round = self._arithmetic([own[each] for each in places], answers)
-            if side.adversary is not None:
-                seen = next(round.read_by(side.adversary, answers.info.participants[-1]))
-                read[place] = replace(seen, update=seen.update.clone())  # not to hold all others
-            if side.noise is not None:
-                means[place] = round.mean
-        return means, read
+            means, updates = torch.zeros_like(weights), [every[u] for u in needed]
+        if together:
+            self._add_noise(means, shares, noise)
+        seen = {}
+        for u, own in zip(needed, updates, strict=True):
+            who, order = answers(u)
+            round = self._arithmetic([own[place] for place in order], who)
+            if u in read:
+                first = next(round.read_by(read[u], who.info.participants[-1]))
+                seen[u] = replace(first, update=first.update.clone())  # not to hold all others
+            if noise[u] is not None:
+                means[u] = round.mean
+        return means, seen
 
     def _means_and_some(
         self,
@@ -183,17 +166,18 @@ class Rounds:
         here = None if present is None else present[some]
         return means, self.sending.updates(weights[some], rows[some], here).unbind()
 
-    def _add_noise(self, means: torch.Tensor, shares: torch.Tensor, sides: Sequence[Side]) -> None:
+    def _add_noise(
+        self,
+        means: torch.Tensor,
+        shares: torch.Tensor,
+        noise: Sequence[torch.Generator | None],
+    ) -> None:
         """Adds to the means [U, m] the noise of all their clients, where that is all there is."""
-        if not (variance := self._noise_alone):
-            return
-        scales = (variance * shares.square().sum(1)).sqrt().tolist()
-        for mean, scale, side in zip(means, scales, sides, strict=True):
-            if (draw := side.noise) is not None:
-                noise = torch.randn(
-                    mean.shape, generator=draw, dtype=mean.dtype, device=draw.device
-                )
-                mean.add_(noise.to(mean.device), alpha=scale)
+        scales = ((self._noise_alone or 0.0) * shares.square().sum(1)).sqrt().tolist()
+        for mean, scale, draw in zip(means, scales, noise, strict=True):
+            if scale and draw is not None:
+                own = torch.randn(mean.shape, generator=draw, dtype=mean.dtype, device=draw.device)
+                mean.add_(own.to(mean.device), alpha=scale)
 
     @property
     def _noise_alone(self) -> float | None:

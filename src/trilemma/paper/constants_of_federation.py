@@ -61,5 +61,7 @@ def _half_point(prepared: Prepared) -> float | None:
         return None
     asked = Measurement(seed=prepared.measurement.seed)
     seen = observe_units(scenario, asked, range(_PROBED), protected=False)
-    variance = predict(seen.views, seen.records.inputs, seen.records.labels).half_point(criterion.threshold)
+    variance = predict(seen.views, seen.records.inputs, seen.records.labels).half_point(
+        criterion.threshold
+    )
     return variance if math.isfinite(variance) and variance > 0 else None

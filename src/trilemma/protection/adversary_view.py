@@ -20,6 +20,7 @@ from trilemma.protection.transports.wire import SERVER
 __all__ = [
     "observe",
     "observed_message",
+    "observed_shares",
     "observed_sum",
     "server_reads_sum",
     "without_places",
@@ -47,7 +48,7 @@ def observe(
                 made = _received(sent, making.known, size, released.mean)
                 seen.append(observed_message(made, making))
     if server_reads_sum(protection):
-        shares = _shares(released.clients, transcript.weights)
+        shares = observed_shares(released.clients, transcript.weights)
         seen.append(observed_sum(protection, Partial(released.mean), round, shares))
     return seen
 
@@ -56,7 +57,7 @@ def _seen_by_client(protection: Protection, transcript: Transcript) -> list[Obse
     released, own = transcript.released, transcript.own
     if own is None:
         raise InvalidInput("the transcript keeps no client's own update; name a curious one.")
-    shares = _shares(released.clients, transcript.weights)
+    shares = observed_shares(released.clients, transcript.weights)
     mine = shares.pop(own.client, 0.0)
     if not shares:
         return []
@@ -140,6 +141,7 @@ def _observation(sent: Partial, making: Making, shares: tuple[float, ...]) -> Ob
     )
 
 
-def _shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
+def observed_shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
+    """Each client's part in a mean by weights."""
     total = sum(weights)
     return {client: float(weight / total) for client, weight in zip(clients, weights, strict=True)}

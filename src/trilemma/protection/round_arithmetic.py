@@ -8,7 +8,7 @@ secrecy of a protocol, bits or seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -22,6 +22,7 @@ from trilemma.errors import ProtocolViolation
 from trilemma.observations import Adversary, Observation
 from trilemma.protection.adversary_view import (
     observed_message,
+    observed_shares,
     observed_sum,
     server_reads_sum,
     without_places,
@@ -70,6 +71,8 @@ class Arithmetic:
     ) -> None:
         self.protection, self.round, self.entropy = protection, round, entropy
         self.updates, self.weights, _ = checked(updates, weights, round, None)
+        self._sent = list(zip(round.participants, self.updates, strict=True))
+        self._shares = observed_shares(round.participants, self.weights)
 
     def exact_mean(self) -> torch.Tensor:
         """The mean [m]: Σ_k w_k u_k / Σ_k w_k, on a grid step · Σ_k w_k round(u_k / step).
@@ -80,7 +83,7 @@ class Arithmetic:
         require_one_weight(protection, self.weights)
         sent = (
             (client, protected(protection, update, client, info, self.entropy).values, weight)
-            for client, update, weight in self._clients(info.participants)
+            for (client, update), weight in zip(self._sent, self.weights, strict=True)
         )
         if (fixed := protection.transport.fixed) is None:
             total = _plain_sum(like, sent)
@@ -97,7 +100,7 @@ class Arithmetic:
     @cached_property
     def mean(self) -> torch.Tensor:
         """The mean [m] before any rounding to a grid, and of whatever numbers."""
-        return self._mean_of(self.round.participants)
+        return self._mean_of(self._shares)
 
     def read_by(self, adversary: Adversary, curious: int | None = None) -> Iterator[Observation]:
         """What `observe` gives for such a round, one after the other.
@@ -105,40 +108,30 @@ class Arithmetic:
         One client alone shows the server its message; it has no sum to hide in. `curious` is the
         client that is (None: the first).
         """
-        protection, info = self.protection, self.round
-        size, who = self.updates[0].numel(), info.participants
-        total = sum(self.weights)
-        shares = {client: weight / total for client, _, weight in self._clients(who)}
+        protection, info, shares = self.protection, self.round, self._shares
         if adversary is Adversary.CLIENT:
-            curious = who[0] if curious is None else curious
+            curious = info.participants[0] if curious is None else curious
             info.require_participant(curious)
-            del shares[curious]
-            if shares:
-                rest = without_places(protection, self._mean_of(shares))
-                yield observed_sum(protection, rest, info, shares)
+            if others := {client: share for client, share in shares.items() if client != curious}:
+                rest = without_places(protection, self._mean_of(others))
+                yield observed_sum(protection, rest, info, others)
             return
         messages = protection.transport.server_reads == "messages"
         if messages:
-            for client, update, _ in self._clients(who):
+            for client, update in self._sent:
                 sent = protection.apply(update, client, info, self.entropy)
-                yield observed_message(sent, protection.making(info, size, client))
-        if server_reads_sum(protection) and not (messages and len(who) == 1):
+                yield observed_message(sent, protection.making(info, update.numel(), client))
+        if server_reads_sum(protection) and not (messages and len(shares) == 1):
             yield observed_sum(protection, Partial(self.mean), info, shares)
 
-    def _clients(self, some: Collection[int]) -> Iterator[tuple[int, torch.Tensor, int]]:
-        """Client, update and weight of some of the participants."""
-        everyone = zip(self.round.participants, self.updates, self.weights, strict=True)
-        return (each for each in everyone if each[0] in some)
-
-    def _mean_of(self, some: Collection[int]) -> torch.Tensor:
-        """The part [m] that some clients have in the mean, without what cancels in it."""
-        apply, info = self.protection.apply, self.round
-        sent = (
-            (client, apply(update, client, info, self.entropy, of_sum=True).values, weight)
-            for client, update, weight in self._clients(some)
-        )
-        like = self.updates[0]
-        return (_plain_sum(like, sent) / sum(self.weights)).to(like.dtype)
+    def _mean_of(self, shares: Mapping[int, float]) -> torch.Tensor:
+        """Σ_k share_k u_k [m] of those that have a share, without what cancels."""
+        total = torch.zeros_like(self.updates[0])
+        for client, update in self._sent:
+            if client in shares:
+                made = self.protection.apply(update, client, self.round, self.entropy, of_sum=True)
+                total += shares[client] * made.values
+        return total
 
 
 def _plain_sum(like: torch.Tensor, sent: Iterable[tuple[int, torch.Tensor, int]]) -> torch.Tensor:

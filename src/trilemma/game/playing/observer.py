@@ -19,7 +19,7 @@ from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.round import Answers, Rounds, Side
+from trilemma.federation.round import Answers, Rounds
 from trilemma.federation.server import Server
 from trilemma.game.playing.games import Arena, Batches, Game, stacked
 from trilemma.game.prepared_models import fresh_weights, prepare_models
@@ -104,10 +104,15 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        sides = [self._side(*each, round=0, seen=True) for each in zip(games, made, strict=True)]
-        shares = self._shares(made).to(weights)
-        _, read = self._rounds(often=False).means(weights, *self._stacked(made), shares, sides)
-        each = zip(games, weights, made, sides, read.values(), strict=True)
+        _, read = self._rounds(often=False).means(
+            weights,
+            *self._stacked(made),
+            lambda place: self._answers(games[place], made[place], 0, seen=True),
+            shares=self._shares(made).to(weights),
+            read=dict.fromkeys(range(len(games)), self.adversary),
+            noise=[None] * len(games),
+        )
+        each = zip(games, weights, made, read.values(), strict=True)
         return [[self._view(*seen, round=0)] for seen in each]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
@@ -136,20 +141,35 @@ class Observer:
                 self._swapped(next(own), games[p]) if round < last[p] else made[row]
                 for row, (p, own) in enumerate(zip(played, drawn, strict=True))
             ]
-            seen = [round < last[p] and self._sees(attended[p][round]) for p in played]
+            seen = [
+                row
+                for row, p in enumerate(played)
+                if round < last[p] and self._sees(attended[p][round])
+            ]
             if round == 0 or not self.arena.everyone_joins:
                 shares = self._shares(made).to(weights)
-            sides = [
-                self._side(games[p], batches, draw if round < last[p] else None, round, seen=shown)
-                for p, batches, draw, shown in zip(played, made, noise, seen, strict=True)
-            ]
-            means, read = run.means(weights, *self._stacked(made), shares, sides)
+
+            def answers(
+                row: int, made: list[Batches] = made, round: int = round, seen: list[int] = seen
+            ) -> tuple[Answers, list[int]]:
+                return self._answers(games[played[row]], made[row], round, seen=row in seen)
+
+            means, read = run.means(
+                weights,
+                *self._stacked(made),
+                answers,
+                shares=shares,
+                read=dict.fromkeys(seen, self.adversary),
+                noise=[
+                    draw if round < last[p] else None
+                    for p, draw in zip(played, noise, strict=True)
+                ],
+            )
             for row, observation in read.items():
                 p = played[row]
-                view = self._view(
-                    games[p], weights[row], made[row], sides[row], observation, round=round
+                views[p].append(
+                    self._view(games[p], weights[row], made[row], observation, round=round)
                 )
-                views[p].append(view)
             weights = server.step(weights, means, round)
         return views
 
@@ -184,28 +204,18 @@ class Observer:
         """The public records on the device, once: attacks learn from them for all views."""
         return self.arena.scenario.public_records.to(self.arena.scenario.device)
 
-    def _side(
-        self,
-        game: Game,
-        batches: Batches,
-        noise: torch.Generator | None = None,
-        round: int = 0,
-        *,
-        seen: bool,
-    ) -> Side:
-        """A game's part in a round, its own client as number 0.
+    def _answers(
+        self, game: Game, batches: Batches, round: int, *, seen: bool
+    ) -> tuple[Answers, list[int]]:
+        """Who answers in a round, the game's own client as number 0, and their places in it.
 
         Who reads a sum reads that of the fewest clients that the round may end with.
         """
-
-        def draw() -> tuple[Answers, list[int]]:
-            fewest = seen and not self._reads_messages
-            order = self._summed(batches, game, round) if fewest else _order(batches)
-            draws = Seeded(self.seed).child("draw", game.number, round)
-            counts = self._counts[batches.clients][order].tolist()
-            return Answers.measured(counts, round, draws), order.tolist()
-
-        return Side(draw, self.adversary if seen else None, noise)
+        fewest = seen and not self._reads_messages
+        order = self._summed(batches, game, round) if fewest else _order(batches)
+        draws = Seeded(self.seed).child("draw", game.number, round)
+        counts = self._counts[batches.clients][order].tolist()
+        return Answers.measured(counts, round, draws), order.tolist()
 
     def _rounds(self, *, often: bool) -> Rounds:
         """The rounds of the arena's clients."""
@@ -240,13 +250,12 @@ class Observer:
         game: Game,
         weights: torch.Tensor,
         batches: Batches,
-        side: Side,
         seen: Observation,
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
         scenario = self.arena.scenario
-        _, order = side.answers
+        _, order = self._answers(game, batches, round, seen=True)
         knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]))
         return View(
             scenario.task,

@@ -6,8 +6,7 @@ A unit's attack sees the weights at which the update was computed (departure E16
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
@@ -16,7 +15,7 @@ from trilemma.attacks import Attack, Knowledge, View, get
 from trilemma.attacks.base import links
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.round import Answers, Rounds, Side
+from trilemma.federation.round import Answers, Rounds
 from trilemma.game.prepared_models import prepare_models
 from trilemma.game.scenario import Scenario
 from trilemma.observations import Adversary
@@ -91,25 +90,9 @@ class Measurement:
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers, for a run's journal."""
-        return {
-            "attack": repr(self.attack),
-            "protection": self.protection.describe(),
-            "adversary": self.adversary.value,
-            **{
-                name: getattr(self, name)
-                for name in (
-                    "units",
-                    "restarts",
-                    "attempts",
-                    "models",
-                    "steps",
-                    "seed",
-                    "batches",
-                    "literal",
-                    "chunk",
-                )
-            },
-        }
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        named = {"attack": repr(self.attack), "protection": self.protection.describe()}
+        return {**plain, **named, "adversary": self.adversary.value}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +155,10 @@ def observe_units(
         path = "batch beside", unit.number, step
         return _draw_rows(scenario, asked, (unit.client + step) % clients, *path)
 
-    def answers(unit: Unit) -> tuple[Answers, range]:
-        draws = Seeded(asked.seed).child("draw", unit.number)
-        return Answers.measured([1] * cohort, unit.number, draws), range(cohort)
+    def answers(place: int) -> tuple[Answers, range]:
+        number = units[place].number
+        draws = Seeded(asked.seed).child("draw", number)
+        return Answers.measured([1] * cohort, number, draws), range(cohort)
 
     rows = torch.stack(
         [
@@ -186,18 +170,16 @@ def observe_units(
     prepared = prepare_models(scenario, models, steps=asked.steps, seed=asked.seed)
     weights = prepared[[models.index(unit.model) for unit in units]]
     adversary = asked.adversary if protected else Adversary.SERVER
-    _, read = Rounds(
-        scenario.task,
-        training,
-        (pool.inputs, pool.labels),
-        asked.protection if protected else Protection(),
-        often=False,
-    ).means(
+    protection = asked.protection if protected else Protection()
+    pool_there = pool.inputs, pool.labels
+    _, read = Rounds(scenario.task, training, pool_there, protection, often=False).means(
         weights,
         rows.to(scenario.device),
         None,
-        weights.new_full(rows.shape[:2], 1 / cohort),
-        [Side(partial(answers, unit), adversary) for unit in units],
+        answers,
+        shares=weights.new_full(rows.shape[:2], 1 / cohort),
+        read=dict.fromkeys(range(len(units)), adversary),
+        noise=[None] * len(units),
     )
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     knowledge = Knowledge()
