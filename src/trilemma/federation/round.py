@@ -90,23 +90,11 @@ class Rounds:
         return mean.to(weights.device)
 
     def exchanged(
-        self,
-        updates: Sequence[torch.Tensor],
-        answers: Answers,
-        *,
-        secret: Any = None,
-        drops: Mapping[int, int] | None = None,
+        self, updates: Sequence[torch.Tensor], answers: Answers, **how: Any
     ) -> RoundResult:
-        """The messages that these updates take, their mean and their seconds (`run_round`)."""
-        return run_round(
-            self.protection,
-            updates,
-            answers.weights,
-            answers.info,
-            entropy=answers.entropy,
-            secret=secret,
-            drops=drops,
-        )
+        """The messages these updates take, their mean and seconds; `how` as in `run_round`."""
+        given = self.protection, updates, answers.weights, answers.info
+        return run_round(*given, entropy=answers.entropy, **how)
 
     def means(
         self,
