@@ -94,7 +94,7 @@ def main() -> None:
         "CPU seconds of 16 games over 60 rounds",
         "scenario | protection | by law | each update | each update and its noise",
         played,
-        "10 clients with batches of 4. By law, a round that nobody reads is one gradient a game and "
+        "10 clients, batches of 4. By law, a round that nobody reads is one gradient a game and "
         "one draw of noise, which also saves the memory of all clients' updates.",
     )
     both = "\n".join(each.markdown() for each in (table, by_law))
