@@ -53,9 +53,9 @@ SUB_RANK = {
         "sessions": 4,
         "specs": 4,
         "session_rounds": 5,
-        "round_arithmetic": 6,
         "adversary_view": 6,
-        "__init__": 7,
+        "round_arithmetic": 7,
+        "__init__": 8,
     },
     "game": {
         "estimates": 0,

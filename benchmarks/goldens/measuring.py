@@ -46,7 +46,7 @@ def messages(make: Make) -> Values:
 
     from trilemma import Adversary, RoundInfo, Seeded, parse_protection
     from trilemma.learning import client_update
-    from trilemma.protection.adversary_view import observe_updates
+    from trilemma.protection.adversary_view import observe
     from trilemma.protection.session_rounds import run_round
 
     scenario = make()
@@ -59,9 +59,10 @@ def messages(make: Make) -> Values:
     info = RoundInfo.new(range(len(updates)), seed)
     for spec in PROTECTIONS:
         given = parse_protection(spec), updates, counts
-        seen = observe_updates(*given, Adversary.SERVER, entropy=seed, round=info)
+        result = run_round(*given, info, entropy=seed)
+        seen = observe(given[0], result.transcript, Adversary.SERVER)
         values[f"{spec}: read"] = torch.stack([each.update for each in seen])
-        values[f"{spec}: mean"] = run_round(*given, info, entropy=seed).mean
+        values[f"{spec}: mean"] = result.mean
     return values
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View
 from trilemma.beliefs.recovery import Criterion
-from trilemma.game.recovering.units import Measurement, unit_views
+from trilemma.game.recovering.units import Measurement, observe_units
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.protection.specs import parse_protection
@@ -57,8 +57,8 @@ def views_of(
 ) -> tuple[list[View], torch.Tensor]:
     """What a server sees of so many updates, and their records [U, S, d]."""
     asked = Measurement(protection=parse_protection(protection), units=units, seed=seed)
-    views, inputs, _ = unit_views(scenario, asked, range(units))
-    return views, inputs
+    seen = observe_units(scenario, asked, range(units), protected=asked.protected)
+    return seen.views, seen.records.inputs
 
 
 def right_columns(scenario: Scenario, found: torch.Tensor, truth: torch.Tensor) -> float:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.federation.small import cohorts_of, costs_of, federation
+from tests.federation.small import costs_of, federation
 
 from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
-from trilemma.federation import round_timing
+from trilemma.federation import round, round_timing
+from trilemma.federation.cohort_updates import Sending
+from trilemma.federation.cohorts import Cohorts, pooled
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.round_timing import RoundCosts, Spent
 from trilemma.federation.training import start_weights
 from trilemma.learning import LocalTraining
@@ -86,13 +89,13 @@ class Clock:
 
 def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    run = getattr(round_timing, "run_round")  # noqa: B009 (it is imported there, not made)
+    run = getattr(round, "run_round")  # noqa: B009 (it is imported there, not made)
 
     def noted(protection: Protection, *more: Any, **settings: Any) -> Any:
         order.append(protection.describe())
         return run(protection, *more, **settings)
 
-    monkeypatch.setattr(round_timing, "run_round", noted)
+    monkeypatch.setattr(round, "run_round", noted)
     monkeypatch.setattr(round_timing, "work_seconds", Clock())
     costs = costs_of(federation(FEDSGD), Protection((Compression(0.5),)), rounds=4)
     assert len(costs.within) == 4
@@ -105,13 +108,13 @@ def test_rounds_alternate_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatc
 
 def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: dict[str, set[int]] = {"plain": set(), "paillier": set()}
-    run = getattr(round_timing, "run_round")  # noqa: B009
+    run = getattr(round, "run_round")  # noqa: B009
 
     def noted(protection: Protection, updates: Any, *more: Any, **settings: Any) -> Any:
         lengths[protection.transport.name].update(each.numel() for each in updates)
         return run(protection, updates, *more, **settings)
 
-    monkeypatch.setattr(round_timing, "run_round", noted)
+    monkeypatch.setattr(round, "run_round", noted)
     sealed = Protection((), Paillier(bits=256, insecure=True, clip_range=2.0))
     whole = costs_of(federation(FEDSGD), sealed, rounds=1).protected
     monkeypatch.setattr(Paillier, "alike", SIZE // 3)
@@ -151,10 +154,12 @@ def test_a_client_by_itself_computes_what_it_computes_beside_others(
     setting: LocalTraining,
 ) -> None:
     scenario = federation(setting)
-    made = cohorts_of(scenario, 3, seed=2)
+    cohorts = Cohorts(scenario, Recipe(setting), 3, 2, "train")
+    sending = Sending(scenario.task, setting, *pooled(scenario))
     (weights,) = start_weights(scenario, None)
-    for client, update in enumerate(made.updates(weights, 5, (0, 1, 2))):
-        assert torch.allclose(made.update(weights, 5, client), update, atol=1e-6)
+    for client, update in enumerate(sending.updates(weights, *cohorts.rows(5, (0, 1, 2)))):
+        alone = sending.alone(weights, *cohorts.rows(5, (client,)))
+        assert torch.allclose(alone, update, atol=1e-6)
 
 
 def test_parts_add_up_and_survive_json() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohorts import Cohorts
+from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.recipe import Recipe
 from trilemma.game import gpu_sharing
 from trilemma.game.job_results import decode
@@ -86,9 +86,9 @@ def test_short_memory_is_no_fact_about_a_protection(
     monkeypatch: pytest.MonkeyPatch, clip: float | None
 ) -> None:
     """Neither divergence nor a model that vmap cannot run: the training is done again."""
-    updates, calls = Cohorts.updates, iter([True])
+    updates, calls = Sending.updates, iter([True])
 
-    def short(self: Cohorts, *arguments: Any) -> torch.Tensor:
+    def short(self: Sending, *arguments: Any) -> torch.Tensor:
         if next(calls, False):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return updates(self, *arguments)
@@ -100,7 +100,7 @@ def test_short_memory_is_no_fact_about_a_protection(
         task = replace(task, recipe=recipe)
     work = Bench(digits(), None, 1, 5, 0)()
     quiet = work(task)
-    monkeypatch.setattr(Cohorts, "updates", short)
+    monkeypatch.setattr(Sending, "updates", short)
     assert work(task) == quiet
     assert decode(quiet).one_by_one is None
 

@@ -13,8 +13,9 @@ from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.observations import Adversary, Observation
-from trilemma.protection.adversary_view import observe, observe_updates
+from trilemma.protection.adversary_view import observe
 from trilemma.protection.protection import Protection
+from trilemma.protection.round_arithmetic import Arithmetic
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.specs import parse_protection
@@ -52,15 +53,11 @@ def test_the_fast_path_reads_what_the_protocol_shows(
             protection, updates(), weights, info, entropy=Seeded(5), secret=secret, curious=curious
         )
         shown = observe(protection, result.transcript, adversary)
-        fast = observe_updates(
-            protection,
-            updates(),
-            weights,
-            adversary,
-            entropy=Seeded(5),
-            round=info,
-            curious=curious,
-        )
+        fast = [
+            *Arithmetic(protection, updates(), weights, info, Seeded(5)).read_by(
+                adversary, curious
+            )
+        ]
         assert len(shown) == len(fast)
         # rounding to the grid, and 1/keep on the way back
         tolerance = 1e-12 + 2 * protection.transport.step_size()
@@ -83,9 +80,7 @@ def test_who_reads_what(text: str, server: list[int], client: list[int], key: Pr
     """Each message, the sum, or nothing: as many clients in each observation as listed."""
     protection = parse_protection(text)
     for adversary, expected in ((Adversary.SERVER, server), (Adversary.CLIENT, client)):
-        seen = observe_updates(
-            protection, updates(), None, adversary, entropy=Seeded(5), round=a_round()
-        )
+        seen = Arithmetic(protection, updates(), None, a_round(), Seeded(5)).read_by(adversary)
         assert [each.clients for each in seen] == expected
 
 
@@ -141,7 +136,7 @@ def test_the_noise_that_is_told_is_the_noise_that_is_there(
     protection = parse_protection(text)
     generator = torch.Generator().manual_seed(1)
     big = torch.rand((CLIENTS, 20_000), generator=generator, dtype=torch.float64) - 0.5
-    seen = observe_updates(protection, big, None, adversary, entropy=Seeded(2), round=a_round())
+    seen = [*Arithmetic(protection, big, None, a_round(), Seeded(2)).read_by(adversary)]
     rows = big * (0.3 / big.norm(dim=1, keepdim=True)) if "clip=" in text else big
     for index, each in enumerate(seen):
         if isinstance(each.weights, torch.Tensor):
@@ -186,9 +181,8 @@ def test_a_curious_client_is_told_who_sent_what() -> None:
 
 def test_two_clients_read_each_others_places_alone() -> None:
     protection, info = parse_protection("compression:keep=0.3"), RoundInfo.new([0, 1], Seeded(1))
-    (seen,) = observe_updates(
-        protection, updates()[:2], None, Adversary.CLIENT, entropy=Seeded(0), round=info, curious=1
-    )
+    arithmetic = Arithmetic(protection, updates()[:2], None, info, Seeded(0))
+    (seen,) = arithmetic.read_by(Adversary.CLIENT, 1)
     assert seen.weights == (0.5,)
     assert seen.known is not None
     other = protection.making(info, SIZE, 0).known

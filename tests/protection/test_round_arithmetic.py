@@ -1,4 +1,4 @@
-"""The twin against rounds of the real transports: the same mean to the bit, the same refusals."""
+"""The arithmetic against rounds of real transports: the same mean to the bit, same refusals."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.protection import round_arithmetic
 from trilemma.protection.protection import Protection
+from trilemma.protection.round_arithmetic import Arithmetic, is_exact
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.specs import parse_protection
@@ -38,16 +39,15 @@ TRANSPORTS = (
 WEIGHTS = [3, 1, 4, 1, 5]
 
 
-def twin_mean(
+def exact_mean(
     protection: Protection,
     rows: torch.Tensor,
     weights: list[int] = WEIGHTS,
     info: RoundInfo | None = None,
 ) -> torch.Tensor:
-    assert round_arithmetic.has_twin(protection)
-    return round_arithmetic.twin_mean(
-        protection, rows.unbind(), weights, info or a_round(), Seeded(4)
-    )
+    assert is_exact(protection)
+    given = protection, rows.unbind(), weights, info or a_round()
+    return Arithmetic(*given, Seeded(4)).exact_mean()
 
 
 def real_mean(
@@ -76,7 +76,7 @@ def test_the_mean_is_that_of_a_real_round(
     protection = parse_protection(transforms + transport)
     rows = updates(dtype)
     kept = rows.clone()
-    found = twin_mean(protection, rows)
+    found = exact_mean(protection, rows)
     assert found.dtype == dtype
     assert torch.equal(found, real_mean(protection, rows, key=key))
     assert torch.equal(rows, kept), "the updates themselves must not change"
@@ -87,16 +87,16 @@ def test_the_mean_is_that_of_a_real_round(
 @pytest.mark.parametrize("transforms", TRANSFORMS[:3])
 def test_a_gpu_computes_the_same_mean(transforms: str) -> None:
     protection = parse_protection(transforms + TRANSPORTS[0])
-    found = twin_mean(protection, updates(torch.float32).cuda())
+    found = exact_mean(protection, updates(torch.float32).cuda())
     assert found.is_cuda
-    assert torch.equal(found.cpu(), twin_mean(protection, updates(torch.float32)))
+    assert torch.equal(found.cpu(), exact_mean(protection, updates(torch.float32)))
 
 
 def test_clients_may_have_any_numbers() -> None:
     protection = parse_protection("randomization:variance=0.01+secret-sharing:clip_range=8.0")
     info, rows = RoundInfo.new((2, 5, 9), Seeded(1)), updates()[:3]
     real = real_mean(protection, rows, [1, 2, 3], info=info)
-    assert torch.equal(twin_mean(protection, rows, [1, 2, 3], info), real)
+    assert torch.equal(exact_mean(protection, rows, [1, 2, 3], info), real)
 
 
 @pytest.mark.parametrize("bits", [16, 32])
@@ -109,7 +109,7 @@ def test_what_lies_beyond_the_range_counts_as_its_edge(dtype: torch.dtype, bits:
     rows = (units * transport.fixed.step).to(dtype)
     rows[2, :4], rows[4, 7], rows[1, 0] = -0.3, 3e38, 0.1
     protection = Protection((), transport)
-    assert torch.equal(twin_mean(protection, rows), real_mean(protection, rows))
+    assert torch.equal(exact_mean(protection, rows), real_mean(protection, rows))
 
 
 def test_sums_are_whole_beyond_what_doubles_hold() -> None:
@@ -117,7 +117,7 @@ def test_sums_are_whole_beyond_what_doubles_hold() -> None:
     transport = SecretSharing(precision_bits=32, ring_bits=64, max_weight=1 << 29)
     weights = [(1 << 27) - 1, 3, (1 << 26) + 1, 1, (1 << 27) - 5]
     rows = updates().double() / updates().abs().max()
-    found = twin_mean(Protection((), transport), rows, weights)
+    found = exact_mean(Protection((), transport), rows, weights)
     unit = transport.fixed.step / sum(weights)
     for place, column in enumerate(rows.T.tolist()):
         units = [round(value / transport.fixed.step) for value in column]
@@ -129,7 +129,7 @@ def test_sums_are_whole_beyond_what_doubles_hold() -> None:
 def test_nothing_may_be_sent() -> None:
     """A mask that keeps no coordinate leaves a mean of zeros."""
     protection = parse_protection("compression:keep=1e-9+secret-sharing")
-    assert torch.equal(twin_mean(protection, updates()), torch.zeros(SIZE, dtype=torch.float64))
+    assert torch.equal(exact_mean(protection, updates()), torch.zeros(SIZE, dtype=torch.float64))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def refuses_alike(protection: Protection, rows: torch.Tensor, sentence: str) -> 
     with pytest.raises(TrilemmaError, match=sentence) as real:
         real_mean(protection, rows)
     with pytest.raises(real.type) as found:
-        twin_mean(protection, rows)
+        exact_mean(protection, rows)
     assert str(found.value) == str(real.value)
 
 
@@ -166,7 +166,7 @@ def refuses_alike(protection: Protection, rows: torch.Tensor, sentence: str) -> 
         (Protection((Broken(),), SecretSharing()), 0.0, "client 2 .* magnitude nan"),
     ],
 )
-def test_the_twin_refuses_what_its_original_refuses(
+def test_the_arithmetic_refuses_what_a_real_round_refuses(
     protection: Protection, bad: float, sentence: str
 ) -> None:
     rows = updates() / updates().abs().max()
@@ -189,7 +189,7 @@ def test_what_is_not_sent_may_be_beyond_all_numbers() -> None:
     rows = torch.zeros(len(sent), SIZE)
     rows[:, nobody] = 1e38
     assert bool(nobody.any())
-    assert torch.equal(twin_mean(protection, rows), real_mean(protection, rows))
+    assert torch.equal(exact_mean(protection, rows), real_mean(protection, rows))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_weights_are_refused_as_in_a_real_round(weights: list[int]) -> None:
     for spec in ("none", "secret-sharing:clip_range=3.0"):
         protection, rows = parse_protection(spec), updates(torch.float32)
         with pytest.raises(InvalidInput) as here:
-            twin_mean(protection, rows, weights)
+            exact_mean(protection, rows, weights)
         with pytest.raises(InvalidInput) as there:
             real_mean(protection, rows, weights)
         assert str(here.value) == str(there.value)
@@ -208,4 +208,4 @@ def test_weights_are_refused_as_in_a_real_round(weights: list[int]) -> None:
 def test_updates_of_unlike_lengths_are_refused() -> None:
     rows = [*updates(torch.float32).unbind()[:-1], torch.ones(1)]
     with pytest.raises(InvalidInput, match="one length"):
-        round_arithmetic.twin_mean(parse_protection("none"), rows, WEIGHTS, a_round(), Seeded(4))
+        Arithmetic(parse_protection("none"), rows, WEIGHTS, a_round(), Seeded(4))

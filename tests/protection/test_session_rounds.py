@@ -18,8 +18,8 @@ from trilemma.errors import (
     TooFewClients,
 )
 from trilemma.observations import Adversary
-from trilemma.protection.adversary_view import observe_updates
 from trilemma.protection.protection import Protection
+from trilemma.protection.round_arithmetic import Arithmetic
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.sessions import ProtectedClient
@@ -211,15 +211,9 @@ def test_bounded_masks_need_everyone_and_equal_weights() -> None:
         run_round(protection, updates(), [1, 1, 1, 1, 2], a_round(), entropy=Seeded(1))
     with pytest.raises(InvalidInput, match="4 of 5 answered"):
         run_round(protection, updates(), None, a_round(), entropy=Seeded(1), drops={2: 0})
-    alone = observe_updates(
-        protection,
-        updates()[:1],
-        None,
-        Adversary.SERVER,
-        entropy=Seeded(1),
-        round=RoundInfo.new([0], Seeded(0)),
-    )
-    assert [each.clients for each in alone] == [1]
+    info = RoundInfo.new([0], Seeded(0))
+    alone = Arithmetic(protection, updates()[:1], None, info, Seeded(1))
+    assert [each.clients for each in alone.read_by(Adversary.SERVER)] == [1]
 
 
 @pytest.mark.parametrize("text", ["secret-sharing:clip_range=0.25,max_weight=100", PAILLIER])

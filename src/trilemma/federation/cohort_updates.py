@@ -122,12 +122,12 @@ class Sending:
     def alone(
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
     ) -> torch.Tensor:
-        """The update [m] of one client's rows [B], computed as on a machine of its own."""
-        records = self._records(rows)
+        """The update [m] of one client's rows [1, B], computed as on a machine of its own."""
+        records = self._records(rows[0])
         if not self.training.by_record:
             return self._on_module(weights, *records)
         with torch.no_grad():
-            return self._send(weights, *records, present)
+            return self._send(weights, *records, None if present is None else present[0])
 
     def _send(
         self,

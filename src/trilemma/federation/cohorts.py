@@ -1,4 +1,4 @@
-"""The clients' side of training in one process: who takes part, on which records, what comes out.
+"""Who takes part in the rounds of a training in one process, and on which records.
 
 Everything is drawn from paths of one seed that name the round and the client, so that runs with
 and without protection meet the same cohorts and the same batches.
@@ -14,11 +14,13 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohort_updates import Sending
+from trilemma.federation.round import Answers
 from trilemma.federation.server import Labelled
 from trilemma.learning import Task, draw_rows, stack_rows
+from trilemma.protection.round_info import RoundInfo
 
 if TYPE_CHECKING:
+    from trilemma.federation.recipe import Recipe
     from trilemma.learning import LocalTraining
 
 __all__ = ["Cohorts", "Federated", "drawn_cohort", "pooled"]
@@ -43,38 +45,37 @@ class Federated(Protocol):
 
 
 class Cohorts:
-    """Samples clients and their records, and has their updates computed."""
+    """Draws the clients of each round of a recipe, their records, and what noise is drawn from."""
 
-    def __init__(self, federated: Federated, sending: Sending, per_round: int, seed: int) -> None:
-        self.sending, self.per_round, self.draws = sending, per_round, Seeded(seed)
+    def __init__(
+        self, federated: Federated, recipe: Recipe, per_round: int, seed: int, run: str
+    ) -> None:
+        self.recipe, self.per_round, self.draws, self.run = recipe, per_round, Seeded(seed), run
         self.sizes = [each.inputs.shape[0] for each in federated.records]
         self.starts = torch.tensor([0, *self.sizes[:-1]]).cumsum(0)
+        self.device = federated.device
 
-    def sample(self, number: int) -> tuple[int, ...]:
-        """The clients of a round, in rising order."""
-        return drawn_cohort(self.draws, len(self.sizes), self.per_round, number)
+    def sample(self, number: int) -> Answers:
+        """The clients of a round, who all answer, in rising order."""
+        clients = drawn_cohort(self.draws, len(self.sizes), self.per_round, number)
+        info = RoundInfo.new(
+            clients, self.draws, run=self.run, number=number, threshold=self.recipe.threshold
+        )
+        counts = [1 if self.recipe.equal_weights else self.sizes[client] for client in clients]
+        return Answers(info, counts, self.draws)
 
-    def updates(self, weights: torch.Tensor, number: int, clients: Sequence[int]) -> torch.Tensor:
-        """The clients' updates [K, m] at `weights` [m] for the batches of this round."""
-        return self.sending.updates(weights, *self._rows(number, clients))
-
-    def update(self, weights: torch.Tensor, number: int, client: int) -> torch.Tensor:
-        """One client's update [m], computed by itself as on a machine of its own."""
-        rows, present = self._rows(number, [client])
-        return self.sending.alone(weights, rows[0], None if present is None else present[0])
-
-    def _rows(
+    def rows(
         self, number: int, clients: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The records [K, B] of the clients' units, as rows of the pool, and who takes part."""
         sizes = tuple(self.sizes[client] for client in clients)
         # A client alone may be timed, which a draw from memory would spoil.
-        training = self.sending.training
+        training = self.recipe.local_training
         few = len(clients) * training.unit_size <= _FEW_ROWS
         draw = _drawn if few and len(clients) > 1 else _drawn.__wrapped__
         own, here = draw(self.draws, number, tuple(clients), sizes, training)
-        rows, device = own + self.starts[list(clients), None], self.sending.inputs.device
-        return rows.to(device), None if here is None else here.to(device)
+        rows = own + self.starts[list(clients), None]
+        return rows.to(self.device), None if here is None else here.to(self.device)
 
 
 def pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:

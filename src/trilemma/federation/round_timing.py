@@ -12,15 +12,13 @@ from dataclasses import astuple, dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from trilemma.entropy import Seeded, System
+from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.execution.work_seconds import work_seconds
-from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
+from trilemma.federation.round import Rounds
 from trilemma.federation.training import start_weights
 from trilemma.protection.protection import Protection
-from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.session_rounds import run_round
 from trilemma.protection.transports.secret_sharing.identity import Identity
 from trilemma.protection.transports.wire import SERVER
 
@@ -137,33 +135,33 @@ def round_costs(
         raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
     everyone = len(federated.records)
     size = clients_per_round or everyone
-    sending = Sending(federated.task, recipe.local_training, *pooled(federated))
-    cohorts, threshold = Cohorts(federated, sending, size, seed), recipe.threshold
-    weights, entropy = start_weights(federated, None)[0], Seeded(seed)
-    arms = {"without": Protection(), "within": protection}
+    cohorts, threshold = Cohorts(federated, recipe, size, seed, "costs"), recipe.threshold
+    weights, pool = start_weights(federated, None)[0], pooled(federated)
+    arms = {
+        name: Rounds(federated.task, recipe.local_training, pool, arm)
+        for name, arm in (("without", Protection()), ("within", protection))
+    }
     secrets = {"without": None, "within": protection.transport.new_secret(System())}
     high = threshold is None or 3 * threshold > 2 * size
     if protection.transport.brings == "identity" and high:
         secrets["within"] = Identity.pinned(range(everyone), System())
     pairs: list[dict[str, Spent]] = []
     for number in range(rounds + 1):
-        clients = cohorts.sample(number)
+        answers = cohorts.sample(number)
+        clients = answers.info.participants
         start = work_seconds(weights.device)
-        updates = [cohorts.update(weights, number, client) for client in clients]
+        alone = arms["without"].sending.alone
+        updates = [alone(weights, *cohorts.rows(number, [client])) for client in clients]
         local = (work_seconds(weights.device) - start) / len(clients)
-        counts = [1 if recipe.equal_weights else cohorts.sizes[client] for client in clients]
-        info = RoundInfo.new(clients, entropy, run="costs", number=number, threshold=threshold)
         pair = {}
         for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
-            arm, length = arms[name], weights.numel()
+            arm, length = arms[name].protection, weights.numel()
             part = arm.timed_on(length)
             some = [update[:part] for update in updates]
             # Where every client opens the sum, one of them tells what that takes.
             opened_by_all = arm.transport.server_reads == "nothing"
             quiet = dict.fromkeys(clients[1:], 1) if opened_by_all else None
-            result = run_round(
-                arm, some, counts, info, entropy=entropy, secret=secrets[name], drops=quiet
-            )
+            result = arms[name].exchanged(some, answers, secret=secrets[name], drops=quiet)
             pair[name] = _spent(result, clients, local).scaled(length / part)
         pairs.append(pair)
     # The local work is the same with and without protection, and in all rounds.

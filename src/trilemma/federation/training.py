@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trilemma.entropy import Seeded, System
+from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
+from trilemma.federation.round import Rounds
 from trilemma.federation.scoring import Metric, Score
 from trilemma.federation.server import Labelled, Server
-from trilemma.learning.precision import drawn_on
-from trilemma.protection.round_arithmetic import has_twin, twin_mean
-from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.session_rounds import run_round
+from trilemma.protection.round_arithmetic import is_exact
 from trilemma.quantities import counted
 
 if TYPE_CHECKING:
@@ -94,8 +91,8 @@ def train(
     many rounds, and after the last (`evaluate_every` None: then alone).
     `metric(outputs, labels)` is a number of which more is better (None: accuracy, or minus the
     loss without classes). `real_rounds` is the number of rounds, from the first, in which messages
-    are sent; of the others the same mean is computed without them (`twin_mean`; None: all are
-    real). `secret` is the clients' Paillier key (None: a new one).
+    are sent; of the others the same mean is computed without them (None: all are real). `secret`
+    is the clients' Paillier key (None: a new one).
     """
     rounds = _rounds_of(recipe)
     everyone = len(federated.records)
@@ -103,29 +100,27 @@ def train(
     _check(per_round, everyone, recipe.threshold, evaluate_every)
     starts = start_weights(federated, weights, len(seeds))
     score = Score(federated, metric)
-    real_rounds = rounds if real_rounds is None or not has_twin(protection) else real_rounds
+    real_rounds = rounds if real_rounds is None or not is_exact(protection) else real_rounds
     if secret is None and real_rounds:
         secret = protection.transport.new_secret(System())
-    sending = Sending(federated.task, recipe.local_training, *pooled(federated))
+    run = Rounds(federated.task, recipe.local_training, pooled(federated), protection)
     histories = []
     for seed, start in zip(seeds, starts, strict=True):
         server = Server(federated.task, recipe, rounds, public)
-        cohorts, entropy = Cohorts(federated, sending, per_round, seed), Seeded(seed)
+        cohorts = Cohorts(federated, recipe, per_round, seed, "train")
         current = server.start(start[None])
         history: list[Round] = []
         for number in range(rounds):
-            clients = cohorts.sample(number)
-            updates = _at_hand(cohorts.updates(current[0], number, clients))
-            counts = [1 if recipe.equal_weights else cohorts.sizes[client] for client in clients]
-            info = RoundInfo.new(
-                clients, entropy, run="train", number=number, threshold=recipe.threshold
+            answers = cohorts.sample(number)
+            clients = answers.info.participants
+            mean = run.mean(
+                current[0],
+                *cohorts.rows(number, clients),
+                answers,
+                messages=number < real_rounds,
+                secret=secret,
             )
-            if number < real_rounds:
-                sent = run_round(protection, updates, counts, info, entropy=entropy, secret=secret)
-                mean = sent.mean
-            else:
-                mean = twin_mean(protection, updates, counts, info, entropy)
-            current = server.step(current, mean.to(current.device)[None], number)
+            current = server.step(current, mean[None], number)
             if not torch.isfinite(current).all():
                 raise InvalidInput(
                     f"the model diverged in round {number}: its weights are no longer finite; "
@@ -144,7 +139,7 @@ def train(
                 tuple(history),
                 trained,
                 tuple(each.metric for each in own),
-                sending.one_by_one,
+                run.sending.one_by_one,
                 None if scored is None else scored.scores,
                 tuple(each.scores for each in own),
             )
@@ -156,14 +151,6 @@ def _rounds_of(recipe: Recipe) -> int:
     if recipe.rounds is None:
         raise InvalidInput("the recipe says no number of rounds; give it rounds=150, say.")
     return recipe.rounds
-
-
-def _at_hand(updates: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The updates [K, m] where their noise is drawn, brought there at once.
-
-    A GPU would be handed a dozen operations a client, each too small for it.
-    """
-    return updates.to(drawn_on(updates.device, updates.shape[1])).unbind()
 
 
 def _check(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.game.recovering.fisher import predict
-from trilemma.game.recovering.units import Measurement, unit_views
+from trilemma.game.recovering.units import Measurement, observe_units
 from trilemma.paper.algorithm import estimated
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def _half_point(prepared: Prepared) -> float | None:
     unknowns = record * scenario.local_training.unit_size
     if criterion.metric != "psnr" or unknowns > min(_MOST, scenario.task.layout.size):
         return None
-    views = unit_views(scenario, Measurement(seed=prepared.measurement.seed), range(_PROBED))
-    variance = predict(*views).half_point(criterion.threshold)
+    asked = Measurement(seed=prepared.measurement.seed)
+    seen = observe_units(scenario, asked, range(_PROBED), protected=False)
+    variance = predict(seen.views, seen.records.inputs, seen.records.labels).half_point(
+        criterion.threshold
+    )
     return variance if math.isfinite(variance) and variance > 0 else None

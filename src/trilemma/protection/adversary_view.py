@@ -8,18 +8,23 @@ from dataclasses import replace
 
 import torch
 
-from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.observations import Adversary, Noise, Observation
 from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.session_rounds import checked
 from trilemma.protection.transcripts import Transcript
 from trilemma.protection.transforms.base import Making, Partial
 from trilemma.protection.transports.base import Payload
 from trilemma.protection.transports.wire import SERVER
 
-__all__ = ["observe", "observe_updates", "summed"]
+__all__ = [
+    "observe",
+    "observed_message",
+    "observed_shares",
+    "observed_sum",
+    "server_reads_sum",
+    "without_places",
+]
 
 
 def observe(
@@ -41,10 +46,10 @@ def observe(
                 making = protection.making(round, size, message.sender)
                 sent = protection.transport.read(message.body, message.sender, round, label)
                 made = _received(sent, making.known, size, released.mean)
-                seen.append(_observation(made, making, (1.0,)))
-    if _server_reads_sum(protection):
-        shares = _shares(released.clients, transcript.weights)
-        seen.append(_observed_sum(protection, Partial(released.mean), round, shares))
+                seen.append(observed_message(made, making))
+    if server_reads_sum(protection):
+        shares = observed_shares(released.clients, transcript.weights)
+        seen.append(observed_sum(protection, Partial(released.mean), round, shares))
     return seen
 
 
@@ -52,76 +57,23 @@ def _seen_by_client(protection: Protection, transcript: Transcript) -> list[Obse
     released, own = transcript.released, transcript.own
     if own is None:
         raise InvalidInput("the transcript keeps no client's own update; name a curious one.")
-    shares = _shares(released.clients, transcript.weights)
+    shares = observed_shares(released.clients, transcript.weights)
     mine = shares.pop(own.client, 0.0)
     if not shares:
         return []
     part = mine * own.values
     slack = 8 * torch.finfo(part.dtype).eps * part.abs()  # what subtracting it leaves
-    rest = _without_places(protection, released.mean - part, slack)
-    return [_observed_sum(protection, rest, transcript.round, shares)]
+    rest = without_places(protection, released.mean - part, slack)
+    return [observed_sum(protection, rest, transcript.round, shares)]
 
 
-def observe_updates(
-    protection: Protection,
-    updates: Sequence[torch.Tensor] | torch.Tensor,
-    weights: Sequence[int] | None,
-    adversary: Adversary,
-    *,
-    entropy: Seeded,
-    round: RoundInfo,
-    curious: int | None = None,
-) -> list[Observation]:
-    """What `observe` gives for a run of these updates [K, m], without running any protocol.
-
-    The same draws of `entropy` as in `run_round`, and no fixed-point rounding. One client alone
-    (K = 1) shows the server its message; it has no sum to hide in.
-    """
-    updates, weights, curious = checked(protection, updates, weights, round, curious)
-    size, who = updates[0].numel(), round.participants
-    seen: list[Observation] = []
-    if adversary is Adversary.SERVER:
-        if protection.transport.server_reads == "messages":
-            for client, update in zip(who, updates, strict=True):
-                made = protection.apply(update, client, round, entropy)
-                seen.append(_observation(made, protection.making(round, size, client), (1.0,)))
-        if not _server_reads_sum(protection) or (seen and len(who) == 1):
-            return seen
-    shares = _shares(who, weights)
-    if adversary is Adversary.CLIENT:
-        del shares[curious]
-    if shares:
-        total = summed(protection, updates, shares, round, entropy)
-        whole = Partial(total)
-        if adversary is Adversary.CLIENT:
-            whole = _without_places(protection, total)
-        seen.append(_observed_sum(protection, whole, round, shares))
-    return seen
-
-
-def summed(
-    protection: Protection,
-    updates: Sequence[torch.Tensor],
-    shares: Mapping[int, float],
-    round: RoundInfo,
-    entropy: Seeded,
-) -> torch.Tensor:
-    """Σ_k share_k · update_k [m], as protected, over the participants that have a share."""
-    total = torch.zeros_like(updates[0])
-    for client, update in zip(round.participants, updates, strict=True):
-        if client in shares:
-            made = protection.apply(update, client, round, entropy, of_sum=True)
-            total += shares[client] * made.values
-    return total
-
-
-def _server_reads_sum(protection: Protection) -> bool:
+def server_reads_sum(protection: Protection) -> bool:
     """Whether the sum is all that the server reads, or tells it more than the messages."""
     reads = protection.transport.server_reads
     return reads == "sum" or (reads == "messages" and protection.cancels)
 
 
-def _without_places(
+def without_places(
     protection: Protection, values: torch.Tensor, slack: torch.Tensor | float = 0.0
 ) -> Partial:
     """A sum of messages whose places the server alone saw: what is not zero was sent."""
@@ -143,7 +95,12 @@ def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.
     return Partial(full, known)
 
 
-def _observed_sum(
+def observed_message(sent: Partial, making: Making) -> Observation:
+    """What is read of one client's message."""
+    return _observation(sent, making, (1.0,))
+
+
+def observed_sum(
     protection: Protection, sent: Partial, round: RoundInfo, shares: Mapping[int, float]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
@@ -184,6 +141,7 @@ def _observation(sent: Partial, making: Making, shares: tuple[float, ...]) -> Ob
     )
 
 
-def _shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
+def observed_shares(clients: Sequence[int], weights: Sequence[int]) -> dict[int, float]:
+    """Each client's part in a mean by weights."""
     total = sum(weights)
     return {client: float(weight / total) for client, weight in zip(clients, weights, strict=True)}

@@ -1,13 +1,15 @@
-"""A round's arithmetic without its messages: the same mean, and nothing is sent.
+"""A round's arithmetic without its messages: the same mean, and what is read of it.
 
 Paillier and secure aggregation compute Σ w_k q_k exactly, in whole units of the fixed-point grid;
-so does the twin, in the clear. Utility can be measured with it, never secrecy, bits or seconds.
+so does this, in the clear. Utility and what updates give away can be measured with it, never
+secrecy of a protocol, bits or seconds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -17,10 +19,19 @@ import torch
 from trilemma.crypto.packing import FixedPoint
 from trilemma.entropy import Seeded
 from trilemma.errors import ProtocolViolation
+from trilemma.observations import Adversary, Observation
+from trilemma.protection.adversary_view import (
+    observed_message,
+    observed_shares,
+    observed_sum,
+    server_reads_sum,
+    without_places,
+)
 from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.session_rounds import checked
+from trilemma.protection.session_rounds import checked, require_one_weight
 from trilemma.protection.sessions import protected
+from trilemma.protection.transforms.base import Partial
 from trilemma.protection.transports import PLAIN
 from trilemma.protection.transports.base import check_whole
 from trilemma.protection.transports.fixed_point import (
@@ -31,43 +42,96 @@ from trilemma.protection.transports.fixed_point import (
     units_beyond,
 )
 
-__all__ = ["has_twin", "twin_mean"]
+__all__ = ["Arithmetic", "is_exact"]
 
 _BLOCK: Final = 1 << 16  # values at a time: a block of doubles stays in a CPU's cache
 _EXACT: Final = 1 << 53  # up to which doubles hold every whole number
 
 
-def has_twin(protection: Protection) -> bool:
-    """Whether rounds under it can do without messages: on a grid, or with nothing that cancels."""
+def is_exact(protection: Protection) -> bool:
+    """Whether the arithmetic gives a round's bits: on a grid, or where nothing cancels."""
     plain = protection.transport == PLAIN and not protection.cancels
     return plain or protection.transport.fixed is not None
 
 
-def twin_mean(
-    protection: Protection,
-    updates: Sequence[torch.Tensor],
-    weights: Sequence[int],
-    round: RoundInfo,
-    entropy: Seeded,
-) -> torch.Tensor:
-    """The mean [m] of a round: Σ_k w_k u_k / Σ_k w_k, on a grid step · Σ_k w_k round(u_k / step).
+class Arithmetic:
+    """One round of clients with these updates, where everyone answers.
 
-    To the bit what `run_round` gives where everyone answers, with its errors. `updates` and
-    `weights` are in the order of `round.participants`; all is computed where the updates live.
+    `updates` and `weights` are in the order of `round.participants`. Noise is drawn as `run_round`
+    draws it, and all is computed where the updates live.
     """
-    updates, weights, _ = checked(protection, updates, weights, round, None)
-    each = zip(round.participants, updates, weights, strict=True)
-    sent = (
-        (client, protected(protection, update, client, round, entropy).values.detach(), weight)
-        for client, update, weight in each
-    )
-    total, like = sum(weights), updates[0]
-    if (fixed := protection.transport.fixed) is None:
-        mean = _plain_sum(like, sent) / total
-    else:
-        places = _places(protection, round, like)
-        mean = _grid_mean(fixed, like, places, sent, total, len(updates))
-    return mean.to(like.dtype)
+
+    def __init__(
+        self,
+        protection: Protection,
+        updates: Sequence[torch.Tensor] | torch.Tensor,
+        weights: Sequence[int] | None,
+        round: RoundInfo,
+        entropy: Seeded,
+    ) -> None:
+        self.protection, self.round, self.entropy = protection, round, entropy
+        self.updates, self.weights, _ = checked(updates, weights, round, None)
+        self._sent = list(zip(round.participants, self.updates, strict=True))
+        self._shares = observed_shares(round.participants, self.weights)
+
+    def exact_mean(self) -> torch.Tensor:
+        """The mean [m]: Σ_k w_k u_k / Σ_k w_k, on a grid step · Σ_k w_k round(u_k / step).
+
+        To the bit what `run_round` gives, with its errors.
+        """
+        protection, info, like = self.protection, self.round, self.updates[0]
+        require_one_weight(protection, self.weights)
+        sent = (
+            (client, protected(protection, update, client, info, self.entropy).values, weight)
+            for (client, update), weight in zip(self._sent, self.weights, strict=True)
+        )
+        if (fixed := protection.transport.fixed) is None:
+            total = _plain_sum(like, sent)
+            if not bool(torch.isfinite(total).all()):
+                raise ProtocolViolation(
+                    "an update contains NaN or infinity; leave its client out."
+                )
+            mean = total / sum(self.weights)
+        else:
+            places = _places(protection, info, like)
+            mean = _grid_mean(fixed, like, places, sent, sum(self.weights), len(self.updates))
+        return mean.to(like.dtype)
+
+    @cached_property
+    def mean(self) -> torch.Tensor:
+        """The mean [m] before any rounding to a grid, and of whatever numbers."""
+        return self._mean_of(self._shares)
+
+    def read_by(self, adversary: Adversary, curious: int | None = None) -> Iterator[Observation]:
+        """What `observe` gives for such a round, one after the other.
+
+        One client alone shows the server its message; it has no sum to hide in. `curious` is the
+        client that is (None: the first).
+        """
+        protection, info, shares = self.protection, self.round, self._shares
+        if adversary is Adversary.CLIENT:
+            curious = info.participants[0] if curious is None else curious
+            info.require_participant(curious)
+            if others := {client: share for client, share in shares.items() if client != curious}:
+                rest = without_places(protection, self._mean_of(others))
+                yield observed_sum(protection, rest, info, others)
+            return
+        messages = protection.transport.server_reads == "messages"
+        if messages:
+            for client, update in self._sent:
+                sent = protection.apply(update, client, info, self.entropy)
+                yield observed_message(sent, protection.making(info, update.numel(), client))
+        if server_reads_sum(protection) and not (messages and len(shares) == 1):
+            yield observed_sum(protection, Partial(self.mean), info, shares)
+
+    def _mean_of(self, shares: Mapping[int, float]) -> torch.Tensor:
+        """Σ_k share_k u_k [m] of those that have a share, without what cancels."""
+        total = torch.zeros_like(self.updates[0])
+        for client, update in self._sent:
+            if client in shares:
+                made = self.protection.apply(update, client, self.round, self.entropy, of_sum=True)
+                total += shares[client] * made.values
+        return total
 
 
 def _plain_sum(like: torch.Tensor, sent: Iterable[tuple[int, torch.Tensor, int]]) -> torch.Tensor:
@@ -75,9 +139,7 @@ def _plain_sum(like: torch.Tensor, sent: Iterable[tuple[int, torch.Tensor, int]]
     total = torch.zeros_like(like, dtype=torch.float64)
     for _, values, weight in sent:
         check_whole(weight)
-        total += _as_sent(values).double() * weight
-    if not bool(torch.isfinite(total).all()):
-        raise ProtocolViolation("an update contains NaN or infinity; leave its client out.")
+        total += _as_sent(values.detach()).double() * weight
     return total
 
 

@@ -28,7 +28,7 @@ from trilemma.protection.transports.base import Payload
 from trilemma.protection.transports.plain_payloads import write_update
 from trilemma.protection.transports.wire import SERVER, write_message
 
-__all__ = ["checked", "run_round"]
+__all__ = ["checked", "require_one_weight", "run_round"]
 
 
 def run_round(
@@ -49,7 +49,8 @@ def run_round(
     transcript keeps (the first by default). `secret` is the clients' common key, or what each
     brings by its number.
     """
-    updates, weights, curious = checked(protection, updates, weights, round, curious)
+    updates, weights, curious = checked(updates, weights, round, curious)
+    require_one_weight(protection, weights)
     entropy, drops = entropy or System(), drops or {}
     size, device = updates[0].numel(), updates[0].device
     rows = dict(zip(round.participants, updates, strict=True))
@@ -115,7 +116,6 @@ def run_round(
 
 
 def checked(
-    protection: Protection,
     updates: Sequence[torch.Tensor] | torch.Tensor,
     weights: Sequence[int] | None,
     round: RoundInfo,
@@ -135,14 +135,18 @@ def checked(
             f"updates must be flat vectors of one length, got shapes {shapes}; all clients "
             "must train the same model."
         )
-    if protection.cancels and len(set(counts)) > 1:
-        raise InvalidInput(
-            f"bounded masks cancel in an unweighted sum only, got weights {counts}; give all "
-            "clients one weight."
-        )
     client = round.participants[0] if curious is None else curious
     round.require_participant(client)
     return rows, counts, client
+
+
+def require_one_weight(protection: Protection, weights: Sequence[int]) -> None:
+    """Raises where masks that cancel in a sum are weighed unlike."""
+    if protection.cancels and len(set(weights)) > 1:
+        raise InvalidInput(
+            f"bounded masks cancel in an unweighted sum only, got weights {weights}; give all "
+            "clients one weight."
+        )
 
 
 def _broadcast(released: Released, round: RoundInfo, step: int) -> list[Message]:

@@ -14,8 +14,9 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.errors import TrilemmaError
 from trilemma.observations import Adversary, Observation
-from trilemma.protection.adversary_view import observe, observe_updates
+from trilemma.protection.adversary_view import observe
 from trilemma.protection.protection import Protection
+from trilemma.protection.round_arithmetic import Arithmetic
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.specs import parse_protection
@@ -45,7 +46,7 @@ def check_mechanism(
     - The mean of a round is the weighted mean of what the transforms made, within half a step of
       the transport's grid, plus `tolerance`; and what they made is the update, clipped and scaled
       as they say, with the noise that they say.
-    - What `observe` shows an adversary is what `observe_updates` shows.
+    - What an adversary reads of a round's messages is what their arithmetic shows it.
     - Bits counted equal bytes sent, and the text of the protection is read back as the same.
     - A transform with one free parameter (`Tunable`) has values in its domain, leaves less to read
       at the strongest than at the weakest of them, and sends nothing beyond its reach.
@@ -75,9 +76,10 @@ def check_mechanism(
     _check_mean(protection, updates, weights, info, source, result.mean, grid)
     _check_transforms(protection, updates, info, source, 1e-9 * scale + tolerance)
     _check_bits(protection, result.transcript)
+    arithmetic = Arithmetic(protection, updates, weights, info, source)
     for adversary in Adversary:
         shown = observe(protection, result.transcript, adversary)
-        fast = observe_updates(protection, updates, weights, adversary, entropy=source, round=info)
+        fast = list(arithmetic.read_by(adversary))
         _check_observations(protection, shown, fast, adversary, grid)
     for each in protection.transforms:
         if isinstance(each, Tunable):
@@ -178,20 +180,19 @@ def _check_observations(
 ) -> None:
     name = protection.describe()
     assert len(shown) == len(fast), (
-        f"{name} shows the {adversary} {len(shown)} things in a round, but observe_updates "
-        f"{len(fast)}."
+        f"{name} shows the {adversary} {len(shown)} things in a round, but arithmetic {len(fast)}."
     )
     for ours, theirs in zip(shown, fast, strict=True):
         for field in ("noise", "weights", "known", "clip", "clients"):
             pair = getattr(ours, field), getattr(theirs, field)
             assert _same(*pair), (
                 f"{name} tells the {adversary} {field} = {pair[0]} in a round, but "
-                f"observe_updates {pair[1]}."
+                f"arithmetic {pair[1]}."
             )
         error = float((ours.update - theirs.update).abs().max())
         assert error <= 2 * grid, (
             f"what the {adversary} reads under {name} differs by {error:.3g} between a round and "
-            f"observe_updates, beyond {2 * grid:.3g}."
+            f"its arithmetic, beyond {2 * grid:.3g}."
         )
 
 
@@ -240,7 +241,7 @@ def _readable(
 ) -> float:
     """The share of an update that the server can read, at best: known · 1/(1 + error²/σ²)."""
     best = 0.0
-    seen = observe_updates(protection, updates, None, Adversary.SERVER, entropy=source, round=info)
+    seen = Arithmetic(protection, updates, None, info, source).read_by(Adversary.SERVER)
     for index, each in enumerate(seen):
         truth = updates[index] if each.clients == 1 else updates.mean(dim=0)
         known = torch.ones_like(truth, dtype=torch.bool) if each.known is None else each.known

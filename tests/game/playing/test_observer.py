@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from torch.utils.data import TensorDataset
 from trilemma.attacks import Rung
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.recipe import Recipe
+from trilemma.federation.round import Rounds
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.observer import Observer
 from trilemma.game.prepared_models import fresh_weights
@@ -173,12 +174,12 @@ def test_a_whole_training_walks_as_a_plain_loop_does() -> None:
 def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = []
 
-    def counting(self: Observer, by: Sending, weights: torch.Tensor, *others: Any) -> Any:
+    def counting(self: Rounds, weights: torch.Tensor, *others: Any, **more: Any) -> Any:
         trained.append(len(weights))
-        return sent(self, by, weights, *others)
+        return means(self, weights, *others, **more)
 
-    sent = Observer._sent
-    monkeypatch.setattr(Observer, "_sent", counting)
+    means = Rounds.means
+    monkeypatch.setattr(Rounds, "means", counting)
     seen = observer(scenario(sizes=(400, 400, 400)), rounds=30)
     games = [seen.arena.draw(number, 3) for number in range(12)]
     views = seen.views(games)
@@ -339,3 +340,17 @@ def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
             after = view.weights - 2.0 * (5 - number) / 5 * velocity
             if number < 4:
                 assert torch.allclose(views[number + 1].weights, after, atol=1e-5)
+
+
+def test_a_round_that_ends_with_fewer_clients_moves_by_their_mean() -> None:
+    """Where clients' parts are told apart: divided by all that were asked, it would be shorter."""
+    made = scenario((40, 60, 40), sampling="full", record_clip=0.2)
+    clipped = "randomization:variance=1e-12,clip=100.0+secret-sharing"
+    recipe = Recipe(made.local_training, 2.0)
+    seen = observer(made, clipped, rounds=3, threshold=2, recipe=recipe)
+    (views,) = seen.views([seen.arena.draw(0, 3)])
+    assert [view.observation.clients for view in views] == [2, 2, 2]
+    for before, after in pairwise(views):
+        moved = (before.weights - after.weights) / 2.0
+        assert torch.allclose(moved, before.observation.update, atol=1e-6)
+        assert moved.norm() > 0.01

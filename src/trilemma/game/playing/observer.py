@@ -19,16 +19,13 @@ from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohort_updates import Sending
+from trilemma.federation.round import Answers, Rounds
 from trilemma.federation.server import Server
 from trilemma.game.playing.games import Arena, Batches, Game, stacked
 from trilemma.game.prepared_models import fresh_weights, prepare_models
 from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.learning.precision import drawn_on
-from trilemma.observations import Adversary
-from trilemma.protection.adversary_view import observe_updates, summed
-from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.randomization import Randomization
+from trilemma.observations import Adversary, Observation
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
@@ -107,11 +104,16 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        updates = self._sending(often=False).updates(weights, *self._stacked(made))
-        return [
-            [self._view(*each, round=0)]
-            for each in zip(games, weights, made, updates, strict=True)
-        ]
+        _, read = self._rounds(often=False).means(
+            weights,
+            *self._stacked(made),
+            lambda place: self._answers(games[place], made[place], 0, seen=True),
+            shares=self._shares(made).to(weights),
+            read=dict.fromkeys(range(len(games)), self.adversary),
+            noise=[None] * len(games),
+        )
+        each = zip(games, weights, made, read.values(), strict=True)
+        return [[self._view(*seen, round=0)] for seen in each]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
         scenario, rounds = self.arena.scenario, self.arena.claim.rounds
@@ -131,7 +133,7 @@ class Observer:
             self.arena.rounds(game, draw, holds[:stop])
             for game, draw, holds, stop in zip(games, draws, attended, last, strict=True)
         ]
-        sending, made = self._sending(often=True), list[Batches]()
+        run, made = self._rounds(often=True), list[Batches]()
         for round in range(max(last)):
             # A game that shows no more goes on with the batches that it had.
             made = [
@@ -139,33 +141,34 @@ class Observer:
                 for row, own in enumerate(drawn)
             ]
             seen = [
-                round < stop and self._sees(holds[round])
-                for stop, holds in zip(last, attended, strict=True)
+                row
+                for row, (stop, holds) in enumerate(zip(last, attended, strict=True))
+                if round < stop and self._sees(holds[round])
             ]
             if round == 0 or not self.arena.everyone_joins:
                 shares = self._shares(made).to(weights)
-            drawing = [
-                draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
-            ]
-            means, sent = self._sent(sending, weights, made, shares, seen, drawing)
-            for row, updates in sent.items():
-                game, batches = games[row], made[row]
-                if seen[row]:
-                    view = self._view(game, weights[row], batches, updates, round)
-                    views[row].append(view)
-                if seen[row] and self._sees_mean:
-                    means[row] = view.observation.update
-                else:
-                    means[row] = self._mean(updates, game, batches, round)
+
+            def answers(
+                row: int, made: list[Batches] = made, round: int = round, seen: list[int] = seen
+            ) -> tuple[Answers, list[int]]:
+                return self._answers(games[row], made[row], round, seen=row in seen)
+
+            means, read = run.means(
+                weights,
+                *self._stacked(made),
+                answers,
+                shares=shares,
+                read=dict.fromkeys(seen, self.adversary),
+                noise=[
+                    draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
+                ],
+            )
+            for row, observation in read.items():
+                views[row].append(
+                    self._view(games[row], weights[row], made[row], observation, round=round)
+                )
             weights = server.step(weights, means, round)
         return views
-
-    @property
-    def _sees_mean(self) -> bool:
-        """Whether what is seen of a round is the very mean by which the model moves on."""
-        whole = _added_variance(self.protection) is not None
-        sums = self.protection.transport.server_reads == "sum"
-        return whole and sums and self.adversary is Adversary.SERVER
 
     @property
     def _reads_messages(self) -> bool:
@@ -196,31 +199,24 @@ class Observer:
         """The public records on the device, once: attacks learn from them for all views."""
         return self.arena.scenario.public_records.to(self.arena.scenario.device)
 
-    def _round_info(self, game: Game, clients: int, round: int) -> tuple[Seeded, RoundInfo]:
+    def _answers(
+        self, game: Game, batches: Batches, round: int, *, seen: bool
+    ) -> tuple[Answers, list[int]]:
+        """Who answers in a round, the game's own client as number 0, and their places in it.
+
+        Who reads a sum reads that of the fewest clients that the round may end with.
+        """
+        fewest = seen and not self._reads_messages
+        order = self._summed(batches, game, round) if fewest else _order(batches)
         draws = Seeded(self.seed).child("draw", game.number, round)
-        return draws, RoundInfo(
-            run="measurement",
-            number=round,
-            participants=tuple(range(clients)),
-            threshold=clients,
-            mask_seed=draws.integer("mask"),
-        )
+        counts = self._counts[batches.clients][order].tolist()
+        return Answers.measured(counts, round, draws), order.tolist()
 
-    def _mean(
-        self, updates: torch.Tensor, game: Game, batches: Batches, round: int
-    ) -> torch.Tensor:
-        """The server's mean of what the cohort sends, by the draws of `_view` for that round."""
-        order, counts = self._summed(batches, game, round), self._counts[batches.clients]
-        draws, info = self._round_info(game, len(order), round)
-        shares = dict(enumerate((counts[order] / counts.sum()).tolist()))
-        own = [updates[client] for client in order.tolist()]
-        return summed(self.protection, own, shares, info, draws)
-
-    def _sending(self, *, often: bool) -> Sending:
-        """What clients compute of the arena's records."""
+    def _rounds(self, *, often: bool) -> Rounds:
+        """The rounds of the arena's clients."""
         scenario, pool = self.arena.scenario, self.arena.pool_there
-        training = scenario.local_training
-        return Sending(scenario.task, training, pool.inputs, pool.labels, often=often)
+        given = scenario.task, scenario.local_training, (pool.inputs, pool.labels)
+        return Rounds(*given, self.protection, often=often)
 
     def _stacked(self, made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Rows of the games' batches on the device, and who counts, if not all do."""
@@ -244,70 +240,22 @@ class Observer:
         counts = np.stack([self._counts[batches.clients] for batches in made])
         return torch.from_numpy(counts / counts.sum(1, keepdims=True))
 
-    def _sent(
-        self,
-        sending: Sending,
-        weights: torch.Tensor,
-        made: Sequence[Batches],
-        shares: torch.Tensor,
-        seen: Sequence[bool],
-        draws: Sequence[torch.Generator | None],
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
-        """The server's means [U, m], and by game what its clients send [K, m] where it is needed.
-
-        Needed are the games seen, whose means are those of the views' own draws; and all of them
-        where clients' parts must be told apart. Otherwise noise is all that is added, and the sum
-        of independent Gaussians is drawn as one (by None: left out, as the game shows no more).
-        """
-        variance, (rows, present) = _added_variance(self.protection), self._stacked(made)
-        if variance is None:
-            updates = sending.updates(weights, rows, present)
-            going = [row for row, draw in enumerate(draws) if draw is not None]
-            return torch.zeros_like(weights), {row: updates[row] for row in going}
-        shown = [place for place, each in enumerate(seen) if each]
-        means = sending.means(weights, rows, shares, present)
-        if means is None:
-            updates = sending.updates(weights, rows, present)
-            means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
-        elif shown:
-            own = self._stacked([made[place] for place in shown])
-            updates = sending.updates(weights[shown], *own)
-        scales = (variance * shares.square().sum(1)).sqrt().tolist()
-        for mean, scale, draw in zip(means, scales, draws, strict=True):
-            if scale and draw is not None:
-                noise = torch.randn(
-                    mean.shape, generator=draw, dtype=mean.dtype, device=draw.device
-                )
-                mean.add_(noise.to(mean.device), alpha=scale)
-        return means, dict(zip(shown, updates, strict=True)) if shown else {}
-
     def _view(
         self,
         game: Game,
         weights: torch.Tensor,
         batches: Batches,
-        updates: torch.Tensor,
+        seen: Observation,
         round: int,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
-        scenario, order = self.arena.scenario, self._summed(batches, game, round)
-        if self._reads_messages:
-            order = order[:1]
-        draws, info = self._round_info(game, len(order), round)
-        seen = observe_updates(
-            self.protection,
-            torch.stack([updates[place] for place in order.tolist()]),  # not to hold all others
-            self._counts[batches.clients][order].tolist(),
-            self.adversary,
-            entropy=draws,
-            round=info,
-            curious=len(order) - 1,
-        )
-        knowledge = self._knowledge(game, batches, order[: seen[0].clients])
+        scenario = self.arena.scenario
+        _, order = self._answers(game, batches, round, seen=True)
+        knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]))
         return View(
             scenario.task,
             weights,
-            seen[0],
+            seen,
             scenario.local_training,
             scenario.input_spec,
             knowledge,
@@ -355,12 +303,3 @@ def _order(batches: Batches) -> NDArray[np.int64]:
     own = [] if batches.own is None else [batches.own]
     others = np.delete(np.arange(len(batches.clients)), own)
     return np.concatenate([np.array(own, dtype=np.int64), others])
-
-
-def _added_variance(protection: Protection) -> float | None:
-    """The variance of the noise where that is all a protection adds, 0 for none; else None."""
-    if not protection.transforms:
-        return 0.0
-    first, *others = protection.transforms
-    alone = isinstance(first, Randomization) and first.clip is None and not others
-    return first.variance if isinstance(first, Randomization) and alone else None

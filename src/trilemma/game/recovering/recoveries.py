@@ -20,7 +20,8 @@ from trilemma.execution.pool import executor
 from trilemma.execution.progress import Progress
 from trilemma.execution.scheduler import Procedure, Scheduler
 from trilemma.game.gpu_sharing import own_scenario, patient
-from trilemma.game.recovering.units import Measurement, Sight, draw_unit
+from trilemma.game.playing.view_kinds import find
+from trilemma.game.recovering.units import Measurement, observe_units
 from trilemma.game.scenario import Scenario, Source
 from trilemma.game.scenario_identity import require_scenario
 from trilemma.learning.precision import whole_floats
@@ -194,16 +195,14 @@ class _Job:
 
     def attack(self, scenario: Scenario, task: _Chunk) -> dict[str, NDArray[Any]]:
         """The arrays of `Outcomes` for the units of one chunk."""
-        asked, seen = self.measurement, Sight(self.measurement, task.protected)
-        units = [draw_unit(scenario, asked, number) for number in task.numbers]
-        batches = [seen.batches(scenario, unit) for unit in units]
-        views = seen.views(scenario, units, batches)
-        sought = seen.sought(batches, views)
-        originals = torch.stack([torch.cat([r.inputs for r in each]) for each in sought])
+        asked = self.measurement
+        seen = observe_units(scenario, asked, task.numbers, protected=task.protected)
+        originals, labels = seen.records.inputs, seen.records.labels
         outcomes = []
         for attempt in range(asked.attempts):
-            found = asked.attack(
-                views,
+            found = find(
+                asked.attack,
+                seen.views,
                 restarts=asked.restarts,
                 seed=Seeded(asked.seed).integer("attack", task.protected, task.chunk, attempt),
             )
@@ -215,15 +214,14 @@ class _Job:
             outcomes.append((match, failed))
             if attempt == 0:
                 first = scenario.show_records and task.chunk == 0
-                shown = min(_PICTURES, len(units)) if first else 0
+                shown = min(_PICTURES, len(seen.units)) if first else 0
                 partners = match.partner[:shown, :, *[None] * len(scenario.input_spec.shape)]
                 pictures = torch.take_along_dim(inputs[:shown], partners, 1)
-        labels = torch.stack([torch.cat([r.labels for r in each]) for each in sought])
         if scenario.classes is None:
             labels = torch.full(originals.shape[:2], -1)
         return {
-            "client": np.array([unit.client for unit in units]),
-            "model": np.array([unit.model for unit in units]),
+            "client": np.array([unit.client for unit in seen.units]),
+            "model": np.array([unit.model for unit in seen.units]),
             "labels": labels.numpy(),
             "recovered": np.stack([match.recovered.numpy() for match, _ in outcomes], axis=1),
             "similarity": np.stack([match.similarity.numpy() for match, _ in outcomes], axis=1),

@@ -6,7 +6,7 @@ A unit's attack sees the weights at which the update was computed (departure E16
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
@@ -15,16 +15,14 @@ from trilemma.attacks import Attack, Knowledge, View, get
 from trilemma.attacks.base import links
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
+from trilemma.federation.round import Answers, Rounds
 from trilemma.game.prepared_models import prepare_models
 from trilemma.game.scenario import Scenario
-from trilemma.learning import client_update
-from trilemma.observations import Adversary, Observation
-from trilemma.protection.adversary_view import observe_updates
+from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
-from trilemma.protection.round_info import RoundInfo
 from trilemma.records.records import Records
 
-__all__ = ["Measurement", "Sight", "Unit", "draw_unit", "unit_views"]
+__all__ = ["Measurement", "Unit", "Units", "draw_unit", "observe_units"]
 
 
 @dataclass(frozen=True)
@@ -92,34 +90,34 @@ class Measurement:
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers, for a run's journal."""
-        return {
-            "attack": repr(self.attack),
-            "protection": self.protection.describe(),
-            "adversary": self.adversary.value,
-            **{
-                name: getattr(self, name)
-                for name in (
-                    "units",
-                    "restarts",
-                    "attempts",
-                    "models",
-                    "steps",
-                    "seed",
-                    "batches",
-                    "literal",
-                    "chunk",
-                )
-            },
-        }
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        named = {"attack": repr(self.attack), "protection": self.protection.describe()}
+        return {**plain, **named, "adversary": self.adversary.value}
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """One unit's data: its number, its client, its model's number and its records [S, ...]."""
+    """One unit's data: its number, its client, its model's number and its records [S, ...].
+
+    `rows` [S] are its records' places in the pool of all clients' records.
+    """
 
     number: int
     client: int
     model: int
+    rows: torch.Tensor
+    records: Records
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Units, what an adversary sees of each, and the records [N, S, ...] behind that.
+
+    The records of a curious client are not among them: it takes its own update out of the sum.
+    """
+
+    units: Sequence[Unit]
+    views: list[View]
     records: Records
 
 
@@ -129,111 +127,74 @@ def draw_unit(scenario: Scenario, measurement: Measurement, number: int) -> Unit
     client, turn = number % clients, number // clients
     path = ("batch of", client) if measurement.batches == "fixed" else ("batch", number)
     model = number if measurement.models is None else turn % measurement.models
-    return Unit(number, client, model, _draw_batch(scenario, measurement, client, *path))
+    rows = _draw_rows(scenario, measurement, client, *path)
+    return Unit(number, client, model, rows, scenario.pooled()[rows])
 
 
-def _draw_batch(
+def _draw_rows(
     scenario: Scenario, measurement: Measurement, client: int, *path: str | int
-) -> Records:
-    records = scenario.records[client]
-    draw = Seeded(measurement.seed).generator(*path)
-    rows = draw.choice(len(records), scenario.local_training.unit_size, replace=False)
-    return records[torch.from_numpy(rows)]
+) -> torch.Tensor:
+    """Places in the pool [S] of a batch of this client."""
+    sizes, draw = list(map(len, scenario.records)), Seeded(measurement.seed).generator(*path)
+    rows = draw.choice(sizes[client], scenario.local_training.unit_size, replace=False)
+    return torch.from_numpy(rows) + sum(sizes[:client])
 
 
-def unit_views(
-    scenario: Scenario, measurement: Measurement, numbers: Sequence[int]
-) -> tuple[list[View], torch.Tensor, torch.Tensor]:
-    """What the adversary sees of these units, and the truth: inputs [N, S, ...], labels [N, S]."""
-    seen = Sight(measurement, measurement.protected)
-    units = [draw_unit(scenario, measurement, number) for number in numbers]
-    batches = [seen.batches(scenario, unit) for unit in units]
-    views = seen.views(scenario, units, batches)
-    sought = seen.sought(batches, views)
-    inputs = torch.stack([torch.cat([r.inputs for r in each]) for each in sought])
-    return views, inputs, torch.stack([torch.cat([r.labels for r in each]) for each in sought])
+def observe_units(
+    scenario: Scenario, asked: Measurement, numbers: Sequence[int], *, protected: bool
+) -> Units:
+    """What the adversary sees of the units with these numbers, under the protection or without.
 
+    An observation holds the unit's own client, as number 0, and those beside it in its round.
+    """
+    training, pool = scenario.local_training, scenario.pooled_there()
+    units = [draw_unit(scenario, asked, number) for number in numbers]
+    cohort, clients = asked.cohort(scenario) if protected else 1, len(scenario.records)
 
-@dataclass(frozen=True)
-class Sight:
-    """How units look to the adversary, under the measurement's protection or without any."""
+    def beside(unit: Unit, step: int) -> torch.Tensor:
+        path = "batch beside", unit.number, step
+        return _draw_rows(scenario, asked, (unit.client + step) % clients, *path)
 
-    measurement: Measurement
-    protected: bool
+    def answers(place: int) -> tuple[Answers, range]:
+        number = units[place].number
+        draws = Seeded(asked.seed).child("draw", number)
+        return Answers.measured([1] * cohort, number, draws), range(cohort)
 
-    def batches(self, scenario: Scenario, unit: Unit) -> list[Records]:
-        """The records of each client that an observation holds, the unit's own client first."""
-        clients = len(scenario.records)
-        others = self.measurement.cohort(scenario) - 1 if self.protected else 0
-        return [unit.records] + [
-            _draw_batch(
-                scenario,
-                self.measurement,
-                (unit.client + step) % clients,
-                *("batch beside", unit.number, step),
-            )
-            for step in range(1, others + 1)
+    rows = torch.stack(
+        [
+            torch.stack([unit.rows, *(beside(unit, step) for step in range(1, cohort))])
+            for unit in units
         ]
-
-    def views(
-        self, scenario: Scenario, units: Sequence[Unit], batches: Sequence[Sequence[Records]]
-    ) -> list[View]:
-        """What the adversary sees of each unit."""
-        asked, training, spec = self.measurement, scenario.local_training, scenario.input_spec
-        numbers = sorted({unit.model for unit in units})
-        prepared = prepare_models(scenario, numbers, steps=asked.steps, seed=asked.seed)
-        weights_of = prepared[[numbers.index(unit.model) for unit in units]]
-        inputs = torch.stack([torch.stack([r.inputs for r in batch]) for batch in batches])
-        labels = torch.stack([torch.stack([r.labels for r in batch]) for batch in batches])
-
-        def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return client_update(scenario.task, weights, x, y, training)
-
-        way = scenario.task.way
-        clients = way.vmap(send, in_dims=(None, 0, 0))
-        updates = way.vmap(clients)(
-            weights_of, inputs.to(scenario.device), labels.to(scenario.device)
+    )
+    models = sorted({unit.model for unit in units})
+    prepared = prepare_models(scenario, models, steps=asked.steps, seed=asked.seed)
+    weights = prepared[[models.index(unit.model) for unit in units]]
+    adversary = asked.adversary if protected else Adversary.SERVER
+    protection = asked.protection if protected else Protection()
+    pool_there = pool.inputs, pool.labels
+    _, read = Rounds(scenario.task, training, pool_there, protection, often=False).means(
+        weights,
+        rows.to(scenario.device),
+        None,
+        answers,
+        shares=weights.new_full(rows.shape[:2], 1 / cohort),
+        read=dict.fromkeys(range(len(units)), adversary),
+        noise=[None] * len(units),
+    )
+    step = training.lr if training.algorithm == "fedsgd" else 1.0
+    knowledge = Knowledge()
+    if asked.attack.rung == "public":
+        knowledge = Knowledge(scenario.public_records.to(scenario.device))
+    views = [
+        View(
+            scenario.task,
+            at - step * seen.update if asked.literal else at,
+            seen,
+            training,
+            scenario.input_spec,
+            knowledge,
         )
-        step = training.lr if training.algorithm == "fedsgd" else 1.0
-        knowledge = Knowledge()
-        if asked.attack.rung == "public":
-            knowledge = Knowledge(scenario.public_records.to(scenario.device))
-        views = []
-        for unit, weights, sent in zip(units, weights_of, updates, strict=True):
-            seen = self._observation(sent, unit) if self.protected else Observation(sent[0])
-            at = weights - step * sent[0] if asked.literal else weights
-            views.append(View(scenario.task, at, seen, training, spec, knowledge))
-        return views
-
-    def sought(
-        self, batches: Sequence[Sequence[Records]], views: Sequence[View]
-    ) -> list[Sequence[Records]]:
-        """The batches without a curious client's own, which it takes out of the sum."""
-        return [
-            batch[: view.observation.clients] for batch, view in zip(batches, views, strict=True)
-        ]
-
-    def _observation(self, updates: torch.Tensor, unit: Unit) -> Observation:
-        """One draw of the protection for a round of clients [K, m], as the adversary reads it.
-
-        The unit's own client is number 0; a curious one is the last.
-        """
-        asked, clients = self.measurement, updates.shape[0]
-        draws = Seeded(asked.seed).child("draw", unit.number)
-        round = RoundInfo(
-            run="measurement",
-            number=unit.number,
-            participants=tuple(range(clients)),
-            threshold=clients,
-            mask_seed=draws.integer("mask"),
-        )
-        seen = observe_updates(
-            asked.protection,
-            updates,
-            None,
-            asked.adversary,
-            entropy=draws,
-            round=round,
-            curious=clients - 1,
-        )
-        return seen[0]
+        for at, seen in zip(weights, read.values(), strict=True)
+    ]
+    behind = rows[:, : views[0].observation.clients].flatten(1)
+    return Units(units, views, scenario.pooled()[behind])
