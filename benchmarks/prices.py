@@ -27,7 +27,8 @@ from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import applied
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.serving import WarmStart
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection

@@ -17,7 +17,8 @@ from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import applied, judged_records
 from trilemma.estimation.results import Failed, decode
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.serving import WarmStart
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 

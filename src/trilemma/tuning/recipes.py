@@ -22,7 +22,8 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.estimation.models import fresh_weights
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.serving import WarmStart
 from trilemma.learning.modules import read_by_layers
 from trilemma.records.range import InputSpec
 
