@@ -21,6 +21,7 @@ from trilemma.estimation.playing.suite import Suite, suite_of
 from trilemma.estimation.scenario import Scenario
 from trilemma.estimation.sharing import views_together
 from trilemma.federation.deployment import Deployment, room_for
+from trilemma.federation.serving import PublicRecords
 from trilemma.observations import Adversary
 from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.families.families import Family, families, families_asked
@@ -57,6 +58,7 @@ class Plan:
     pricing: Pricing
     federation: Federation
     deployment: Deployment
+    public: PublicRecords | None = None
 
     @classmethod
     def of(
@@ -110,6 +112,7 @@ class Plan:
             ),
             federation=Federation.of(scenario, data_hash(scenario, key)),
             deployment=_deployment(scenario, request, rounds),
+            public=None if scenario.public is None else _public(scenario, run),
         )
         if run is not None:
             require_own(run, made.own)
@@ -191,6 +194,12 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
     size = min(request.line_up or claim.candidates, claim.candidates)
     secret = rounds > 1 and request.participation == "secret"
     return replace(claim, candidates=size, participation="secret" if secret else "known")
+
+
+def _public(scenario: Scenario, run: Run | None) -> PublicRecords:
+    """Which records a server may train on; their key stands in the verdict, and is no other's."""
+    key = secrets.token_bytes(32) if run is None else run.key("public records")
+    return PublicRecords.of(scenario.public_records, key)
 
 
 def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:

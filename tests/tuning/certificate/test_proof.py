@@ -17,8 +17,9 @@ from trilemma.bounds.training import Training
 from trilemma.bounds.weight_changes import noise_ratio_for
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
+from trilemma.estimation.recipes import applied, settled
 from trilemma.estimation.scenario import Scenario
-from trilemma.federation.deployment import Deployment, ServerTraining
+from trilemma.federation.deployment import Deployment
 from trilemma.federation.recipe import Recipe
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
@@ -108,7 +109,8 @@ def test_noise_for_all_survivors_would_not_prove_the_claim_at_the_threshold() ->
 
 
 def deployed(made: Proof) -> Deployment:
-    return made.deployment(made.recipe(planned().scenario, 30))
+    scenario = planned().scenario
+    return made.deployment(settled(made.recipe(scenario, 30), scenario))
 
 
 SLOW = pytest.mark.slow
@@ -204,14 +206,14 @@ def test_what_is_deployed_is_what_is_proved() -> None:
     )
     assert (terms.participation, terms.weighting) == ("known", "equal")
     assert (terms.threshold, terms.rounds, terms.parameters) == (4, 30, 83)
-    assert terms.server == ServerTraining(recipe.step, decay=True)
     assert recipe.local_training == terms.local_training
     assert recipe.equal_weights
     assert (recipe.rounds, recipe.threshold) == (30, 4)
-    carried = Recipe(
-        terms.local_training, recipe.step, True, equal_weights=True, threshold=4, rounds=30
-    )
-    assert recipe == carried, "nothing that a deployment does not carry"
+    scenario = planned().scenario
+    assert Recipe.of(terms) == settled(recipe, scenario), "nothing that is not deployed"
+    assert applied(Recipe.of(terms), scenario).task.layout == applied(recipe, scenario).task.layout
+    assert terms.server is not None
+    assert [each.layer for each in terms.server.centring] == ["0", "2"]
 
 
 def test_the_step_is_the_rules_whatever_the_smallest_client_is() -> None:

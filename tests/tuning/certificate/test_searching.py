@@ -99,25 +99,25 @@ def test_the_unprotected_training_is_tuned_too() -> None:
 def test_the_best_training_has_the_freedoms_of_a_protected_one() -> None:
     scenario, done = small(3), list[TrainJob]()
     own = Recipe(scenario.local_training, 1.6, True, judge="choosing")
-    clients = LocalTraining(batch=80, record_clip=CLIP, sampling="full")
+    protected = Recipe(LocalTraining(batch=80, record_clip=CLIP, sampling="full"))
 
     def metric(recipe: Recipe, _: str) -> float:
         return 0.5 + 0.1 * (recipe.momentum > 0) - 0.01 * abs(recipe.step - 0.4)
 
-    found = answered(best_free(scenario, own, clients, 8), trained(metric, done))
+    found = answered(best_free(scenario, own, protected, 8), trained(metric, done))
     assert {task.recipe.judge for task in done if task.recipe} == {"choosing"}
     assert found.momentum == 0.9
     assert found.step == pytest.approx(0.4)
     assert found.local_training.sampling == "full"
     assert found.local_training.record_clip == 1e6, "nothing is clipped"
     averaged = answered(
-        best_free(scenario, own, clients, 8),
+        best_free(scenario, own, protected, 8),
         trained(lambda recipe, _: recipe.averaging + 0.01 * recipe.step, done),
     )
     assert averaged.averaging == 0.95
     assert averaged.step == pytest.approx(6.4)
     best = answered(
-        best_free(scenario, own, clients, 8),
+        best_free(scenario, own, protected, 8),
         trained(lambda recipe, _: float(recipe == own), done),
     )
     assert best == own, "never worse than the own one"
