@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
-from trilemma.federation.serving import WarmStart
 from trilemma.federation.server import Server
+from trilemma.federation.serving import WarmStart
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection

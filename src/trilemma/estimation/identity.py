@@ -9,8 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from trilemma.estimation.models import fresh_weights
 from trilemma.records.digests import keyed_digest
 from trilemma.work.fingerprints import fingerprint

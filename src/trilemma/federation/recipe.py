@@ -139,4 +139,3 @@ class Recipe:
             else centring,
         }
         return cls(**{**document, **parts})
-

@@ -111,8 +111,6 @@ class Server:
                 gradient(weights[0], *(each[:1] for each in records))  # see what layers read
                 recorded = clip is None or not weights.is_cuda  # there it is within
                 self._gradients[clip] = (
-                    traced(("public", clip), task, gradient, example)
-                    if recorded
-                    else gradient
+                    traced(("public", clip), task, gradient, example) if recorded else gradient
                 )
             return torch.stack([self._gradients[clip](each, *records) for each in weights])

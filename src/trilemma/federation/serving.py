@@ -1,6 +1,4 @@
-"""What a server's side of a training is made of besides its step: a warm start, public records,
-and where layers that are centred have their origin.
-"""
+"""What a server brings to a training besides its step: public records, and layers' origins."""
 
 from __future__ import annotations
 

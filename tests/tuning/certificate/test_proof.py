@@ -25,7 +25,7 @@ from trilemma.learning import LocalTraining
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.fixed_point import FixedPointTransport
-from trilemma.tuning.certificate.proof import Proof
+from trilemma.tuning.certificate.proof import Proof, _bearable
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.recipes import CLIP
 from trilemma.tuning.request import Request
@@ -181,12 +181,27 @@ def test_a_full_batch_is_in_every_round() -> None:
 def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.certificate.proof._GRADIENTS", 5 * 83 * 10)
+    monkeypatch.setattr("trilemma.tuning.certificate.proof._bearable", lambda _: 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
     assert made.leakage()[0] <= 0.3
     assert deployed(made).participation == "known"
+    hidden = proof(participation="secret")
+    assert hidden.local_training == made.local_training
+    assert hidden.variance() < made.variance()
+
+
+def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = federation()
+    (first, _, second) = scenario.model
+    own = sum(2 * each.weight.numel() for each in (first, second))  # one product a weight
+    monkeypatch.setattr("trilemma.tuning.certificate.proof._FLOPS", 5 * 3 * own * 20)
+    assert _bearable(scenario) == 20
+    _bearable.cache_clear()
+    monkeypatch.setattr("trilemma.tuning.certificate.proof._ENTRIES", 83 * 7)
+    assert _bearable(scenario) == 7
+    _bearable.cache_clear()
 
 
 def test_one_round_is_known_to_hold_the_record() -> None:

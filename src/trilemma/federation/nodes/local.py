@@ -70,9 +70,9 @@ def local_update(
 
     The records are drawn by the system's generator, each record's gradient is clipped, and the
     sum is divided by a constant (`trilemma.learning`). A record with a gradient that is not finite
-    contributes nothing. `loss(outputs, labels)` is a mean over a
-    batch. Where the deployment centres layers, gradients are those of (W, b + W m), and the model
-    keeps its own (W, b). Call it once for a message, and send `model.state_dict()` as it leaves it.
+    contributes nothing. `loss(outputs, labels)` is a mean over a batch. Where the deployment
+    centres layers, gradients are those of (W, b + W m), and the model keeps its own (W, b).
+    Call it once for a message, and send `model.state_dict()` as it leaves it.
     """
     if terms.deployment is None:
         raise InvalidInput(

@@ -103,16 +103,14 @@ class ServedModel:
         return {**named, **shifted_biases(named, means_of(self._origins, named), -1)}
 
 
-def _task(
-    model: torch.nn.Module, loss: Loss, records: Records, deployment: Deployment
-) -> Task:
+def _task(model: torch.nn.Module, loss: Loss, records: Records, deployment: Deployment) -> Task:
     assert deployment.server is not None
     means = means_of(deployment.server.centring, dict(model.named_parameters()))
     task = Task(centred(model, means) if means else model, loss, None)
     if task.layout.size != deployment.parameters:
         raise InvalidInput(
-            f"model= has {task.layout.size} parameters, but {deployment.parameters} were measured; "
-            "deploy the model that was measured, or measure again."
+            f"model= has {task.layout.size} parameters, but {deployment.parameters} were "
+            "measured; deploy the model that was measured, or measure again."
         )
     some = records[torch.arange(2) % len(records)]
     return replace(task, way=way_of(task, some.inputs, some.labels, attacked=False))

@@ -2,9 +2,10 @@
 
 FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
 by at most C/S. Every round uses all records, so that nothing rests on the secrecy of batches, and
-S is the number of records of the smallest client; Poisson batches are drawn where participation is
-to be secret, where full ones cost a client too much, and where its own training is kept. FedAvg clips the whole change of the weights to C; there a client moves the
-sum by at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
+S is the number of records of the smallest client. Poisson batches are drawn where participation
+is to be secret, where full ones cost a client too much, and where its own training is kept.
+FedAvg clips the whole change of the weights to C; there a client moves the sum by at most C, and a
+record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from trilemma.bounds.training import Participation, Training
 from trilemma.bounds.weight_changes import client_level, noise_ratio_for, record_level
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment import Deployment, room_for
+from trilemma.federation.sending import forward_flops
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
 from trilemma.protections.transforms.randomization import Randomization
@@ -48,7 +50,8 @@ __all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
 ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
-_GRADIENTS: Final = 20_000_000  # entries of a round's gradients; of larger rounds a part is drawn
+_FLOPS: Final = 4_000_000_000  # of a round of all clients: a fifth of a second of one core
+_ENTRIES: Final = 1 << 26  # of a client's gradients in a round, which fill 256 MiB
 NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
 
 
@@ -78,8 +81,8 @@ class Proof:
     remainder: float
     line_up: int | None
     clip: float
-    fixed: Fixed = Fixed()
-    public: PublicRecords | None = None
+    fixed: Fixed
+    public: PublicRecords | None
 
     @classmethod
     def of(cls, plan: Plan, transport: Transport) -> Proof:
@@ -108,7 +111,7 @@ class Proof:
             rounds=rounds,
             known_round=request.claim == "one-round",
             secret=request.participation == "secret",
-            most=_GRADIENTS // (clients * parameters),
+            most=_bearable(scenario),
             person=request.person,
             line_up=request.line_up,
             remainder=remainder,
@@ -260,6 +263,15 @@ def helpers_of(plan: Plan) -> int:
     asked = plan.request.helpers
     given = int(plan.deployment.threshold > 1) if asked is None else asked
     return max(given, int(plan.request.adversary is Adversary.CLIENT))
+
+
+@lru_cache(maxsize=1)  # families share it
+def _bearable(scenario: Scenario) -> int:
+    """Records of a client whose gradients a round can pay for; backward takes twice as forward."""
+    some = scenario.records[0].inputs[:2].to(scenario.device)
+    forward = forward_flops(scenario.task, some) / len(some)
+    by_time = _FLOPS / max(1.0, 3 * forward * scenario.per_round)
+    return int(min(by_time, _ENTRIES / scenario.task.layout.size))
 
 
 def _rules_clip(own: LocalTraining) -> float:
