@@ -34,6 +34,9 @@ Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
 # These decide no number of the others: a run may go on to have them, or more of them.
 BESIDE: Final = ("strengths",)
+_OF_A_RECIPE: Final = (
+    *("recipe", "clip", "server_step", "momentum", "warm_start", "public_weight", "centring"),
+)
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
     *(
@@ -47,7 +50,7 @@ NOT_OF_A_FRONT: Final = (
         "max_cost",
     ),
     *("helpers", "person", "threshold", "participation", *BESIDE),
-    *("recipe", "clip", "server_step", "momentum", "warm_start", "public_weight", "centring"),
+    *_OF_A_RECIPE,
 )
 KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
 
@@ -294,6 +297,12 @@ class Request(Settings):
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
                 f"{self.strengths}."
+            )
+        given = [name for name in _OF_A_RECIPE if getattr(self, name) not in (None, "search")]
+        if self.basis != "proved" and given:
+            raise InvalidInput(
+                f"{given[0]}={getattr(self, given[0])!r} is about the trainings of a proof, and "
+                f"basis={self.basis!r} asks for none; leave one out."
             )
         if self.basis != "proved" and self.knows == "anyone":
             raise InvalidInput(

@@ -187,9 +187,16 @@ def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
     assert made.leakage()[0] <= 0.3
     assert deployed(made).participation == "known"
-    hidden = proof(participation="secret")
-    assert hidden.local_training == made.local_training
-    assert hidden.variance() < made.variance()
+
+
+@pytest.mark.slow
+def test_such_a_part_is_as_large_where_participation_is_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trilemma.tuning.certificate.proof._bearable", lambda _: 10)
+    known, hidden = proof(), proof(participation="secret")
+    assert hidden.local_training == known.local_training
+    assert hidden.variance() < known.variance()
 
 
 def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +236,44 @@ def test_what_is_deployed_is_what_is_proved() -> None:
     assert applied(Recipe.of(terms), scenario).task.layout == applied(recipe, scenario).task.layout
     assert terms.server is not None
     assert [each.layer for each in terms.server.centring] == ["0", "2"]
+
+
+def test_the_federations_own_training_can_be_kept() -> None:
+    own = replace(federation(), server_lr=0.7)
+    made = proof(own, recipe="keep")
+    drawn = made.local_training
+    assert (drawn.batch, drawn.sampling) == (2, "poisson")
+    assert (made.training.q, made.participation) == (2 / 80, "known")
+    assert 0.1 < made.clip == drawn.record_clip
+    assert made.variance() == pytest.approx(
+        (made.training.noise_multiplier * made.clip / 2) ** 2 / 4, rel=3e-3
+    )
+    recipe = made.recipe(own, 30)
+    assert (recipe.step, recipe.server_decay, recipe.centring) == (0.7, False, None)
+    full = replace(own, local_training=LocalTraining(batch=2, record_clip=0.4, sampling="full"))
+    whole = proof(full, recipe="keep")
+    assert (whole.clip, whole.training.q, whole.local_training.batch) == (0.4, 1.0, 80)
+
+
+def test_single_settings_can_be_fixed() -> None:
+    made = proof(clip=0.25, momentum=0.0, centring="none", server_step=3.5)
+    usual = proof()
+    assert made.clip == made.local_training.record_clip == 0.25
+    assert made.training == usual.training
+    assert made.variance() == pytest.approx(usual.variance() * 2.5**2)
+    recipe = made.recipe(planned().scenario, 30)
+    assert (recipe.step, recipe.momentum, recipe.centring) == (3.5, 0.0, None)
+
+
+def test_public_records_move_as_much_whatever_the_smallest_client_is() -> None:
+    """With a tenth of a step, beside sums that are 72/40 of a mean."""
+    scenario = replace(planned().scenario, public=planned().scenario.test_records)
+    shorter = [scenario.records[0][range(40)], *scenario.records[1:]]  # type: ignore[index]
+    recipe = proof(replace(scenario, clients=shorter)).recipe(
+        replace(scenario, clients=shorter), 30
+    )
+    ratio = recipe.public_weight / (1 - recipe.public_weight)
+    assert ratio == pytest.approx(0.1 / 0.9 * 72 / 40)
 
 
 def test_the_step_is_the_rules_whatever_the_smallest_client_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,9 +14,11 @@ from tests.tuning.simulating import answered
 from trilemma.estimation.jobs import Job, TrainJob
 from trilemma.estimation.results import Failed
 from trilemma.federation.recipe import Recipe
+from trilemma.federation.serving import WarmStart
 from trilemma.federation.training import History, Round
 from trilemma.learning import LocalTraining
 from trilemma.tuning.certificate.searching import (
+    FREE_TRAININGS,
     STEP_TRAININGS,
     best_free,
     best_unprotected,
@@ -116,8 +119,22 @@ def test_the_best_training_has_the_freedoms_of_a_protected_one() -> None:
     )
     assert averaged.averaging == 0.95
     assert averaged.step == pytest.approx(6.4)
+    helped = replace(protected, centring=0.3, warm_start=WarmStart(9, 0.1))
+    centred = answered(
+        best_free(scenario, own, helped, 8),
+        trained(lambda recipe, _: metric(recipe, "") + 0.1 * (recipe.centring == 0.3), done),
+    )
+    assert (centred.centring, centred.warm_start) == (0.3, None)
+    assert centred.momentum == 0.9
+    begun: list[TrainJob] = []
+    warm = answered(
+        best_free(scenario, own, helped, 8),
+        trained(lambda recipe, _: float(recipe.warm_start is not None), begun),
+    )
+    assert warm.warm_start == WarmStart(9, 0.1)
+    assert len({job.key for job in begun if job.recipe != own}) == FREE_TRAININGS[1]
     best = answered(
-        best_free(scenario, own, protected, 8),
+        best_free(scenario, own, helped, 8),
         trained(lambda recipe, _: float(recipe == own), done),
     )
     assert best == own, "never worse than the own one"
