@@ -50,7 +50,7 @@ __all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
 ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
-_FLOPS: Final = 4_000_000_000  # of a round of all clients: a fifth of a second of one core
+_FLOPS: Final = 1_500_000_000  # of a round of all clients: a tenth of a second of one core
 _ENTRIES: Final = 1 << 26  # of a client's gradients in a round, which fill 256 MiB
 NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
 
