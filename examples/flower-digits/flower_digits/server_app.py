@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from flower_digits import task
 from trilemma.crypto.keyfiles import load_public
-from trilemma.federation.flower import ProtectedGrid
+from trilemma.deployment.flower import ProtectedGrid
 
 app = ServerApp()
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment, ServerTraining
-from trilemma.federation.serving import Origin, PublicRecords, WarmStart, check_share
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
+from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart, check_share
 from trilemma.learning import LocalTraining
 from trilemma.quantities import counted, positive
 
