@@ -201,9 +201,8 @@ def kept_clip(scenario: Scenario) -> float:
     own, task = scenario.local_training, scenario.task
     if own.record_clip is not None:
         return own.record_clip
-    some = scenario.public_records[: min(_CLIPPED, len(scenario.public_records))].to(
-        scenario.device
-    )
+    public = scenario.public_records
+    some = public[torch.arange(min(_CLIPPED, len(public)))].to(scenario.device)
     slope = task.way.grad(task.mean_loss)
     norms = [
         float(slope(weights, x[None], y[None]).norm())

@@ -99,8 +99,9 @@ def app_of(kind: str, terms: Terms) -> ClientApp:
         arrays = message.content.array_records["arrays"].to_torch_state_dict()
         model.load_state_dict(arrays)
         local_update(model, cross_entropy, records(NODES.index(context.node_id)), terms)
-        content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"n": 1})}
-        return Message(RecordDict(content), reply_to=message)
+        content = RecordDict({"arrays": ArrayRecord(model.state_dict())})
+        content["metrics"] = MetricRecord({"n": 1})
+        return Message(content, reply_to=message)
 
     return app
 
@@ -152,12 +153,12 @@ def test_flower_trains_as_tuning_did(
 ) -> None:
     scenario, recipe, deployment = asked(kind, **changes)
     made, expected = deployed(kind, deployment, tmp_path), in_process(scenario, recipe, kind)
-    outputs = [each(scenario.test_records.inputs) for each in (made, expected)]
-    assert torch.allclose(*outputs, atol=1e-4)
-    untrained = network(kind)(scenario.test_records.inputs)
-    assert not torch.allclose(outputs[0], untrained, atol=0.05), "it moved"
+    inputs = scenario.test_records.inputs
+    outputs = made(inputs)
+    assert torch.allclose(outputs, expected(inputs), atol=1e-4)
+    assert not torch.allclose(outputs, network(kind)(inputs), atol=0.05), "it moved"
     other = in_process(scenario, replace(recipe, centring=None, momentum=0.0), kind)
-    assert not torch.allclose(outputs[0], other(scenario.test_records.inputs), atol=1e-3)
+    assert not torch.allclose(outputs, other(inputs), atol=1e-3)
 
 
 def test_a_server_that_was_stopped_goes_on_with_its_momentum(tmp_path: Path) -> None:

@@ -202,8 +202,7 @@ def test_such_a_part_is_as_large_where_participation_is_secret(
 
 def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = federation()
-    (first, _, second) = scenario.model
-    own = sum(2 * each.weight.numel() for each in (first, second))  # one product a weight
+    own = sum(2 * each.numel() for each in scenario.model.parameters() if each.ndim == 2)
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._FLOPS", 5 * 3 * own * 20)
     assert _bearable(scenario) == 20
     _bearable.cache_clear()
