@@ -1,11 +1,15 @@
 """What a proof against anyone costs in accuracy, with the recipe as `trilemma` chooses it.
 
     python benchmarks/prices.py [--case digits] [--seeds 40]
+    python benchmarks/prices.py --searched --seeds 12
     python benchmarks/prices.py --case fashion-mnist --seeds 3 --device cuda [--data FOLDER]
+    python benchmarks/prices.py --case fashion-mnist --seeds 1 --batch 440
 
 A seed draws the split, the starting weights and the noise. Full batches, participation known,
-leakage at most .3 at every N. Unprotected trainings take the best settings of a grid, chosen on
-the very records that judge them: no figure favours the protected ones. The page is
+leakage at most .3 at every N. With --batch a round draws so many records of each client by
+chance, and participation is secret. --searched compares the rule's step with one that is chosen
+by trainings on public records alone. Unprotected trainings take the best settings of a grid,
+chosen on the very records that judge them: no figure favours the protected ones. The page is
 
 docs/benchmarks/prices.md
 """
@@ -24,7 +28,8 @@ from torch import nn
 
 from trilemma.accounting.noise_calibration import noise_multiplier_for
 from trilemma.entropy import Seeded
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.server_parts import WarmStart
 from trilemma.federation.training import train
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.game.recipe_scenarios import applied
@@ -39,6 +44,7 @@ from trilemma.tuning.recipe_rule import CLIP, recipe_under_noise
 BUDGET: Final = 0.3
 TUNED_ON: Final = 8  # seeds, for the steps of unprotected trainings
 _NONE: Final = Protection()
+SEARCHED: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 _UNCLIPPED: Final = 1e6  # no gradient is so long
 Scores = torch.Tensor  # accuracy by seed
 
@@ -119,15 +125,74 @@ def accuracy(
     return history.metric
 
 
-def protected(scenario: Scenario, case: Case, seed: int, honest: int) -> tuple[float, Recipe]:
-    """Accuracy and recipe under the proof's noise, `honest` clients' share of which counts."""
-    clients, size = len(scenario.records), len(scenario.records[0])
-    multiplier = noise_multiplier_for(BUDGET, rounds=case.rounds, q=1.0, participation="known")
-    training = LocalTraining(batch=size, record_clip=CLIP, sampling="full")
-    noise = multiplier / (size * math.sqrt(honest * clients))
-    recipe = recipe_under_noise(scenario, training, noise, rounds=case.rounds)
-    variance = (multiplier * CLIP / size) ** 2 / honest
+def protected(
+    scenario: Scenario,
+    case: Case,
+    seed: int,
+    honest: int,
+    *,
+    batch: int | None = None,
+    factor: float = 1.0,
+) -> tuple[float, Recipe]:
+    """Accuracy and recipe under the proof's noise, `honest` clients' share of which counts.
+
+    The step is the rule's times a `factor`; `batch` records are drawn, or all.
+    """
+    recipe, variance = under_proof(scenario, case, honest, batch)
+    recipe = replace(recipe, server_lr=recipe.step * factor)
     return accuracy(scenario, recipe, seed, Protection((Randomization(variance),))), recipe
+
+
+def under_proof(
+    scenario: Scenario, case: Case, honest: int, batch: int | None = None
+) -> tuple[Recipe, float]:
+    """The rule's recipe, and the variance of each client's noise."""
+    clients, size = len(scenario.records), len(scenario.records[0])
+    drawn = size if batch is None else batch
+    multiplier = noise_multiplier_for(
+        BUDGET,
+        rounds=case.rounds,
+        q=drawn / size,
+        participation="known" if batch is None else "secret",
+    )
+    training = LocalTraining(
+        batch=drawn, record_clip=CLIP, sampling="full" if batch is None else "poisson"
+    )
+    noise = multiplier / (drawn * math.sqrt(honest * clients))
+    recipe = recipe_under_noise(scenario, training, noise, rounds=case.rounds)
+    return recipe, (multiplier * CLIP / drawn) ** 2 / honest
+
+
+def searched(scenario: Scenario, case: Case, seed: int) -> float:
+    """The factor of the step that is best for clients that hold two thirds of public records.
+
+    Their mean has the noise of the real clients' mean; the last third judges.
+    """
+    own = scenario.public_records
+    places = torch.arange(len(own))
+    copies = [own[places[places % 3 > 0]]] * len(scenario.records)
+    alike = replace(scenario, clients=copies, test=own[places[::3]], public=None)
+    recipe, variance = under_proof(replace(scenario, public=None), case, case.honest)
+    noise = Protection((Randomization(variance),))
+    tried = {
+        factor: accuracy(alike, replace(recipe, server_lr=recipe.step * factor), seed, noise)
+        for factor in SEARCHED
+    }
+    return max(SEARCHED, key=lambda factor: (tried[factor], -abs(math.log(factor))))
+
+
+def on_searched(case: Case, seeds: int, say: Callable[[str], None]) -> None:
+    """What a search on public records alone gains or loses against the rule."""
+    base, gains, factors = load_scenario(case.scenario), [], []
+    for seed in range(seeds):
+        one = split(base, case, seed)
+        bare, factor = replace(one, public=None), searched(one, case, seed)
+        found, rule = (
+            protected(bare, case, seed, case.honest, factor=each)[0] for each in (factor, 1.0)
+        )
+        gains.append(found - rule)
+        factors.append(factor)
+    say(f"factors {factors}: {interval(torch.tensor(gains))} points over the rule")
 
 
 def best_of(
@@ -172,7 +237,13 @@ def fashion_mnist(folder: str | None, device: str) -> Scenario:
 
 
 def on_fashion_mnist(
-    seeds: int, folder: str | None, device: str, say: Callable[[str], None], rounds: int = 500
+    seeds: int,
+    folder: str | None,
+    device: str,
+    say: Callable[[str], None],
+    *,
+    batch: int | None = None,
+    rounds: int = 500,
 ) -> None:
     """Accuracy with and without public records; 6 of 10 noises count."""
     scenario = fashion_mnist(folder, device)
@@ -180,7 +251,7 @@ def on_fashion_mnist(
     for public, one in ((True, scenario), (False, replace(scenario, public=None))):
         for seed in range(seeds):
             begun = time.perf_counter()
-            value, recipe = protected(one, case, seed, case.honest)
+            value, recipe = protected(one, case, seed, case.honest, batch=batch)
             took = time.perf_counter() - begun
             say(f"public {public}, seed {seed}: {100 * value:.2f} in {took:.0f} s; {recipe}")
 
@@ -245,6 +316,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--device", default="cpu", help="of fashion-mnist alone")
     parser.add_argument("--data", help="the folder of fashion-mnist")
+    parser.add_argument("--batch", type=int, help="of fashion-mnist alone: drawn by chance")
+    parser.add_argument("--searched", action="store_true", help="search on public records")
     options = parser.parse_args()
 
     def say(line: str) -> None:
@@ -252,7 +325,10 @@ def main() -> None:
 
     for name in options.case or CASES:
         if name == "fashion-mnist":
-            on_fashion_mnist(options.seeds, options.data, options.device, say)
+            on_fashion_mnist(options.seeds, options.data, options.device, say, batch=options.batch)
+            continue
+        if options.searched:
+            on_searched(CASES[name], options.seeds, say)
             continue
         begun = time.process_time()
         print(*rows(CASES[name], options.seeds, say), sep="\n")

@@ -98,6 +98,13 @@ class RequestSettings(TypedDict, total=False):
     person: int
     restarts: int
     steps: int
+    recipe: Literal["search", "keep"]
+    clip: float | None
+    server_step: float | None
+    momentum: float | None
+    warm_start: int | None
+    public_weight: float | None
+    centring: Literal["public", "none"] | float | None
     seeds: int
     strengths: int
     seed: int

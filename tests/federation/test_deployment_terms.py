@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment_terms import Deployment, ServerTraining, room_for
+from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart
 from trilemma.learning import LocalTraining
 
 POISSON = LocalTraining(lr=0.5, batch=4, record_clip=0.5, sampling="poisson")
@@ -121,9 +122,59 @@ def test_a_deployment_checks_itself(changes: dict[str, Any], sentence: str) -> N
         replace(MEASURED, **changes)
 
 
+SERVED = ServerTraining(
+    6.5,
+    decay=True,
+    momentum=0.8,
+    averaging=0.5,
+    warm_start=WarmStart(300, 0.1, 0.9),
+    public_weight=0.1,
+    public=PublicRecords(149, "00" * 32, "5e88"),
+    centring=(Origin("0", (0.25, 0.5)), Origin("2", (0.5,))),
+)
+CHANGED: dict[str, Any] = {
+    "step": 7.0,
+    "decay": False,
+    "momentum": 0.7,
+    "averaging": 0.0,
+    "warm_start": WarmStart(300, 0.2, 0.9),
+    "public_weight": 0.2,
+    "public": PublicRecords(148, "00" * 32, "5e88"),
+    "centring": (Origin("0", (0.25, 0.75)), Origin("2", (0.5,))),
+}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(ServerTraining)])
+def test_each_part_of_the_servers_side_is_compared(name: str) -> None:
+    measured = replace(MEASURED, server=SERVED)
+    adapter = TypeAdapter(Deployment)
+    read = adapter.validate_json(json.dumps(adapter.dump_python(measured, mode="json")))
+    assert read == measured
+    other = replace(measured, server=replace(SERVED, **{name: CHANGED[name]}))
+    (sentence,) = read.mismatches(other)
+    assert sentence.startswith(f"server.{name} was ")
+    assert repr(measured) != repr(other), "nodes compare the texts of their terms"
+
+
+def test_centring_and_a_public_gradient_are_for_gradients_of_records() -> None:
+    batches = LocalTraining(batch=4)
+    known = replace(MEASURED, participation="known", server=SERVED)
+    with pytest.raises(InvalidInput, match="centring is for gradients of single records"):
+        replace(known, local_training=batches)
+    with pytest.raises(InvalidInput, match=r"public_weight=0.1 mixes gradients, but fedavg"):
+        replace(known, local_training=LocalTraining("fedavg", batch=4, sampling="poisson"))
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
-    [({"step": 0.0}, "step .* must be positive"), ({"step": 1.0, "decay": 1}, "decay must be")],
+    [
+        ({"step": 0.0}, "step .* must be positive"),
+        ({"step": 1.0, "decay": 1}, "decay must be"),
+        ({"step": 1.0, "momentum": 1.0}, r"momentum \(of the server\) must lie in \[0, 1\)"),
+        ({"step": 1.0, "averaging": -0.1}, r"averaging \(of the server\) must lie"),
+        ({"step": 1.0, "public_weight": 0.1}, "must say which; give public="),
+        ({"step": 1.0, "warm_start": WarmStart(3, 0.1)}, "must say which; give public="),
+    ],
 )
 def test_a_servers_training_checks_itself(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):

@@ -13,8 +13,9 @@ from tests.federation.small import federation, network, trained
 from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
 from trilemma.federation.server import Server
+from trilemma.federation.server_parts import WarmStart
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
 from trilemma.protection.protection import Protection

@@ -11,7 +11,8 @@ from tests.cli.own_scenario import small
 from torch import nn
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.server_parts import WarmStart
 from trilemma.game.job_results import Failed, decode
 from trilemma.game.job_runner import Bench
 from trilemma.game.jobs import CostJob, TrainJob

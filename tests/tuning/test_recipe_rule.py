@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
+from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.training import train
 from trilemma.game.prepared_models import fresh_weights
@@ -23,7 +24,9 @@ from trilemma.protection.transforms.randomization import Randomization
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.recipe_rule import (
     CLIP,
+    Fixed,
     how_chosen,
+    kept_clip,
     recipe_under_noise,
     step_under_noise,
     tolerance,
@@ -139,6 +142,67 @@ def test_models_without_affine_layers_are_not_centred() -> None:
     text = recipe_under_noise(load_scenario("text"), FULL, 0.1, rounds=5)
     assert text.centring is None
     assert text.step > 0
+
+
+def test_what_is_fixed_takes_the_rules_place() -> None:
+    scenario = replace(small(3), public=small(3).test_records)
+    free = recipe_under_noise(scenario, FULL, 0.1, rounds=20)
+    assert free.warm_start is not None
+    fixed = Fixed(server_step=2.5, warm_start=7, public_weight=0.0, centring="none")
+    recipe = recipe_under_noise(scenario, FULL, 0.1, rounds=20, fixed=fixed)
+    assert recipe == replace(
+        free,
+        server_lr=2.5,
+        warm_start=replace(free.warm_start, steps=7),
+        public_weight=0.0,
+        centring=None,
+    )
+    said = "Fixed by the request: server step 2.5, warm start 7, public weight 0.0, centring none."
+    assert said in how_chosen(recipe, fixed)
+    cold = recipe_under_noise(scenario, FULL, 0.1, rounds=20, fixed=Fixed(warm_start=0))
+    assert cold.warm_start is None
+    assert cold.step == pytest.approx(free.step / 0.6), "all of the noise is borne then"
+    steady = recipe_under_noise(scenario, FULL, 1e-4, rounds=20, fixed=Fixed(momentum=0.0))
+    long = recipe_under_noise(scenario, FULL, 1e-4, rounds=20)
+    assert (steady.momentum, long.momentum) == (0.0, 0.8)
+    assert steady.step == pytest.approx(long.step), "as long as a step may be, over (1 - momentum)"
+
+
+@pytest.mark.parametrize(
+    ("fixed", "sentence"),
+    [
+        (Fixed(warm_start=5), "warm_start=5 is for public records, and the scenario has none"),
+        (Fixed(public_weight=0.1), "public_weight=0.1 is for public records"),
+        (Fixed(centring="public"), "centring='public' is for public records"),
+    ],
+)
+def test_settings_for_public_records_need_some(fixed: Fixed, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        recipe_under_noise(small(3), FULL, 0.1, rounds=20, fixed=fixed)
+
+
+def test_what_is_kept_is_the_federations_own() -> None:
+    scenario = replace(small(3), server_lr=0.7, server_decay=False, public=small().test_records)
+    training = LocalTraining(batch=2, record_clip=1.0, sampling="poisson")
+    recipe = recipe_under_noise(scenario, training, 0.1, rounds=20, fixed=Fixed(kept=True))
+    assert recipe == Recipe(training, 0.7, False, equal_weights=True, rounds=20)
+    assert "Batch, step and schedule are the federation's own" in how_chosen(
+        recipe, Fixed(kept=True)
+    )
+    model, norms = nn.Sequential(nn.Linear(6, 8), nn.Sigmoid(), nn.Linear(8, 3)), []
+    public = scenario.public_records
+    for weights in fresh_weights(scenario, range(4)):
+        model.load_state_dict(scenario.task.layout.unflatten(weights))
+        for x, y in zip(public.inputs[:32], public.labels[:32], strict=True):
+            grads = torch.autograd.grad(
+                cross_entropy(model(x[None]), y[None]), list(model.parameters())
+            )
+            norms.append(float(torch.cat([each.flatten() for each in grads]).norm()))
+    assert kept_clip(scenario) == pytest.approx(sorted(norms)[63:65][0], rel=0.02)
+    steps = LocalTraining("fedavg", lr=0.05, steps=4)
+    changed = kept_clip(replace(scenario, local_training=steps))
+    assert changed == pytest.approx(0.2 * kept_clip(scenario))
+    assert kept_clip(replace(scenario, local_training=training)) == 1.0
 
 
 @pytest.mark.slow

@@ -38,6 +38,12 @@ def test_names_and_weights_may_be_text() -> None:
     assert Request(**asked.model_dump()) == asked
 
 
+def test_layers_are_centred_by_a_word_or_a_number() -> None:
+    assert [Request(centring=each).centring for each in ("0.3", 0.25, "public", "none")] == [
+        *(0.3, 0.25, "public", "none")
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -50,6 +56,14 @@ def test_names_and_weights_may_be_text() -> None:
         ({"confidence": math.inf}, "confidence"),
         ({"knows": "everything"}, "knows is 'everything'"),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
+        ({"recipe": "own"}, "recipe is 'own'"),
+        ({"clip": 0.0}, "clip must be positive"),
+        ({"server_step": -1.0}, "server_step must be positive"),
+        ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1.0"),
+        ({"public_weight": math.inf}, "public_weight"),
+        ({"warm_start": -1}, "warm_start must be at least 0, got -1"),
+        ({"centring": "mean"}, "centring is 'mean'"),
+        ({"clip": 0.5, "basis": "measured"}, "clip=0.5 is about the trainings of a proof"),
         ({"line_up": 1}, "line_up must be at least 2, got 1"),
         ({"seeds": 1}, "seeds must be at least 2, got 1"),
         ({"bandwidth": math.inf}, "bandwidth"),

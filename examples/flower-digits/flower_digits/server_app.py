@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, UserConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, Result
+from torch.nn.functional import cross_entropy
 
 from flower_digits import task
 from trilemma.crypto.keyfiles import load_public
@@ -24,12 +26,20 @@ def main(grid: Grid, context: Context) -> None:
 def federate(grid: Grid, config: UserConfig) -> Result:
     """The federation: a strategy of Flower's, with or without protection."""
     terms = task.make_terms(config)
-    arrays, rounds = ArrayRecord(task.make_model().state_dict()), int(config["rounds"])
+    model, records = task.make_model(), task.public_records(terms)
+    arrays, rounds = ArrayRecord(model.state_dict()), int(config["rounds"])
     if terms is not None:
         path = str(config.get("public-key", ""))
         public = load_public(Path(path)) if path else None
         kept = str(config.get("checkpoint", "")) or None
-        grid = ProtectedGrid(grid, terms, public_key=public, checkpoint=kept)
+        grid = ProtectedGrid(
+            *(grid, terms),
+            public_key=public,
+            checkpoint=kept,
+            model=model,
+            loss=cross_entropy,
+            public=records,
+        )
         arrays, rounds = grid.resumed(arrays), grid.rounds_left(rounds)
     least = int(config["least-nodes"])
     # Under a verdict nothing leaves a node but updates; a blind sum still rides on evaluation.
@@ -49,7 +59,7 @@ def federate(grid: Grid, config: UserConfig) -> Result:
         train_config=ConfigRecord(
             {"local-epochs": int(config["local-epochs"]), "lr": float(config["lr"])}
         ),
-        evaluate_fn=evaluate,
+        evaluate_fn=partial(evaluate, public=0 if records is None else len(records)),
     )
     for number, metrics in sorted(result.train_metrics_clientapp.items()):
         print(f"round {number}: train {dict(metrics)}", flush=True)
@@ -60,8 +70,8 @@ def federate(grid: Grid, config: UserConfig) -> Result:
     return result
 
 
-def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
-    """The model on digits that no client has."""
+def evaluate(_: int, arrays: ArrayRecord, public: int = 0) -> MetricRecord:
+    """The model on digits that nobody trains on."""
     model = task.make_model()
     model.load_state_dict(arrays.to_torch_state_dict())
-    return MetricRecord(task.evaluate(model, task.held_out()))
+    return MetricRecord(task.evaluate(model, task.held_out(public)))

@@ -66,9 +66,17 @@ def records(partition: int, partitions: int) -> Records:
 
 
 @cache
-def held_out() -> Records:
-    """Digits that no client has."""
-    return digits().test_records
+def held_out(public: int = 0) -> Records:
+    """Digits that no client has, and that the server does not train on."""
+    return digits(public=public).test_records
+
+
+def public_records(terms: Terms | None) -> Records | None:
+    """Digits on which the server trains, as many as the verdict says; else none."""
+    server = None if terms is None or terms.deployment is None else terms.deployment.server
+    if server is None or server.public is None:
+        return None
+    return digits(public=server.public.number).public_records
 
 
 def train(model: torch.nn.Module, part: Records, epochs: int, lr: float) -> float:

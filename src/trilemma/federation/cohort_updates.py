@@ -18,7 +18,7 @@ from trilemma.learning.modules import scores
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
 
-__all__ = ["Sending"]
+__all__ = ["Sending", "forward_flops"]
 
 # Beyond so many flops a CPU is busy with one client's step, and per-client weights in one pass
 # only cost it cache: measured, the two ways meet between 2 (vmapped wins) and 4.5 Mflop.
@@ -231,7 +231,12 @@ class Sending:
 
     @cached_property
     def _flops(self) -> int:
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            start = self.task.layout.flatten(dict(self.task.model.named_parameters()))
-            self.task.outputs(start.detach(), self.inputs[: self.training.batch])
-        return int(counter.get_total_flops())
+        return forward_flops(self.task, self.inputs[: self.training.batch])
+
+
+def forward_flops(task: Task, inputs: torch.Tensor) -> int:
+    """Multiplications and additions of matrix products and convolutions on the way forward."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        start = task.layout.flatten(dict(task.model.named_parameters()))
+        task.outputs(start.detach(), inputs)
+    return int(counter.get_total_flops())

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from trilemma.accounting.sampled_training import Participation
 from trilemma.errors import InvalidInput
+from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart, check_share
 from trilemma.learning import LocalTraining
 from trilemma.quantities import positive, whole
 
@@ -30,26 +31,53 @@ _WAY_OUT: Final = {
     "sampling_rate": "draw the share of records that was measured, or measure again",
     "participation": "claim what was measured, or measure again",
     "helpers": "assume what was measured, or measure again",
-    "server": "leave it out, as the step that was measured is taken, or measure again",
+    "server": "leave it out, as the server that was measured is taken, or measure again",
     "total_records": "state all records of a round's clients, within that bound, or measure again",
 }
 
 
 @dataclass(frozen=True)
 class ServerTraining:
-    """How the server moves the model: w ← w - step · mean, the step falling to zero with `decay`.
+    """How the server moves the model: w ← w - step · v, the step falling to zero with `decay`.
 
-    The mean is that of the clients' updates: gradients under FedSGD, changes of weights under
-    FedAvg, where a step of 1 is plain averaging.
+    v ← momentum · v + u, and u is the mean of the clients' updates: gradients under FedSGD,
+    changes of weights under FedAvg, where a step of 1 is plain averaging. With `public_weight` a
+    it is (1 - a) · mean + a · ∇, ∇ the mean gradient of the server's `public` records, clipped one
+    by one as the clients' are. A `warm_start` comes before the first round. With `averaging` d the
+    trained model is w̄ ← d · w̄ + (1 - d) · w. Layers of `centring` are affine in what they read
+    less an origin: clients' updates, their clip and their noise are those of (W, b + W m).
     """
 
     step: float
     decay: bool = False
+    momentum: float = 0.0
+    averaging: float = 0.0
+    warm_start: WarmStart | None = None
+    public_weight: float = 0.0
+    public: PublicRecords | None = None
+    centring: tuple[Origin, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive("step (of the server)", self.step))
         if not isinstance(self.decay, bool):
             raise InvalidInput(f"decay must be True or False, got {self.decay!r}.")
+        for name in ("momentum", "averaging", "public_weight"):
+            check_share(f"{name} (of the server)", getattr(self, name))
+        if self.needs_public and self.public is None:
+            raise InvalidInput(
+                "a server that starts or steps by public records must say which; give "
+                "public=PublicRecords.of(records, key)."
+            )
+
+    @property
+    def needs_public(self) -> bool:
+        """Whether it computes on public records."""
+        return self.warm_start is not None or self.public_weight > 0
+
+    @property
+    def steps_alone(self) -> bool:
+        """Whether a step is all there is, which needs no memory, no records and no origin."""
+        return self == ServerTraining(self.step, self.decay)
 
     def step_in(self, round: int, rounds: int) -> float:
         """The step in a round (0, 1, ...) of so many: constant, or falling linearly to zero.
@@ -113,6 +141,8 @@ class Deployment:
                 raise InvalidInput(f"total_records must be at least 1, got {total}.")
         if self.server is not None and not isinstance(self.server, ServerTraining):
             raise InvalidInput(f"server must be a ServerTraining, got {self.server!r}.")
+        if self.server is not None:
+            _check_server(self.server, self.local_training)
         rate = positive(
             "sampling_rate (share of its records that a client draws)", self.sampling_rate
         )
@@ -169,6 +199,19 @@ class Deployment:
                 if not _fits(what, measured, own)
             ]
         return sentences
+
+
+def _check_server(server: ServerTraining, training: LocalTraining) -> None:
+    if server.public_weight and training.algorithm != "fedsgd":
+        raise InvalidInput(
+            f"public_weight={server.public_weight:g} mixes gradients, but fedavg sends changes of "
+            "weights; use algorithm='fedsgd', or leave it out."
+        )
+    if server.centring and not (training.algorithm == "fedsgd" and training.by_record):
+        raise InvalidInput(
+            "centring is for gradients of single records, which local_update makes; give the "
+            "local training algorithm='fedsgd' and a record_clip, or leave it out."
+        )
 
 
 def _fits(name: str, measured: Any, own: Any) -> bool:

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from trilemma.errors import InvalidInput
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
+from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart, check_share
 from trilemma.learning import LocalTraining
 from trilemma.quantities import counted, positive
 
-__all__ = ["Judge", "Recipe", "WarmStart"]
+__all__ = ["Judge", "Recipe"]
 
 Judge = Literal["test", "choosing", "reporting"]
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """Steps of gradient descent on the public records, before the first round.
-
-    v ← momentum · v + ∇L(w), w ← w - lr · v, each over all public records.
-    """
-
-    steps: int
-    lr: float
-    momentum: float = 0.0
-
-    def __post_init__(self) -> None:
-        counted("steps (of the warm start)", self.steps)
-        object.__setattr__(self, "lr", positive("lr (of the warm start)", self.lr))
-        _check_share("momentum (of the warm start)", self.momentum)
 
 
 @dataclass(frozen=True)
@@ -43,7 +27,7 @@ class Recipe:
     local rate for FedSGD, 1 for FedAvg), or falls linearly from it to zero with `server_decay`.
     With `averaging` d the trained model is w̄ ← d · w̄ + (1 - d) · w. `centring` says where affine
     layers have their origin: in the mean of what they read of the public records, or of a record
-    whose entries all are one number (None: in zero; `estimation.recipes`).
+    whose entries all are one number (None: in zero; `estimation.recipes`), or layer by layer.
 
     `rounds` None is as many as the federation has. Clients count alike with `equal_weights`, else
     by their records. `threshold` is that of the rounds (None: two thirds of the clients, plus
@@ -62,7 +46,7 @@ class Recipe:
     averaging: float = 0.0
     warm_start: WarmStart | None = None
     public_weight: float = 0.0
-    centring: Literal["public"] | float | None = None
+    centring: Literal["public"] | float | tuple[Origin, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.server_lr is not None:
@@ -70,7 +54,7 @@ class Recipe:
         if self.rounds is not None:
             object.__setattr__(self, "rounds", counted("rounds", self.rounds))
         for name in ("momentum", "averaging", "public_weight"):
-            _check_share(name, getattr(self, name))
+            check_share(name, getattr(self, name))
         if self.public_weight and self.local_training.algorithm != "fedsgd":
             raise InvalidInput(
                 f"public_weight={self.public_weight:g} mixes gradients, but fedavg sends changes "
@@ -79,6 +63,11 @@ class Recipe:
         if isinstance(self.centring, str) and self.centring != "public":
             raise InvalidInput(
                 f"centring must be 'public', a number or None, got {self.centring!r}."
+            )
+        if self.centring is not None and self.local_training.algorithm != "fedsgd":
+            raise InvalidInput(
+                "centring is for gradients, and fedavg sends changes of weights; use "
+                "algorithm='fedsgd', or leave it out."
             )
 
     @property
@@ -93,6 +82,43 @@ class Recipe:
         """Whether the server trains on public records besides."""
         return bool(self.warm_start or self.public_weight or self.centring == "public")
 
+    def server(self, public: PublicRecords | None = None) -> ServerTraining:
+        """The server's side, as a deployment has it; `centring` must be layer by layer by then."""
+        if self.centring is not None and not isinstance(self.centring, tuple):
+            raise InvalidInput(
+                f"centring={self.centring!r} does not say the origin of a layer; take "
+                "estimation.recipes.settled(recipe, scenario)."
+            )
+        needed = self.warm_start is not None or self.public_weight > 0
+        return ServerTraining(
+            self.step,
+            self.server_decay,
+            self.momentum,
+            self.averaging,
+            self.warm_start,
+            self.public_weight,
+            public if needed else None,
+            self.centring or (),
+        )
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Recipe:
+        """How a federation trains that keeps to a deployment."""
+        server = deployment.server or ServerTraining(1.0)
+        return cls(
+            deployment.local_training,
+            server.step,
+            server.decay,
+            equal_weights=deployment.weighting == "equal",
+            threshold=deployment.threshold,
+            rounds=deployment.rounds,
+            momentum=server.momentum,
+            averaging=server.averaging,
+            warm_start=server.warm_start,
+            public_weight=server.public_weight,
+            centring=server.centring or None,
+        )
+
     def describe(self) -> str:
         """Everything that tells this recipe from others, as text."""
         return repr(self)
@@ -104,14 +130,12 @@ class Recipe:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Recipe:
         """What `as_json` gave."""
-        warm = document["warm_start"]
+        warm, centring = document["warm_start"], document["centring"]
         parts = {
             "local_training": LocalTraining(**document["local_training"]),
             "warm_start": None if warm is None else WarmStart(**warm),
+            "centring": tuple(Origin(**each) for each in centring)
+            if isinstance(centring, list | tuple)
+            else centring,
         }
         return cls(**{**document, **parts})
-
-
-def _check_share(name: str, value: float) -> None:
-    if not (math.isfinite(value) and 0 <= value < 1):
-        raise InvalidInput(f"{name} must lie in [0, 1), got {value}.")

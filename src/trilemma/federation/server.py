@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -31,11 +31,12 @@ class Labelled(Protocol):
 class Server:
     """Moves weights [U, m] of U trainings, that follow one recipe, side by side.
 
-    `public` are records that belong to no client (None: there are none).
+    `public` are records that belong to no client (None: there are none). Weights are those of the
+    model whose layers are centred; the task (None: unknown) is needed for public records alone.
     """
 
     def __init__(
-        self, task: Task, recipe: Recipe, rounds: int, public: Labelled | None = None
+        self, task: Task | None, recipe: Recipe, rounds: int, public: Labelled | None = None
     ) -> None:
         if recipe.needs_public and public is None:
             raise InvalidInput(
@@ -78,19 +79,31 @@ class Server:
         """The model [U, m] of a training that stands at these weights."""
         return weights if self._average is None else self._average
 
+    @property
+    def memory(self) -> dict[str, torch.Tensor]:
+        """What it remembers between rounds, by name; can be put back."""
+        kept = {"velocity": self._velocity, "average": self._average}
+        return {name: each for name, each in kept.items() if each is not None}
+
+    @memory.setter
+    def memory(self, kept: Mapping[str, torch.Tensor]) -> None:
+        self._velocity, self._average = kept.get("velocity"), kept.get("average")
+
     def _public_gradients(self, weights: torch.Tensor, clip: float | None = None) -> torch.Tensor:
         """Mean gradients [U, m] of the public records, clipped one by one if there is a clip."""
         assert self.public is not None
+        assert self.task is not None, "public records come with a model"
+        task = self.task
         records = tuple(
             each.to(weights.device) for each in (self.public.inputs, self.public.labels)
         )
 
         def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             if clip is None:
-                slope: torch.Tensor = self.task.way.grad(self.task.mean_loss)(at, x, y)
+                slope: torch.Tensor = task.way.grad(task.mean_loss)(at, x, y)
                 return slope
             shares = at.new_full((1, len(x)), 1 / len(x))
-            return clipped_sums(self.task, at, x[None], y[None], shares, clip)[0]
+            return clipped_sums(task, at, x[None], y[None], shares, clip)[0]
 
         example = (weights[0], *records)
         with torch.no_grad():
@@ -98,8 +111,6 @@ class Server:
                 gradient(weights[0], *(each[:1] for each in records))  # see what layers read
                 recorded = clip is None or not weights.is_cuda  # there it is within
                 self._gradients[clip] = (
-                    traced(("public", clip), self.task, gradient, example)
-                    if recorded
-                    else gradient
+                    traced(("public", clip), task, gradient, example) if recorded else gradient
                 )
             return torch.stack([self._gradients[clip](each, *records) for each in weights])

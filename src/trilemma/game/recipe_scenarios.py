@@ -11,6 +11,7 @@ from torch import nn
 
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
+from trilemma.federation.server_parts import means_of, origins_of
 from trilemma.game.prepared_models import fresh_weights, redraw
 from trilemma.learning.modules import centred, read_by_layers, shift_biases
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
     from trilemma.records.records import Records
 
-__all__ = ["applied", "judged_records", "own_recipe"]
+__all__ = ["applied", "judged_records", "own_recipe", "settled"]
 
 _MODELS: Final = range(4)  # fresh ones, at which it is seen what layers read
 
@@ -60,6 +61,12 @@ def applied(recipe: Recipe, scenario: Scenario) -> Scenario:
     )
 
 
+def settled(recipe: Recipe, scenario: Scenario) -> Recipe:
+    """The same recipe, which says of each layer that is centred what its origin is."""
+    means = _centring(recipe, scenario, scenario.public_records)
+    return replace(recipe, centring=origins_of(means) or None)
+
+
 def judged_records(scenario: Scenario, judge: Judge) -> Records:
     """Every other public record chooses; the test set reports, without those where it is both.
 
@@ -90,6 +97,8 @@ def _centring(recipe: Recipe, scenario: Scenario, public: Records) -> dict[str, 
     """
     if recipe.centring is None:
         return {}
+    if isinstance(recipe.centring, tuple):
+        return means_of(recipe.centring, dict(scenario.task.model.named_parameters()))
     some = public.inputs.to(scenario.device)
     if recipe.centring != "public":
         some = torch.full_like(some[:1], recipe.centring)

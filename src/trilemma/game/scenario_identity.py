@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from trilemma.execution.fingerprints import fingerprint
 from trilemma.game.prepared_models import fresh_weights
+from trilemma.records.digests import keyed_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +53,7 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "words": repr(tuple(scenario.words)),
         "classes": repr(scenario.classes),
         # Not the function alone: one that keeps what it finds starts at the model's own weights.
-        "initialise": f"{redrawn}, first weights {_digest(key, weights)[:16]}",
+        "initialise": f"{redrawn}, first weights {keyed_digest(key, weights)[:16]}",
         "device": scenario.device,
         "show_records": repr(scenario.show_records),
         "data": data_hash(scenario, key),
@@ -91,7 +89,7 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
     guesses was there.
     """
     records = (*scenario.records, scenario.test_records, scenario.public_records)
-    return _digest(key, *(part for each in records for part in (each.inputs, each.labels)))
+    return keyed_digest(key, *(part for each in records for part in (each.inputs, each.labels)))
 
 
 @cache
@@ -113,11 +111,3 @@ def _code() -> str:
         ours = "(not installed)"
     python = ".".join(platform.python_version_tuple()[:2])
     return f"trilemma {ours} {code_hash()}, Python {python}"
-
-
-def _digest(key: bytes, *tensors: torch.Tensor) -> str:
-    digest = hmac.new(key, digestmod=hashlib.sha256)
-    for tensor in tensors:
-        digest.update(repr((tuple(tensor.shape), str(tensor.dtype))).encode())
-        digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

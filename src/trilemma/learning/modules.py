@@ -32,6 +32,7 @@ __all__ = [
     "read_by_layers",
     "scores",
     "shift_biases",
+    "shifted_biases",
 ]
 
 
@@ -129,11 +130,22 @@ def centred(model: nn.Module, means: Mapping[str, torch.Tensor]) -> nn.Module:
 
 def shift_biases(model: nn.Module, means: Mapping[str, torch.Tensor]) -> None:
     """b ← b + W m in place, in each layer by its name."""
+    named = dict(model.named_parameters(remove_duplicate=False))
     with torch.no_grad():
-        for name, mean in means.items():
-            layer: Any = model.get_submodule(name)
-            places = layer.weight.flatten(2).sum(2) if layer.weight.ndim > 2 else layer.weight
-            layer.bias += places @ mean.to(layer.weight).flatten()
+        for name, bias in shifted_biases(named, means).items():
+            named[name].copy_(bias)
+
+
+def shifted_biases(
+    weights: Mapping[str, torch.Tensor], means: Mapping[str, torch.Tensor], sign: int = 1
+) -> dict[str, torch.Tensor]:
+    """b + W m of each layer, or b - W m for sign -1, by the bias's name, of weights by name."""
+    made = {}
+    for name, mean in means.items():
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        places = weight.flatten(2).sum(2) if weight.ndim > 2 else weight
+        made[f"{name}.bias"] = bias + sign * (places @ mean.to(weight).flatten())
+    return made
 
 
 def read_by_layers(

@@ -29,6 +29,7 @@ SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
         "digits": partial(digits, "mlp"),
         "digits-lenet": partial(digits, "lenet"),
         "digits-mlp": partial(digits, "mlp"),
+        "digits-public": partial(digits, "mlp", public=149),
         "fashion-mnist": partial(images, "fashion-mnist"),
         "mnist": partial(images, "mnist"),
         "text": text,

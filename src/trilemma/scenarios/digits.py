@@ -32,10 +32,12 @@ def digits(
     clients: int = 10,
     batch: int = 4,
     alpha: float | None = None,
+    public: int = 0,
     seed: int = 0,
 ) -> Scenario:
     """The embedded scenario: 1,500 digits over `clients` clients, values in 0 .. 1.
 
+    Of 297 test digits, `public` are no client's records on which a server may train.
     network mlp: 64-32-10 with a sigmoid (m = 2,410); lenet: the DLG network at 8x8 (m = 8,026).
     """
     data = _data()
@@ -43,13 +45,19 @@ def digits(
     records = Records(images, torch.tensor(data[:, -1], dtype=torch.long))
     order = torch.from_numpy(Seeded(seed).generator("split").permutation(len(records)))
     test, train = records[order[:_TEST]], records[order[_TEST:]]
+    if not 0 <= public < _TEST:
+        raise InvalidInput(
+            f"public (records, of {_TEST} test digits) must lie in 0 .. {_TEST - 1}, got {public}."
+        )
+    places = torch.arange(_TEST)
     return Scenario(
         model=mlp(64, 32, 10) if network == "mlp" else lenet((1, 8, 8), 10),
         loss=cross_entropy,
         clients=partition(train, clients, alpha=alpha, minimum=batch, seed=seed),
-        test=test,
+        test=test[places[public:]],
+        public=test[places[:public]] if public else None,
         local_training=LocalTraining("fedsgd", lr=0.1, batch=batch),
-        name=f"digits-{network}",
+        name=f"digits-{network}" + ("-public" if public else ""),
         initialise=uniform_weights,
         show_records=True,
         server_lr=1.0,  # 150 rounds at the local rate would stop at two thirds of the accuracy

@@ -13,6 +13,7 @@ from trilemma.attacks import Rung, get
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor, one_thread
 from trilemma.federation.deployment_terms import Deployment, room_for
+from trilemma.federation.server_parts import PublicRecords
 from trilemma.game.estimates import Estimate, client_leakage
 from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_runner import Bench
@@ -60,6 +61,7 @@ class Plan:
     pricing: Pricing
     federation: Federation
     deployment: Deployment
+    public: PublicRecords | None = None
 
     @classmethod
     def of(
@@ -113,6 +115,7 @@ class Plan:
             ),
             federation=Federation.of(scenario, data_hash(scenario, key)),
             deployment=_deployment(scenario, request, rounds),
+            public=None if scenario.public is None else _public(scenario, run),
         )
         if run is not None:
             require_own(run, made.own)
@@ -195,6 +198,12 @@ def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
     size = min(request.line_up or claim.candidates, claim.candidates)
     secret = rounds > 1 and request.participation == "secret"
     return replace(claim, candidates=size, participation="secret" if secret else "known")
+
+
+def _public(scenario: Scenario, run: Run | None) -> PublicRecords:
+    """Which records a server may train on; their key stands in the verdict, and is no other's."""
+    key = secrets.token_bytes(32) if run is None else run.key("public records")
+    return PublicRecords.of(scenario.public_records, key)
 
 
 def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment:

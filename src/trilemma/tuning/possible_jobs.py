@@ -88,9 +88,13 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds, (least, greatest) = len(plan.pricing.seeds), STEP_TRAININGS
-    fewest = least + FREE_TRAININGS + 2 * seeds  # the federation's own may be the best of all
-    most = greatest + FREE_TRAININGS + 3 * seeds
+    seeds, (least, greatest), (few, many) = (
+        len(plan.pricing.seeds),
+        STEP_TRAININGS,
+        FREE_TRAININGS,
+    )
+    fewest = least + few + 2 * seeds  # the federation's own may be the best of all
+    most = greatest + many + 3 * seeds
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 

@@ -15,13 +15,17 @@ reach. Nothing is searched, and no record chooses anything.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 
 from trilemma.entropy import Seeded
-from trilemma.federation.recipe import Recipe, WarmStart
+from trilemma.errors import InvalidInput
+from trilemma.federation.recipe import Recipe
+from trilemma.federation.server_parts import WarmStart
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.learning.modules import read_by_layers
 from trilemma.records.range import InputSpec
@@ -30,12 +34,15 @@ if TYPE_CHECKING:
     from trilemma.federation.recipe import Judge
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
+    from trilemma.tuning.request import Request
 
 __all__ = [
     "CLIP",
     "LENGTH",
+    "Fixed",
     "clip_of",
     "how_chosen",
+    "kept_clip",
     "recipe_under_noise",
     "step_under_noise",
     "tolerance",
@@ -49,8 +56,44 @@ _GREY: Final = 0.3  # of the range, which centres images
 _WARM_STEPS, _WARM_RATE, _WARM_MOMENTUM = 300, 0.15, 0.9
 _PUBLIC_WEIGHT: Final = 0.1
 _MODELS, _DIRECTIONS, _RECORDS = 4, 4, 128
+_CLIPPED: Final = 32  # gradients of a model whose median norm is taken
 _NEARER: Final = 8  # steps to the tolerance
 _FIRST, _MOST = 0.1, 10.0
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What a user fixed of a recipe (None: the rule's choice), or that all is `kept` as it is.
+
+    `warm_start` is a number of steps, 0 for none; `centring` "none" is none.
+    """
+
+    kept: bool = False
+    clip: float | None = None
+    server_step: float | None = None
+    momentum: float | None = None
+    warm_start: int | None = None
+    public_weight: float | None = None
+    centring: Literal["public", "none"] | float | None = None
+
+    @classmethod
+    def of(cls, request: Request) -> Fixed:
+        """What the request says of it."""
+        names = [each.name for each in fields(cls) if each.name != "kept"]
+        return cls(request.recipe == "keep", **{name: getattr(request, name) for name in names})
+
+    @property
+    def described(self) -> str:
+        """What was fixed, in words; "" for nothing."""
+        named = {
+            each.name.replace("_", " "): getattr(self, each.name)
+            for each in fields(self)
+            if each.name != "kept"
+        }
+        return ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+
+
+_NOTHING: Final = Fixed()
 
 
 def recipe_under_noise(
@@ -59,36 +102,81 @@ def recipe_under_noise(
     noise: float,
     *,
     rounds: int,
+    clip: float | None = None,
     threshold: int | None = None,
     judge: Judge = "test",
-    deployable: bool = False,
+    fixed: Fixed = _NOTHING,
 ) -> Recipe:
-    """The recipe for clients that train so, clipped as `clip_of` says, under this noise.
+    """The recipe for clients that train so, clipped to `clip` (None: `clip_of`), under this noise.
 
     `noise` is σ, the deviation of a round's mean in units of the clip: z / (S √(h K)) for noise
     multiplier z, K clients with denominator S and h noises that count. Public records of the
     scenario start the model, centre it and make a tenth of each step. Without any, it is centred
-    by zero, or by 0.3 of a range that begins there or above. A `deployable` one has neither these
-    nor momentum: a deployment carries the step alone.
+    by zero, or by 0.3 of a range that begins there or above. What is `fixed` is as the user wants
+    it; where all is kept, the server's step is the scenario's own.
     """
-    public = scenario.public is not None and not deployable
-    bearable = tolerance(scenario)
-    share = _WARM_SHARE if public else 1.0
-    step, momentum = step_under_noise(bearable, noise, rounds, share=share)
-    warm = WarmStart(_WARM_STEPS, _WARM_RATE * bearable, _WARM_MOMENTUM) if public else None
-    return Recipe(
-        training,
-        server_lr=step * (1 - momentum) / clip_of(training),
-        server_decay=True,
-        equal_weights=True,
-        judge=judge,
-        threshold=threshold,
-        rounds=rounds,
-        momentum=0.0 if deployable else momentum,
-        warm_start=warm,
-        public_weight=_PUBLIC_WEIGHT if public and training.algorithm == "fedsgd" else 0.0,
-        centring=None if deployable else _centring(scenario),
-    )
+    common: dict[str, Any] = {
+        "equal_weights": True,
+        "judge": judge,
+        "threshold": threshold,
+        "rounds": rounds,
+    }
+    gradients, length = training.algorithm == "fedsgd", clip_of(training) if clip is None else clip
+    if fixed.kept:
+        own = scenario.server
+        recipe = Recipe(training, own.step, own.decay, **common)
+    else:
+        public, bearable = scenario.public is not None, tolerance(scenario)
+        warms = public if fixed.warm_start is None else fixed.warm_start > 0
+        step, momentum = step_under_noise(
+            *(bearable, noise, rounds),
+            share=_WARM_SHARE if warms else 1.0,
+            momentum=fixed.momentum,
+        )
+        recipe = Recipe(
+            training,
+            server_lr=step * (1 - momentum) / length,
+            server_decay=True,
+            momentum=momentum,
+            warm_start=_warm_start(scenario, _WARM_STEPS) if public else None,
+            public_weight=_PUBLIC_WEIGHT if public and gradients else 0.0,
+            centring=_centring(scenario) if gradients else None,
+            **common,
+        )
+    return _as_fixed(recipe, scenario, fixed)
+
+
+def _as_fixed(recipe: Recipe, scenario: Scenario, fixed: Fixed) -> Recipe:
+    """The recipe with what was fixed in place of the rule's choice."""
+    if scenario.public is None:
+        for name in ("warm_start", "public_weight"):
+            if getattr(fixed, name):
+                raise InvalidInput(
+                    f"{name}={getattr(fixed, name)} is for public records, and the scenario has "
+                    "none; give it public=..., or leave the setting out."
+                )
+        if fixed.centring == "public":
+            raise InvalidInput(
+                "centring='public' is for public records, and the scenario has none; give it "
+                "public=..., or a number as centring."
+            )
+    changes: dict[str, Any] = {}
+    if fixed.server_step is not None:
+        changes["server_lr"] = fixed.server_step
+    if fixed.momentum is not None:
+        changes["momentum"] = fixed.momentum
+    if fixed.public_weight is not None:
+        changes["public_weight"] = fixed.public_weight
+    if fixed.centring is not None:
+        changes["centring"] = None if fixed.centring == "none" else fixed.centring
+    if fixed.warm_start is not None:
+        steps = fixed.warm_start
+        changes["warm_start"] = _warm_start(scenario, steps) if steps else None
+    return replace(recipe, **changes)
+
+
+def _warm_start(scenario: Scenario, steps: int) -> WarmStart:
+    return WarmStart(steps, _WARM_RATE * tolerance(scenario), _WARM_MOMENTUM)
 
 
 def clip_of(training: LocalTraining) -> float:
@@ -103,17 +191,48 @@ def clip_of(training: LocalTraining) -> float:
     return training.record_clip or CLIP
 
 
+@lru_cache(maxsize=1)
+def kept_clip(scenario: Scenario) -> float:
+    """C where the federation's own training is kept: its own, or the median norm of a gradient.
+
+    That is over public records (the test set, where there are none) at fresh models; of a change
+    of weights it is the norm times rate and steps. No client's record is read.
+    """
+    own, task = scenario.local_training, scenario.task
+    if own.record_clip is not None:
+        return own.record_clip
+    public = scenario.public_records
+    some = public[torch.arange(min(_CLIPPED, len(public)))].to(scenario.device)
+    slope = task.way.grad(task.mean_loss)
+    norms = [
+        float(slope(weights, x[None], y[None]).norm())
+        for weights in fresh_weights(scenario, range(_MODELS))
+        for x, y in zip(some.inputs, some.labels, strict=True)
+    ]
+    scale = own.lr * own.steps if own.algorithm == "fedavg" else 1.0
+    return scale * median(norms)
+
+
 def step_under_noise(
-    tolerance: float, noise: float, rounds: int, *, share: float = 1.0, length: float = LENGTH
+    tolerance: float,
+    noise: float,
+    rounds: int,
+    *,
+    share: float = 1.0,
+    length: float = LENGTH,
+    momentum: float | None = None,
 ) -> tuple[float, float]:
     """The first step times the clip, and the momentum β, of which v ← βv + (1 - β)u moves by it.
+
+    A `momentum` that is given stays.
 
     >>> step_under_noise(1.0, 0.005, 150)
     (28.28..., 0.50...)
     """
     noisiest = share * tolerance * 3**0.5 / (noise * rounds**0.5)
     longest = length * tolerance
-    momentum = min(_MOMENTUM, max(0.0, 1 - longest / noisiest))
+    if momentum is None:
+        momentum = min(_MOMENTUM, max(0.0, 1 - longest / noisiest))
     return min(noisiest, longest / (1 - momentum)), momentum
 
 
@@ -169,20 +288,26 @@ def _centring(scenario: Scenario) -> Literal["public"] | float | None:
     return 0.0 if _is_standardised(spec) else spec.low + _GREY * (spec.high - spec.low)
 
 
-def how_chosen(recipe: Recipe) -> str:
+def how_chosen(recipe: Recipe, fixed: Fixed = _NOTHING) -> str:
     """By what the recipe was chosen, and what it takes from public records, in words."""
     what = "Clip, step and momentum" if recipe.momentum else "Clip and step"
-    rule = (
+    said = (
         f"{what} are those of a rule that was made on other data sets: the noise that all rounds "
         "leave would move a fresh model's outputs by about one. No client's record chose anything."
     )
+    if fixed.kept:
+        said = (
+            "Batch, step and schedule are the federation's own; a record's gradient is clipped to "
+            "the median norm at fresh models, unless the federation clips already."
+        )
     parts = {
         "start the model": recipe.warm_start is not None,
         "centre its layers": recipe.centring == "public",
         f"make {recipe.public_weight:g} of each step": recipe.public_weight > 0,
     }
     used = [part for part, holds in parts.items() if holds]
-    return f"{rule} Public records {', '.join(used)}." if used else rule
+    given = f" Fixed by the request: {fixed.described}." if fixed.described else ""
+    return f"{said}{given}" + (f" Public records {', '.join(used)}." if used else "")
 
 
 def _records_at_random(spec: InputSpec) -> torch.Tensor:

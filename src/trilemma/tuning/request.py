@@ -34,6 +34,9 @@ Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
 # These decide no number of the others: a run may go on to have them, or more of them.
 BESIDE: Final = ("strengths",)
+_OF_A_RECIPE: Final = (
+    *("recipe", "clip", "server_step", "momentum", "warm_start", "public_weight", "centring"),
+)
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
     *(
@@ -47,6 +50,7 @@ NOT_OF_A_FRONT: Final = (
         "max_cost",
     ),
     *("helpers", "person", "threshold", "participation", *BESIDE),
+    *_OF_A_RECIPE,
 )
 KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
 
@@ -99,7 +103,20 @@ def rate_of(value: Any) -> Any:
     return share / 100 if value.strip().endswith("%") else share
 
 
+def origin_of(value: Any) -> Any:
+    """A number that is given as a text, as a number.
+
+    >>> origin_of("public"), origin_of("0.3")
+    ('public', 0.3)
+    """
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Origin = Annotated[Literal["public", "none"] | float, BeforeValidator(origin_of), "text"]
 Rate = Annotated[float, BeforeValidator(rate_of), "text"]
 Weights = Annotated[
     float | tuple[float, ...],
@@ -207,6 +224,29 @@ class Request(Settings):
     person: int = Field(1, description="Records that belong to one person, for a proof.")
     restarts: int = Field(3, description="An attack of the rung keeps the best of so many starts.")
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
+    recipe: Literal["search", "keep"] = Field(
+        "search",
+        description="How a proof's trainings go: search takes clip, batch, step, momentum and "
+        "centring from a rule made on other data sets, with a warm start and a public gradient "
+        "where there are public records; keep is the federation's own batch and step, clipped and "
+        "noisy.",
+    )
+    clip: float | None = Field(
+        None, description="Norm to which a proof clips, instead of the recipe's."
+    )
+    server_step: float | None = Field(
+        None, description="First step of the server, instead of the recipe's."
+    )
+    momentum: float | None = Field(None, description="The server's, instead of the recipe's.")
+    warm_start: int | None = Field(
+        None, description="Steps on public records before the first round, 0 for none."
+    )
+    public_weight: float | None = Field(
+        None, description="Part of each step that public records make, 0 for none."
+    )
+    centring: Origin | None = Field(
+        None, description="Where layers are centred: public, none, or a number of the range."
+    )
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
     seed: int = Field(0, description="Same seed, same numbers.")
@@ -240,16 +280,29 @@ class Request(Settings):
             ("restarts", 1),
             ("steps", 0),
             ("seeds", 2),
+            ("warm_start", 0),
             ("seed", 0),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidInput(f"{name} must be at least {least}, got {value}.")
         positive("bandwidth (bits a second)", self.bandwidth)
+        for name in ("clip", "server_step"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        for name in ("momentum", "public_weight"):
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
         if self.strengths < 0 or self.strengths == 1:
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
                 f"{self.strengths}."
+            )
+        given = [name for name in _OF_A_RECIPE if getattr(self, name) not in (None, "search")]
+        if self.basis != "proved" and given:
+            raise InvalidInput(
+                f"{given[0]}={getattr(self, given[0])!r} is about the trainings of a proof, and "
+                f"basis={self.basis!r} asks for none; leave one out."
             )
         if self.basis != "proved" and self.knows == "anyone":
             raise InvalidInput(

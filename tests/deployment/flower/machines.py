@@ -76,14 +76,18 @@ def machine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def run(
-    app: Path, environment: dict[str, str], settings: dict[str, Any], supernodes: int = 2
+    app: Path,
+    environment: dict[str, str],
+    settings: dict[str, Any],
+    supernodes: int = 2,
+    timeout: float = 300,
 ) -> str:
     """What `flwr run` says, to its end."""
     config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
     command = ["flwr", "run", str(app), "--stream", "--run-config", config]
     command += ["--federation-config", f"num-supernodes={supernodes}"]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr

@@ -7,6 +7,8 @@ from dataclasses import replace
 from tests.reporting import examples
 
 from trilemma.federation.deployment_terms import ServerTraining
+from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart
+from trilemma.learning import LocalTraining
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.settings_rows import deployment_rows, federation_rows, verdict_rows
 from trilemma.tuning.request import Request
@@ -46,6 +48,23 @@ def test_what_a_deployment_must_keep() -> None:
     found = dict(deployment_rows(falling))
     assert (
         found["server"] == "each step is 6.67 × the mean update, falling to zero over the rounds"
+    )
+    helped = ServerTraining(
+        1.0,
+        momentum=0.5,
+        warm_start=WarmStart(300, 0.1),
+        public_weight=0.1,
+        public=PublicRecords(149, "00" * 32, "5e88"),
+        centring=(Origin("0", (0.5,)),),
+    )
+    found = dict(deployment_rows(replace(verdict.deployment, server=None)))
+    assert "server" not in found
+    own = LocalTraining(batch=4, record_clip=1.0)
+    served = replace(verdict.deployment, local_training=own, server=helped)
+    assert dict(deployment_rows(served))["server"] == (
+        "each step is 1 × the mean update; momentum 0.5; 300 steps on public records come first; "
+        "public records make 0.1 of each step; 149 public records (keyed hash 5e88); 1 layer "
+        "centred"
     )
     assert "the test records" in dict(federation_rows(verdict))["public records"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,11 +13,13 @@ from tests.tuning.simulating import answered
 
 from trilemma.execution.scheduler import Procedure
 from trilemma.federation.recipe import Recipe
+from trilemma.federation.server_parts import WarmStart
 from trilemma.federation.training import History, Round
 from trilemma.game.job_results import Failed
 from trilemma.game.jobs import Job, TrainJob
 from trilemma.learning import LocalTraining
 from trilemma.tuning.proof.baseline_search import (
+    FREE_TRAININGS,
     STEP_TRAININGS,
     best_free,
     best_unprotected,
@@ -99,25 +102,39 @@ def test_the_unprotected_training_is_tuned_too() -> None:
 def test_the_best_training_has_the_freedoms_of_a_protected_one() -> None:
     scenario, done = small(3), list[TrainJob]()
     own = Recipe(scenario.local_training, 1.6, True, judge="choosing")
-    clients = LocalTraining(batch=80, record_clip=CLIP, sampling="full")
+    protected = Recipe(LocalTraining(batch=80, record_clip=CLIP, sampling="full"))
 
     def metric(recipe: Recipe, _: str) -> float:
         return 0.5 + 0.1 * (recipe.momentum > 0) - 0.01 * abs(recipe.step - 0.4)
 
-    found = answered(best_free(scenario, own, clients, 8), trained(metric, done))
+    found = answered(best_free(scenario, own, protected, 8), trained(metric, done))
     assert {task.recipe.judge for task in done if task.recipe} == {"choosing"}
     assert found.momentum == 0.9
     assert found.step == pytest.approx(0.4)
     assert found.local_training.sampling == "full"
     assert found.local_training.record_clip == 1e6, "nothing is clipped"
     averaged = answered(
-        best_free(scenario, own, clients, 8),
+        best_free(scenario, own, protected, 8),
         trained(lambda recipe, _: recipe.averaging + 0.01 * recipe.step, done),
     )
     assert averaged.averaging == 0.95
     assert averaged.step == pytest.approx(6.4)
+    helped = replace(protected, centring=0.3, warm_start=WarmStart(9, 0.1))
+    centred = answered(
+        best_free(scenario, own, helped, 8),
+        trained(lambda recipe, _: metric(recipe, "") + 0.1 * (recipe.centring == 0.3), done),
+    )
+    assert (centred.centring, centred.warm_start) == (0.3, None)
+    assert centred.momentum == 0.9
+    begun: list[TrainJob] = []
+    warm = answered(
+        best_free(scenario, own, helped, 8),
+        trained(lambda recipe, _: float(recipe.warm_start is not None), begun),
+    )
+    assert warm.warm_start == WarmStart(9, 0.1)
+    assert len({job.key for job in begun if job.recipe != own}) == FREE_TRAININGS[1]
     best = answered(
-        best_free(scenario, own, clients, 8),
+        best_free(scenario, own, helped, 8),
         trained(lambda recipe, _: float(recipe == own), done),
     )
     assert best == own, "never worse than the own one"

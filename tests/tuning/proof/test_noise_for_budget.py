@@ -17,15 +17,16 @@ from trilemma.accounting.noise_calibration import leakage_bound, leakage_supremu
 from trilemma.accounting.sampled_training import Training
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment_terms import Deployment, ServerTraining
+from trilemma.federation.deployment_terms import Deployment
 from trilemma.federation.recipe import Recipe
+from trilemma.game.recipe_scenarios import applied, settled
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.fixed_point import FixedPointTransport
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.proof.noise_for_budget import Proof
+from trilemma.tuning.proof.noise_for_budget import Proof, _bearable
 from trilemma.tuning.recipe_rule import CLIP
 from trilemma.tuning.request import Request
 
@@ -108,7 +109,8 @@ def test_noise_for_all_survivors_would_not_prove_the_claim_at_the_threshold() ->
 
 
 def deployed(made: Proof) -> Deployment:
-    return made.deployment(made.recipe(planned().scenario, 30))
+    scenario = planned().scenario
+    return made.deployment(settled(made.recipe(scenario, 30), scenario))
 
 
 SLOW = pytest.mark.slow
@@ -179,12 +181,34 @@ def test_a_full_batch_is_in_every_round() -> None:
 def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._GRADIENTS", 5 * 83 * 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
     assert made.leakage()[0] <= 0.3
     assert deployed(made).participation == "known"
+
+
+@pytest.mark.slow
+def test_such_a_part_is_as_large_where_participation_is_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
+    known, hidden = proof(), proof(participation="secret")
+    assert hidden.local_training == known.local_training
+    assert hidden.variance() < known.variance()
+
+
+def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = federation()
+    own = sum(2 * each.numel() for each in scenario.model.parameters() if each.ndim == 2)
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._FLOPS", 5 * 3 * own * 20)
+    assert _bearable(scenario) == 20
+    _bearable.cache_clear()
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._ENTRIES", 83 * 7)
+    assert _bearable(scenario) == 7
+    _bearable.cache_clear()
 
 
 def test_one_round_is_known_to_hold_the_record() -> None:
@@ -204,14 +228,52 @@ def test_what_is_deployed_is_what_is_proved() -> None:
     )
     assert (terms.participation, terms.weighting) == ("known", "equal")
     assert (terms.threshold, terms.rounds, terms.parameters) == (4, 30, 83)
-    assert terms.server == ServerTraining(recipe.step, decay=True)
     assert recipe.local_training == terms.local_training
     assert recipe.equal_weights
     assert (recipe.rounds, recipe.threshold) == (30, 4)
-    carried = Recipe(
-        terms.local_training, recipe.step, True, equal_weights=True, threshold=4, rounds=30
+    scenario = planned().scenario
+    assert Recipe.of(terms) == settled(recipe, scenario), "nothing that is not deployed"
+    assert applied(Recipe.of(terms), scenario).task.layout == applied(recipe, scenario).task.layout
+    assert terms.server is not None
+    assert [each.layer for each in terms.server.centring] == ["0", "2"]
+
+
+def test_the_federations_own_training_can_be_kept() -> None:
+    own = replace(federation(), server_lr=0.7)
+    made = proof(own, recipe="keep")
+    drawn = made.local_training
+    assert (drawn.batch, drawn.sampling) == (2, "poisson")
+    assert (made.training.q, made.participation) == (2 / 80, "known")
+    assert 0.1 < made.clip == drawn.record_clip
+    assert made.variance() == pytest.approx(
+        (made.training.noise_multiplier * made.clip / 2) ** 2 / 4, rel=3e-3
     )
-    assert recipe == carried, "nothing that a deployment does not carry"
+    recipe = made.recipe(own, 30)
+    assert (recipe.step, recipe.server_decay, recipe.centring) == (0.7, False, None)
+    full = replace(own, local_training=LocalTraining(batch=2, record_clip=0.4, sampling="full"))
+    whole = proof(full, recipe="keep")
+    assert (whole.clip, whole.training.q, whole.local_training.batch) == (0.4, 1.0, 80)
+
+
+def test_single_settings_can_be_fixed() -> None:
+    made = proof(clip=0.25, momentum=0.0, centring="none", server_step=3.5)
+    usual = proof()
+    assert made.clip == made.local_training.record_clip == 0.25
+    assert made.training == usual.training
+    assert made.variance() == pytest.approx(usual.variance() * 2.5**2)
+    recipe = made.recipe(planned().scenario, 30)
+    assert (recipe.step, recipe.momentum, recipe.centring) == (3.5, 0.0, None)
+
+
+def test_public_records_move_as_much_whatever_the_smallest_client_is() -> None:
+    """With a tenth of a step, beside sums that are 72/40 of a mean."""
+    scenario = replace(planned().scenario, public=planned().scenario.test_records)
+    shorter = [scenario.records[0][range(40)], *scenario.records[1:]]  # type: ignore[index]
+    recipe = proof(replace(scenario, clients=shorter)).recipe(
+        replace(scenario, clients=shorter), 30
+    )
+    ratio = recipe.public_weight / (1 - recipe.public_weight)
+    assert ratio == pytest.approx(0.1 / 0.9 * 72 / 40)
 
 
 def test_the_step_is_the_rules_whatever_the_smallest_client_is() -> None:

@@ -18,9 +18,11 @@ from flwr.serverapp.strategy import Strategy
 from trilemma.deployment.flower.messages import (
     content_digest,
     counts,
+    float_tensors,
     model_tensors,
     only_arrays,
     read_stages,
+    replaced,
     shifted,
     write_stages,
 )
@@ -28,6 +30,7 @@ from trilemma.deployment.flower.resuming import Resuming
 from trilemma.deployment.nodes.metrics import decode_metrics
 from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.round_events import epsilon_of
+from trilemma.deployment.nodes.served_model import ServedModel
 from trilemma.deployment.nodes.server_rounds import Answers, ServerRound, ServerRounds
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Kind, Terms
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from flwr.supercore.run import Run
 
     from trilemma.crypto.paillier import PublicKey
+    from trilemma.learning.losses import Loss
+    from trilemma.records.records import Dataset, Records
 
 __all__ = ["ProtectedGrid"]
 
@@ -78,7 +83,9 @@ class ProtectedGrid(Grid):
     the run. Use one grid for a run.
 
     Where the terms' deployment says how the server trains, the reply is the model after that
-    step, so that FedAvg trains as was measured; a strategy with a step of its own is refused.
+    step, so that FedAvg trains as was measured; a strategy with a step of its own is refused. A
+    server that starts or steps by public records is given them, as in tuning, with the `model` and
+    its `loss`.
 
     Secure aggregation takes two exchanges a round while the cohort stays, four when it changes;
     one more where identities are pinned and a node is lost before its update comes, or in a graph.
@@ -94,6 +101,9 @@ class ProtectedGrid(Grid):
         *,
         public_key: PublicKey | None = None,
         checkpoint: Path | str | None = None,
+        model: torch.nn.Module | None = None,
+        loss: Loss | None = None,
+        public: Dataset | Records | None = None,
     ) -> None:
         self._grid, self.terms, self._public = grid, Terms.of(terms), public_key
         transport = self.terms.protection.transport
@@ -107,7 +117,15 @@ class ProtectedGrid(Grid):
                 f"a server that cannot read its model has none to keep in {checkpoint}; leave the "
                 "checkpoint out, and save the model on a node."
             )
+        deployment = self.terms.deployment
+        self._served = None
+        if deployment is not None and deployment.server is not None and not self.terms.blind:
+            self._served = ServedModel(deployment, model, loss, public)
         self._state = Resuming(checkpoint)
+        self._started = bool(self._state.events)
+        if self._served is not None:
+            kept = self._state.beside
+            self._served.memory = {name: torch.from_numpy(each) for name, each in kept.items()}
         self._rounds = ServerRounds(self.terms, public_key, self._state.events)
         self._rounds.released = self._state.before
         self._state.events = self._rounds.events
@@ -158,6 +176,9 @@ class ProtectedGrid(Grid):
             _LOG.warning("nothing is trained any more: %s", reason)
             return [] if self._rounds.released else [self._unchanged(batch, model)]
         if kind == "train":
+            if self._served is not None and not self._started:
+                model = replaced(model, self._served.start(float_tensors(model)))
+            self._started = True
             self._state.asked += 1
         elif self._state.unsaved:
             self._state.keep(model)
@@ -256,13 +277,9 @@ class ProtectedGrid(Grid):
             weight = means.weight
         records: dict[str, ArrayRecord | MetricRecord] = {}
         if kind == "train":
-            change = torch.zeros(current.stage.size)
+            records["arrays"] = model
             if (released := current.released.get("update")) is not None:
-                layout = model_tensors(model)[0]
-                step = self.terms.server_step(len(self._rounds.events) - 1)
-                change = released.mean * step * units(layout, self.terms)
-                weight = released.weight
-            records["arrays"] = shifted(model, change)
+                records["arrays"], weight = self._moved(model, released.mean), released.weight
             if math.isfinite(spent := epsilon_of(self._rounds.events, self.terms.delta)):
                 metrics |= {"dp-epsilon": spent, "dp-delta": self.terms.delta}
                 metrics["dp-epsilon-round"] = epsilon_of(
@@ -272,6 +289,17 @@ class ProtectedGrid(Grid):
         metrics |= self._rounds.told(current, len(current.stage.cohort))
         records["metrics"] = MetricRecord(dict(metrics))
         return Message(RecordDict(dict(records)), reply_to=original)
+
+    def _moved(self, model: ArrayRecord, mean: torch.Tensor) -> ArrayRecord:
+        """The model after a round, by the mean [m] of its updates."""
+        layout = model_tensors(model)[0]
+        if self._served is None:
+            return shifted(model, mean * self.terms.learning_rate * units(layout, self.terms))
+        number = len(self._rounds.events) - 1
+        after = self._served.step(float_tensors(model), layout.unflatten(mean), number)
+        memory = self._served.memory.items()
+        self._state.beside = {name: each.numpy() for name, each in memory}
+        return replaced(model, after)
 
     def _check_strategy(self, strategy: Strategy | None) -> None:
         wrapped = (strategy, getattr(strategy, "strategy", None))  # Flower's DP wraps another

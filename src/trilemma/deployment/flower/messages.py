@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from tokenize import TokenError
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ from trilemma.updates import Layout
 __all__ = [
     "content_digest",
     "counts",
+    "float_tensors",
     "model_tensors",
     "only_arrays",
     "read_stages",
+    "replaced",
     "shifted",
     "tensors_of",
     "without_stages",
@@ -157,16 +159,21 @@ def counts(name: str, floating: bool) -> bool:
     return not floating or name.rpartition(".")[2] == "num_batches_tracked"
 
 
+def float_tensors(record: ArrayRecord) -> dict[str, torch.Tensor]:
+    """The floating-point arrays of a model by name, without counters."""
+    tensors = tensors_of(record)
+    return {
+        name: each for name, each in tensors.items() if not counts(name, each.is_floating_point())
+    }
+
+
 def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     """The floating-point arrays of a model as a layout and one vector [m].
 
     Other arrays (counters, such as BatchNorm's) are not averaged: they stay as the server sent
     them first.
     """
-    tensors = tensors_of(record)
-    floats = {
-        name: each for name, each in tensors.items() if not counts(name, each.is_floating_point())
-    }
+    floats = float_tensors(record)
     if not floats:
         raise InvalidInput("the model has no floating-point array, so nothing can be averaged.")
     layout = Layout(tuple(floats), tuple(tuple(each.shape) for each in floats.values()))
@@ -178,11 +185,13 @@ def shifted(record: ArrayRecord, change: torch.Tensor) -> ArrayRecord:
     """The model minus a change [m], each array in its own precision."""
     layout, _ = model_tensors(record)
     parts = layout.unflatten(change.to(torch.float64))
-    made = {}
-    for name, array in record.items():
-        if name not in parts:
-            made[name] = array
-            continue
-        values = array.numpy()
-        made[name] = Array(np.asarray(values - parts[name].numpy(), values.dtype))
+    named = float_tensors(record)
+    return replaced(record, {name: named[name] - part for name, part in parts.items()})
+
+
+def replaced(record: ArrayRecord, tensors: Mapping[str, torch.Tensor]) -> ArrayRecord:
+    """The model with these tensors in place of its own, each array in its own precision."""
+    made = dict(record)
+    for name, values in tensors.items():
+        made[name] = Array(np.asarray(values.detach().numpy(), record[name].numpy().dtype))
     return ArrayRecord(made)

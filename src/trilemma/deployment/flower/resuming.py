@@ -25,6 +25,7 @@ __all__ = ["Resuming"]
 _LOG: Final = logging.getLogger("trilemma.flower")
 _ROUND: Final = "server-round"  # what Flower's strategies call it
 _UNWATCHED: Final = "unwatched"
+_BESIDE: Final = "measured server"
 _LIST: Final = "list "  # a strategy's list of arrays, under the numbers of its places
 
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
@@ -34,7 +35,8 @@ class Resuming:
     """The rounds of training so far, of this run and those before it, kept in a file if named.
 
     `events` are all rounds that were begun; `failed` is the reply to the last round that gave no
-    sum, which holds the model as it was.
+    sum, which holds the model as it was. `beside` is what the server's side remembers that was
+    measured, such as momentum.
     """
 
     def __init__(self, path: Path | str | None) -> None:
@@ -43,6 +45,7 @@ class Resuming:
         self._found = found
         self.events: Sequence[Event] = () if found is None else found.events
         self.failed: Message | None = None
+        self.beside: Arrays = {} if found is None else found.memory.get(_BESIDE, {})
         self._strategy: Strategy | None = None
         self.before = 0 if found is None else found.rounds
         self.good = self.asked = self.before
@@ -117,6 +120,8 @@ class Resuming:
         vars(watched)[_UNWATCHED] = aggregate
         vars(strategy)["aggregate_train"] = watched
         for name, arrays in self._found.memory.items() if first and self._found else ():
+            if name == _BESIDE:
+                continue
             kept: Any = {key: each.copy() for key, each in arrays.items()}
             if name.startswith(_LIST):
                 kept = list(kept.values())
@@ -127,7 +132,9 @@ class Resuming:
         if self.path is None:
             return
         arrays = {name: each.numpy() for name, each in model.items()}
-        memory = {} if self._strategy is None else _memory(self._strategy)
+        memory = {} if self._strategy is None else dict(_memory(self._strategy))
+        if self.beside:
+            memory[_BESIDE] = self.beside
         save_checkpoint(self.path, Checkpoint(self.good, arrays, tuple(self.events), memory))
         self._saved = self.good
 

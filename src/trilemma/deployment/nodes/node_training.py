@@ -21,7 +21,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.federation.server_parts import means_of
 from trilemma.learning import LocalTraining, Task, client_update, draw_rows, way_of
+from trilemma.learning.modules import centred, shifted_biases
 from trilemma.records.records import Dataset, Records
 
 if TYPE_CHECKING:
@@ -68,8 +70,9 @@ def local_update(
 
     The records are drawn by the system's generator, each record's gradient is clipped, and the
     sum is divided by a constant (`trilemma.learning`). A record with a gradient that is not finite
-    contributes nothing. `loss(outputs, labels)` is a mean over a
-    batch. Call it once for a message, and send `model.state_dict()` as it leaves it.
+    contributes nothing. `loss(outputs, labels)` is a mean over a batch. Where the deployment
+    centres layers, gradients are those of (W, b + W m), and the model keeps its own (W, b).
+    Call it once for a message, and send `model.state_dict()` as it leaves it.
     """
     if terms.deployment is None:
         raise InvalidInput(
@@ -79,9 +82,13 @@ def local_update(
     training = terms.deployment.local_training
     records = Records.of(dataset, "this node's data")
     _check(model, len(records), terms.deployment)
-    task = Task(model, loss, None)  # a class is an index here, never a soft label
-    named = dict(model.named_parameters())
-    start = task.layout.flatten(named).detach().clone()
+    means, named = {}, dict(model.named_parameters())
+    if (server := terms.deployment.server) is not None:
+        means = means_of(server.centring, named)
+    # A class is an index here, never a soft label.
+    task = Task(centred(model, means) if means else model, loss, None)
+    before = {name: each.detach().clone() for name, each in named.items()}
+    start = task.layout.flatten({**before, **shifted_biases(before, means)})
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
     # Tried on zeros: a way that went by the records would tell of them.
@@ -90,12 +97,12 @@ def local_update(
     update = _update(task, start, chosen.to(str(start.device)), training, present)
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     after = task.layout.unflatten(start - step * update)
+    after |= shifted_biases({**before, **after}, means, -1)
     with torch.no_grad():
         for name, values in after.items():
             named[name].copy_(values)
     if (watching := _WATCHING.get()) is not None:
-        unflatten = task.layout.unflatten
-        watching.append(Made(unflatten(update), unflatten(start), after))
+        watching.append(Made(task.layout.unflatten(update), before, after))
     return update
 
 

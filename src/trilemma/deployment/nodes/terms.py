@@ -103,6 +103,12 @@ class Terms:
         self._check_budgets()
 
     def _check_deployment(self, deployment: Deployment) -> None:
+        if self.blind and deployment.server is not None and not deployment.server.steps_alone:
+            raise InvalidInput(
+                "this deployment's server has momentum, an average, public records or centred "
+                "layers, and under blind Paillier there is no server that reads a model; use "
+                "mode=open."
+            )
         for name, measured in _settings_of(deployment).items():
             own = getattr(self, name)
             if own != measured and not (name == "min_cohort" and own > measured):
@@ -176,7 +182,7 @@ class Terms:
         return self.protection.transport.server_reads == "nothing"
 
     def server_step(self, round: int) -> float:
-        """What the model moves by in a round of training (0, 1, ...), over the mean update."""
+        """What a node moves a model that it alone reads by, in a round, over the mean update."""
         deployment = self.deployment
         if deployment is None or deployment.server is None:
             return self.learning_rate

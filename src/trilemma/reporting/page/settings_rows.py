@@ -78,6 +78,25 @@ def deployment_rows(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _server(server: ServerTraining) -> str:
+    falls = ", falling to zero over the rounds" if server.decay else ""
+    parts = [f"each step is {number(server.step)} × the mean update{falls}"]
+    if server.momentum:
+        parts.append(f"momentum {number(server.momentum)}")
+    if server.averaging:
+        parts.append(f"the model is averaged by {number(server.averaging)}")
+    if server.warm_start is not None:
+        parts.append(f"{count(server.warm_start.steps, 'step')} on public records come first")
+    if server.public_weight:
+        parts.append(f"public records make {number(server.public_weight)} of each step")
+    if server.public is not None:
+        named = f"(keyed hash {server.public.digest[:16]})"
+        parts.append(f"{count(server.public.number, 'public record')} {named}")
+    if server.centring:
+        parts.append(f"{count(len(server.centring), 'layer')} centred")
+    return "; ".join(parts)
+
+
 def _public(there: Federation) -> str:
     if there.public_is_test:
         return f"{there.public_records:,}, the test records, as the scenario gives none"
@@ -92,6 +111,5 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, ServerTraining):
-        falls = ", falling to zero over the rounds" if value.decay else ""
-        return f"each step is {number(value.step)} × the mean update{falls}"
+        return _server(value)
     return str(value)

@@ -252,6 +252,6 @@ def _against_the_best(costs: Costs, name: str) -> str:
     lost = best - costs.protected_metric
     figure = f"{100 * lost:.1f} points" if name == "accuracy" else number(lost)
     return (
-        f" The best unprotected training that may use all records, average or have momentum "
+        f" The best unprotected training with the same freedoms "
         f"reaches {metric(best, name)}: against it {figure} are lost."
     )

@@ -46,13 +46,7 @@ def recipe_of(candidate: Candidate) -> Recipe | None:
     """How a federation that deploys the candidate trains; None where that is its own way."""
     if candidate.deployment is None or candidate.certificate is None:
         return None
-    return Recipe(
-        candidate.deployment.local_training,
-        candidate.certificate.server_lr,
-        candidate.certificate.server_decay,
-        equal_weights=True,
-        threshold=candidate.deployment.threshold,
-    )
+    return Recipe.of(candidate.deployment)
 
 
 def possible_beside(plan: Plan) -> dict[Kind, int]:

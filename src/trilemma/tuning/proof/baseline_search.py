@@ -2,7 +2,8 @@
 
 The federation's own way at its best server step, climbed by factors of 2 and then of √2, constant
 or falling to zero; and the best of a few others with the freedoms that a protected training has:
-all records in a round, and a server that averages or has momentum.
+all records in a round, a server that averages or has momentum, centred layers, and a warm start
+where there are public records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
     from trilemma.federation.training import History
     from trilemma.game.scenario import Scenario
-    from trilemma.learning import LocalTraining
 
 __all__ = ["FREE_TRAININGS", "STEP_TRAININGS", "best_free", "best_unprotected", "climb"]
 
@@ -31,13 +31,18 @@ _UNCLIPPED: Final = 1e6  # no gradient is so long
 _AVERAGING, _MOMENTUM = 0.95, 0.9
 _AVERAGED_STEPS: Final = (1.0, 2.0, 4.0)  # over the best step without
 _MOMENTUM_STEPS: Final = (0.125, 0.25, 0.5)
+_CENTRED_STEPS: Final = (1.0, 2.0)  # over the best step without
 
 _CLIMB: Final = (3, _FARTHEST + 2)  # values that a climb by factors of 2 tries, and at most
 _FINER: Final = 2  # more that one by √2 tries
 STEP_TRAININGS: Final = tuple(len(_SEEDS) * 2 * (steps + _FINER) for steps in _CLIMB)
 """Trainings that `best_unprotected` takes, at least and at most."""
-FREE_TRAININGS: Final = len(_SEEDS) * (len(_AVERAGED_STEPS) + len(_MOMENTUM_STEPS))
-"""More that `best_free` takes."""
+_FREE: Final = len(_AVERAGED_STEPS) + len(_MOMENTUM_STEPS)
+FREE_TRAININGS: Final = (
+    len(_SEEDS) * _FREE,
+    len(_SEEDS) * (_FREE + len(_CENTRED_STEPS) + 1),
+)
+"""More that `best_free` takes, at least and at most."""
 
 Score = tuple[float, float]
 Scores = Callable[[Sequence[float]], Generator[Sequence[Any], list[Any], list[Score]]]
@@ -69,12 +74,14 @@ def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
 
 
 def best_free(
-    scenario: Scenario, own: Recipe, training: LocalTraining, rounds: int
+    scenario: Scenario, own: Recipe, protected: Recipe, rounds: int
 ) -> Procedure[Recipe]:
     """The best unprotected training: the own one, one that averages, one with momentum.
 
-    With momentum clients train as those of a proof do, but nothing is clipped.
+    With momentum clients train as those of a proof do, but nothing is clipped. The best of them is
+    tried with the centred layers and the warm start of the `protected` recipe.
     """
+    training = protected.local_training
     if training.algorithm == "fedsgd":
         training = replace(training, record_clip=_UNCLIPPED)
     share = training.batch / (sum(map(len, scenario.records)) / len(scenario.records))
@@ -96,10 +103,26 @@ def best_free(
             for factor in _MOMENTUM_STEPS
         ),
     ]
+    best = yield from _best(recipes, rounds)
+    if protected.centring is not None:
+        steps = (best[1].step * factor for factor in _CENTRED_STEPS)
+        tried = [replace(best[1], server_lr=s, centring=protected.centring) for s in steps]
+        best = yield from _best(tried, rounds, best)
+    if protected.warm_start is not None:
+        tried = [replace(best[1], warm_start=protected.warm_start)]
+        best = yield from _best(tried, rounds, best)
+    return best[1]
+
+
+def _best(
+    recipes: Sequence[Recipe], rounds: int, before: tuple[Score, Recipe] | None = None
+) -> Procedure[tuple[Score, Recipe]]:
+    """The best recipe with its score, the one `before` if none is better."""
     scores = yield from _scores(
         [[TrainJob("none", seed, rounds, recipe) for seed in _SEEDS] for recipe in recipes]
     )
-    return max(zip(scores, recipes, strict=True), key=lambda pair: pair[0])[1]
+    pairs = list(zip(scores, recipes, strict=True))
+    return max([before, *pairs] if before else pairs, key=lambda pair: pair[0])
 
 
 def climb(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.accounting.noise_calibration import epsilon, true_positive_rate
-from trilemma.game.recipe_scenarios import judged_records
+from trilemma.game.recipe_scenarios import judged_records, settled
 from trilemma.tuning.proof.baseline_search import best_free, best_unprotected
 from trilemma.tuning.recipe_rule import how_chosen
 from trilemma.tuning.results.certificate import Certificate
@@ -39,10 +39,24 @@ def certify(plan: Plan, proof: Proof) -> Procedure[Certified]:
     scenario, rounds = plan.scenario, plan.pricing.rounds
     recipe = proof.recipe(scenario, rounds)
     unprotected = yield from best_unprotected(scenario, rounds)
-    best = yield from best_free(scenario, unprotected, proof.local_training, rounds)
+    best = yield from best_free(scenario, unprotected, recipe, rounds)
     certificate = _certificate(plan, proof, recipe, unprotected)
-    statement = _statement(certificate, recipe, same_set=scenario.public is None)
-    return Certified(certificate, statement, recipe, unprotected, best)
+    said = f"{_batches(proof)}{how_chosen(recipe, proof.fixed)}"
+    statement = _statement(certificate, said, same_set=scenario.public is None)
+    return Certified(certificate, statement, settled(recipe, scenario), unprotected, best)
+
+
+def _batches(proof: Proof) -> str:
+    """Whether rounds use all records, where that is no matter of course."""
+    training = proof.local_training
+    if training.sampling != "poisson" or proof.clips_updates:
+        return ""
+    told = "is told which rounds do" if proof.participation == "known" else "is not told when"
+    why = "" if proof.fixed.kept else ", as full batches would cost a client too much"
+    return (
+        f"A round uses each record with probability {proof.training.q:.3g}{why}; the attacker "
+        f"{told}. "
+    )
 
 
 def _certificate(plan: Plan, proof: Proof, recipe: Recipe, unprotected: Recipe) -> Certificate:
@@ -78,7 +92,7 @@ def _certificate(plan: Plan, proof: Proof, recipe: Recipe, unprotected: Recipe) 
     )
 
 
-def _statement(proof: Certificate, recipe: Recipe, *, same_set: bool) -> str:
+def _statement(proof: Certificate, chosen: str, *, same_set: bool) -> str:
     size = 100 if proof.line_up is None else proof.line_up
     where = "at every N" if proof.line_up is None else f"at N = {size:,}"
     whose = "the test set, as there are no public records" if same_set else "the public records"
@@ -87,7 +101,7 @@ def _statement(proof: Certificate, recipe: Recipe, *, same_set: bool) -> str:
         f"Proved for {'a whole client' if proof.level == 'client' else 'one record'} of a "
         f"training of {proof.rounds} rounds: of {size:,} equally likely candidates the right one "
         f"is guessed at a rate of at most {proof.success[size]:.3g}, and the leakage is at most "
-        f"{proof.leakage:.3g} {where}. {how_chosen(recipe)} The steps of the trainings without "
+        f"{proof.leakage:.3g} {where}. {chosen} The steps of the trainings without "
         f"protection were chosen on {proof.chosen_on} records of {whose}; every accuracy is that "
         f"on {others}."
     )

@@ -2,9 +2,10 @@
 
 FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
 by at most C/S. Every round uses all records, so that nothing rests on the secrecy of batches, and
-S is the number of records of the smallest client; only where participation is to be secret are
-Poisson batches drawn. FedAvg clips the whole change of the weights to C; there a client moves the
-sum by at most C, and a record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
+S is the number of records of the smallest client. Poisson batches are drawn where participation
+is to be secret, where full ones cost a client too much, and where its own training is kept.
+FedAvg clips the whole change of the weights to C; there a client moves the sum by at most C, and a
+record by at most 2C: the smaller noise is taken (`bounds.weight_changes`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from trilemma.accounting.noise_multiplier import Cohort
 from trilemma.accounting.rounding import check_grid, grid_remainder, range_for
 from trilemma.accounting.sampled_training import Participation, Training
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment_terms import Deployment, ServerTraining, room_for
+from trilemma.federation.cohort_updates import forward_flops
+from trilemma.federation.deployment_terms import Deployment, room_for
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.randomization import Randomization
@@ -34,10 +36,11 @@ from trilemma.protection.transports.base import LEAST_NOISE
 from trilemma.protection.transports.paillier_transport import Paillier
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.tuning.families.proof_conditions import check_scenario
-from trilemma.tuning.recipe_rule import CLIP, clip_of, recipe_under_noise
+from trilemma.tuning.recipe_rule import Fixed, clip_of, kept_clip, recipe_under_noise
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
+    from trilemma.federation.server_parts import PublicRecords
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
@@ -47,7 +50,8 @@ __all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
 ARITHMETIC: Final = 1e-3  # of a clip: more than sums in 32 bits add to one record's influence
-_GRADIENTS: Final = 20_000_000  # entries of a round's gradients; of larger rounds a part is drawn
+_FLOPS: Final = 1_500_000_000  # of a round of all clients: a tenth of a second of one core
+_ENTRIES: Final = 1 << 26  # of a client's gradients in a round, which fill 256 MiB
 NOISE_GRID: Final = 2.0**-24  # of a standard deviation, on which values and noise meet
 
 
@@ -76,6 +80,9 @@ class Proof:
     person: int
     remainder: float
     line_up: int | None
+    clip: float
+    fixed: Fixed
+    public: PublicRecords | None
 
     @classmethod
     def of(cls, plan: Plan, transport: Transport) -> Proof:
@@ -94,14 +101,17 @@ class Proof:
         if transport != "plain":
             rounding = {"messages": clients, "coordinates": parameters, "rounds": rounds}
             remainder = FAILURE + grid_remainder(1.0, _FINEST, **rounding)
+        fixed = Fixed.of(request)
+        clip = fixed.clip or (kept_clip(scenario) if fixed.kept else _rules_clip(own))
         level, training, local_training = _trained(
-            own,
+            replace(own, record_clip=clip) if own.algorithm == "fedsgd" else own,
             sizes,
+            kept=fixed.kept,
             budget=request.budget,
             rounds=rounds,
             known_round=request.claim == "one-round",
             secret=request.participation == "secret",
-            most=_GRADIENTS // (clients * parameters),
+            most=_bearable(scenario),
             person=request.person,
             line_up=request.line_up,
             remainder=remainder,
@@ -122,6 +132,9 @@ class Proof:
             person=request.person,
             remainder=remainder,
             line_up=request.line_up,
+            clip=clip,
+            fixed=fixed,
+            public=plan.public,
         )
 
     @property
@@ -144,11 +157,6 @@ class Proof:
     def leakage(self) -> tuple[float, int]:
         """The largest leakage over the line-ups claimed, and an N that (nearly) attains it."""
         return _worst(self.training, self.line_up, self.remainder)
-
-    @property
-    def clip(self) -> float:
-        """C, the norm to which a record's gradient or a whole update is clipped."""
-        return clip_of(self.local_training)
 
     def variance(self) -> float:
         """What each client adds to each coordinate of its update.
@@ -206,22 +214,33 @@ class Proof:
         )
 
     def recipe(self, scenario: Scenario, rounds: int) -> Recipe:
-        """How so many rounds are trained: by the rule, with what a deployment carries.
+        """How so many rounds are trained: by the rule, but for what the user fixed.
 
         The rule is about means of clipped updates. S is that of the smallest client, so that in
-        full batches a sum over S is n̄/S times the mean, n̄ the mean number of records.
+        full batches a sum over S is n̄/S times the mean, n̄ the mean number of records; a public
+        gradient is a mean as it is.
         """
         training, share = self.local_training, 1.0
         if training.sampling == "full":
             share = training.batch * len(self.records) / sum(self.records)
         noise = share * math.sqrt(self.variance() / self.clients) / self.clip
         recipe = recipe_under_noise(
-            scenario, training, noise, rounds=rounds, threshold=self.threshold, deployable=True
+            scenario,
+            training,
+            noise,
+            rounds=rounds,
+            clip=self.clip,
+            threshold=self.threshold,
+            fixed=self.fixed,
         )
-        return replace(recipe, server_lr=share * recipe.step)
+        public = recipe.public_weight
+        whole = public + (1 - public) * share
+        step = recipe.step if self.fixed.server_step or self.fixed.kept else whole * recipe.step
+        weight = public if self.fixed.public_weight is not None else public / whole
+        return replace(recipe, server_lr=step, public_weight=weight)
 
     def deployment(self, recipe: Recipe) -> Deployment:
-        """What a federation has to keep to, so that the proof is about it."""
+        """What a federation has to keep to, so that the proof is about it, by a settled recipe."""
         return Deployment(
             recipe.local_training,
             self.parameters,
@@ -235,7 +254,7 @@ class Proof:
                 self.participation if self.local_training.sampling == "poisson" else "known"
             ),
             helpers=self.helpers,
-            server=ServerTraining(recipe.step, recipe.server_decay),
+            server=recipe.server(self.public),
         )
 
 
@@ -244,6 +263,20 @@ def helpers_of(plan: Plan) -> int:
     asked = plan.request.helpers
     given = int(plan.deployment.threshold > 1) if asked is None else asked
     return max(given, int(plan.request.adversary is Adversary.CLIENT))
+
+
+@lru_cache(maxsize=1)  # families share it
+def _bearable(scenario: Scenario) -> int:
+    """Records of a client whose gradients a round can pay for; backward takes twice as forward."""
+    some = scenario.records[0].inputs[:2].to(scenario.device)
+    forward = forward_flops(scenario.task, some) / len(some)
+    by_time = _FLOPS / max(1.0, 3 * forward * scenario.per_round)
+    return int(min(by_time, _ENTRIES / scenario.task.layout.size))
+
+
+def _rules_clip(own: LocalTraining) -> float:
+    """C as the rule has it, whatever the federation clips to."""
+    return clip_of(replace(own, record_clip=None))
 
 
 def _worst(training: Training, line_up: int | None, remainder: float) -> tuple[float, int]:
@@ -257,6 +290,7 @@ def _trained(
     own: LocalTraining,
     sizes: tuple[int, ...],
     *,
+    kept: bool,
     budget: float,
     rounds: int,
     known_round: bool,
@@ -270,19 +304,21 @@ def _trained(
 
     S is the same for all clients, so that all have the same z; the one with the fewest records has
     the largest q. Poisson sampling draws anew for every step, so that no client holds a fixed set
-    for a round.
+    for a round. Where the own training is `kept`, so is its batch, full ones or expected.
     """
     least = min(sizes)
     poisson = replace(own, sampling="poisson", records=None)
-    q = 1.0 if known_round else own.batch / least
+    if own.algorithm == "fedsgd":
+        paid = least if kept and own.sampling == "full" else max(own.batch, most)
+        if (kept and own.sampling != "full") or (secret and paid >= least):
+            paid = own.batch
+        poisson = replace(poisson, batch=min(least, paid))
+    q = 1.0 if known_round else poisson.batch / least
     who: Participation = "secret" if secret and q < 1 else "known"
     if own.algorithm == "fedsgd":
-        drawn = replace(poisson, record_clip=CLIP)
-        if who == "known":
-            drawn = replace(drawn, batch=min(least, max(own.batch, most)))
-            q = 1.0 if known_round else drawn.batch / least
-            if drawn.batch == least:
-                drawn = replace(drawn, sampling="full", records=room_for(max(sizes)))
+        drawn = poisson
+        if who == "known" and drawn.batch == least:
+            drawn = replace(drawn, sampling="full", records=room_for(max(sizes)))
         z = noise_multiplier_for(
             budget,
             rounds=rounds,
