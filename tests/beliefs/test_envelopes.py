@@ -10,7 +10,6 @@ from scipy.stats import binomtest
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.errors import InvalidInput
 
-
 Table = NDArray[Any]
 
 
