@@ -4,7 +4,7 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
-from trilemma.learning.clipping import clipped_sums
+from trilemma.learning.clipping import clipped_products, clipped_sums
 from trilemma.learning.company import Company
 from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.products import (
@@ -29,6 +29,7 @@ __all__ = [
     "Way",
     "client_update",
     "clip_records",
+    "clipped_products",
     "clipped_sums",
     "draw_rows",
     "record_gradients",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trilemma.tuning.certificate.trade_off import trade_off
 from trilemma.tuning.choosing.beside import beside
 from trilemma.tuning.choosing.pictures import gallery
 from trilemma.tuning.choosing.shown import leakage_by_rounds, paper_leakage
@@ -21,6 +22,8 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
     chosen, asked = choice.chosen, plan.request
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if chosen is not None and chosen.certificate is not None:
+        wanted["trade_off"] = trade_off(plan, chosen)
     if asked.strengths and not all(map(plan.proves, plan.families)):
         wanted["curves"] = curves(plan, choice.candidates)
     if chosen is not None:

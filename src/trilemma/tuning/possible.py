@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trilemma.estimation.costs import fewest_rounds
 from trilemma.estimation.jobs import AttackJob
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
-from trilemma.tuning.certificate.beside import possible_beside
 from trilemma.tuning.certificate.searching import FREE_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.certificate.trade_off import possible_trade_off
 from trilemma.tuning.choosing.beside import BESIDE_GAMES
 from trilemma.tuning.choosing.shown import possible_shown
 from trilemma.tuning.families.gauge import CONTROL_GAMES
@@ -47,9 +47,9 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     measured = [family for family in plan.families if not plan.proves(family)]
     work: dict[str, dict[Kind, int]] = {}
     if len(measured) < len(plan.families):
-        work["beside"] = possible_beside(plan)
+        work["trade_off"] = possible_trade_off(plan)
     if measured:
-        work.setdefault("beside", {})[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        work["beside"] = {Kind("games", (lead,), rounds): BESIDE_GAMES}
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)

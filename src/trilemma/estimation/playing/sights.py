@@ -146,10 +146,12 @@ class Observer:
                 draw if round < last[p] else None for p, draw in zip(played, noise, strict=True)
             ]
             means, sent = self._sent(sending, weights, made, shares, seen, drawing)
+            parts = self._parts(sending, weights, made, seen)
             for row, updates in sent.items():
                 game, batches = games[played[row]], made[row]
                 if seen[row]:
-                    view = self._view(game, weights[row], batches, updates, round)
+                    part = parts.get(row)
+                    view = self._view(game, weights[row], batches, updates, round, part)
                     views[played[row]].append(view)
                 if seen[row] and self._sees_mean:
                     means[row] = view.observation.update
@@ -157,6 +159,30 @@ class Observer:
                     means[row] = self._mean(updates, game, batches, round)
             weights = server.step(weights, means, round)
         return views
+
+    def _parts(
+        self,
+        sending: Sending,
+        weights: torch.Tensor,
+        made: Sequence[Batches],
+        seen: Sequence[bool],
+    ) -> dict[int, torch.Tensor]:
+        """By game what the sought record adds to its client's update [m], 0 where it is not there.
+
+        Empty where nobody subtracts it, or an update is no sum over records.
+        """
+        training, shown = sending.training, [row for row, own in enumerate(seen) if own]
+        adds_up = training.algorithm == "fedsgd" and training.by_record
+        if not (shown and adds_up and self.rung == "rest"):
+            return {}
+        if _added_variance(self.protection) is None:
+            return {}
+        here = [made[row] for row in shown]
+        rows = torch.tensor([int(own.rows[own.own or 0, own.slot or 0]) for own in here])
+        rows = rows[:, None, None].to(weights.device)
+        own_parts = sending.updates(weights[shown], rows)[:, 0]
+        there = torch.tensor([own.slot is not None for own in here]).to(own_parts)
+        return dict(zip(shown, own_parts * there[:, None], strict=True))
 
     @property
     def _sees_mean(self) -> bool:
@@ -265,7 +291,8 @@ class Observer:
             going = [row for row, draw in enumerate(draws) if draw is not None]
             return torch.zeros_like(weights), {row: updates[row] for row in going}
         shown = [place for place, each in enumerate(seen) if each]
-        means = sending.means(weights, rows, shares, present)
+        needed = len(shown) < len(seen) or not self._sees_mean  # else all means are views' own
+        means = sending.means(weights, rows, shares, present) if needed else None
         if means is None:
             updates = sending.updates(weights, rows, present)
             means, updates = torch.einsum("uk,ukm->um", shares, updates), updates[shown]
@@ -288,8 +315,12 @@ class Observer:
         batches: Batches,
         updates: torch.Tensor,
         round: int,
+        part: torch.Tensor | None = None,
     ) -> View:
-        """What the adversary reads of a round that holds the tagged record, and what it knows."""
+        """What the adversary reads of a round that holds the tagged record, and what it knows.
+
+        `part` [m] is what that record adds to its client's update, where it can be told apart.
+        """
         scenario, order = self.arena.scenario, self._summed(batches, game, round)
         if self._reads_messages:
             order = order[:1]
@@ -303,7 +334,12 @@ class Observer:
             round=info,
             curious=len(order) - 1,
         )
-        knowledge = self._knowledge(game, batches, order[: seen[0].clients])
+        order = order[: seen[0].clients]
+        others = None
+        if part is not None and isinstance(seen[0].weights, tuple):
+            shares = updates.new_tensor(seen[0].weights)
+            others = shares @ updates[torch.from_numpy(order)] - shares[0] * part
+        knowledge = self._knowledge(game, batches, order, others)
         return View(
             scenario.task,
             weights,
@@ -315,7 +351,13 @@ class Observer:
             game.number,
         )
 
-    def _knowledge(self, game: Game, batches: Batches, order: NDArray[np.int64]) -> Knowledge:
+    def _knowledge(
+        self,
+        game: Game,
+        batches: Batches,
+        order: NDArray[np.int64],
+        others: torch.Tensor | None = None,
+    ) -> Knowledge:
         scenario, pool, level = self.arena.scenario, self.arena.pool, RUNGS.index(self.rung)
         device = scenario.device
         if level == 0:
@@ -332,6 +374,10 @@ class Observer:
             outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
+        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
+        rate = share if secret else None
+        if others is not None:
+            return Knowledge(public, line_up, outsiders, rate=rate, others=others)
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot
         if slot is None:  # a place for the candidates, were one of them in this round
             slot = rows.shape[1]
@@ -345,8 +391,6 @@ class Observer:
         # A Poisson batch without padding is still of no size that others share.
         alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
         there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
-        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
-        rate = share if secret else None
         return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
 
 
