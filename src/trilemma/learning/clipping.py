@@ -63,8 +63,8 @@ def clipped_products(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(⟨g_b, along⟩ [B], ‖g_b‖² [B]) of gradients that are clipped, in double precision.
 
-    g_b, of records [B, ...] at weights [m], is scaled by min(1, clip / ‖g_b‖); `along` [m] is any. Of a
-    record whose gradient or norm is not finite both are zero.
+    g_b, of records [B, ...] at weights [m], is scaled by min(1, clip / ‖g_b‖); `along` [m] is any
+    vector. Of a record whose gradient or norm is not finite both are zero.
     """
     parts = record_gradients(task, _loss_of(task), weights, (), inputs, labels)
     rows = [_rows(part) for part in parts]

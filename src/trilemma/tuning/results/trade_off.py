@@ -33,10 +33,11 @@ class Attacked:
 class TradeOffPoint:
     """One noise multiplier: what a training reaches, what is proved, and what attackers reach.
 
-    `metric` is a mean over seeds with its interval; `lost` is what a training of the federation's
-    own batches without protection reaches, less that, and `lost_to_best` the same against the best
-    unprotected one (None: not trained). `crossed`: the counts contradict the order of knowledge,
-    of noise, or the proof.
+    `metric` is a mean over seeds with its interval, in whole points where less noise than is
+    proved would tell more. `lost` is what a training of the federation's own batches without
+    protection reaches, less that, and `lost_to_best` the same against the best unprotected one
+    (None: not trained); they are those of means that fall with noise. `crossed`: the counts
+    contradict the order of knowledge, of noise, or the proof.
     """
 
     noise_multiplier: float
