@@ -309,16 +309,21 @@ def main() -> None:
         "",
         f"`python benchmarks/figure.py`, {stamp()}",
         "",
-        f"Digits, 10 clients of 150 records in full batches, {proof.rounds} rounds, N = {size}, participation known; sums of {plan.deployment.threshold} of 10 clients "
-        f"hold {proof.survivors} honest noises. Proved at z = {z:.3f}. *Lower limit*: "
-        f"Clopper-Pearson, one-sided at .05 / {count} cells.",
+        (
+            f"Digits, 10 clients of 150 records in full batches, {proof.rounds} rounds, "
+            f"N = {size}, participation known; sums of {plan.deployment.threshold} of 10 clients "
+            f"hold {proof.survivors} honest noises. Proved at z = {z:.3f}. *Lower limit*: "
+            f"Clopper-Pearson, one-sided at .05 / {count} cells."
+        ),
         "",
     ]
     titles = "z|attacker|right|rate|lower limit|proof|not above the proof"
     lines += table(titles, rows)
     lines += [
-        f"At the proof's own noise the exact posterior is right at a rate of {rate:.3f}, "
-        f"{best.proof / rate:.2f} times below the proof.",
+        (
+            f"At the proof's own noise the exact posterior is right at a rate of {rate:.3f}, "
+            f"{best.proof / rate:.2f} times below the proof."
+        ),
         "",
     ]
     PAGE.write_text("\n".join(lines[:-1]) + "\n")

@@ -376,8 +376,6 @@ class Observer:
             return Knowledge(public, line_up, outsiders)
         share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
         rate = share if secret else None
-        if others is not None:
-            return Knowledge(public, line_up, outsiders, rate=rate, others=others)
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot
         if slot is None:  # a place for the candidates, were one of them in this round
             slot = rows.shape[1]
@@ -391,7 +389,7 @@ class Observer:
         # A Poisson batch without padding is still of no size that others share.
         alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
         there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
-        return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
+        return Knowledge(public, line_up, outsiders, rest, slot, there, rate, others)
 
 
 def _order(batches: Batches) -> NDArray[np.int64]:
