@@ -25,28 +25,28 @@ from scipy.stats import norm
 
 from trilemma.attacks.base import RUNGS
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.estimation.jobs import AttackJob
-from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.recipes import applied
-from trilemma.estimation.results import decode
-from trilemma.federation.sending import Sending
+from trilemma.execution.journal import Run
+from trilemma.execution.scheduler import Procedure, Scheduler, together
+from trilemma.federation.cohort_updates import Sending
+from trilemma.game.job_results import decode
+from trilemma.game.jobs import AttackJob
+from trilemma.game.playing.games import Arena
+from trilemma.game.playing.observer import Observer
+from trilemma.game.recipe_scenarios import applied
 from trilemma.learning import Task
 from trilemma.observations import Adversary
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.records.records import Records
 from trilemma.scenarios import load_scenario
-from trilemma.tuning.certificate.beside import EFFORTS, attacks_on, games_beside, recipe_of
-from trilemma.tuning.certificate.candidates import certified_candidate
-from trilemma.tuning.families.counts import played
+from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.proof.attacks_on_proof import EFFORTS, attacks_on, games_beside, recipe_of
+from trilemma.tuning.proof.proved_candidates import certified_candidate
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.candidates import Candidate
-from trilemma.work.journal import Run
-from trilemma.work.scheduler import Procedure, Scheduler, together
+from trilemma.tuning.results.candidate import Candidate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
