@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from trilemma.reporting.words.numbers import count, number, percent
+from trilemma.reporting.words.trade_off_text import ATTACKERS
 
 if TYPE_CHECKING:
     from trilemma.tuning.request import Knows
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "TradeOffPlot", "trade_off_plot", "trade_off_words"]
 
-NAMES: Final[dict[Knows, str]] = {
-    "anyone": "proved: anyone",
-    "rest": "all other records",
-    "candidates": "the candidates",
-    "public": "public records",
-    "nothing": "nothing",
-}
 _BETWEEN: Final = 12  # places of a curve between two noise multipliers
 _SURE: Final = 1 - 1e-9
 
@@ -66,7 +60,7 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
     lost = [point.lost for point in points]
     proof = Curve(
         "anyone",
-        NAMES["anyone"],
+        ATTACKERS["anyone"],
         True,
         _smooth(points),
         tuple((point.lost, point.proof) for point in points),
@@ -80,7 +74,7 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
         curves.append(
             Curve(
                 own[0].knows,
-                NAMES[own[0].knows],
+                ATTACKERS[own[0].knows],
                 False,
                 drawn,
                 drawn,
