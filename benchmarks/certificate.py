@@ -89,7 +89,8 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
     plan = Plan.of(load_scenario("digits"), asked)
 
     def right(who: Participation) -> Procedure[int]:
-        job = replace(games_beside(plan, candidate, who), count=games)
+        job = games_beside(plan, candidate)
+        job = replace(job, attacks=(plan.suite.lead,), count=games, participation=who)
         seen = yield from played(job, chunk=8)
         return int(seen.correct[plan.suite.lead].sum())
 

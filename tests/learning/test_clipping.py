@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import Task, Way, clipped_sums
+from trilemma.learning import Task, Way, clipped_products, clipped_sums
 
 WAYS = (Way(), Way("looped", "asked for"))
 RECORDS = 12
@@ -109,6 +109,34 @@ def test_sums_are_those_of_one_backward_pass_a_record(name: str, way: Way, clip:
     assert torch.allclose(
         found.double(), expected, rtol=0, atol=1e-6 * float(expected.abs().max())
     )
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("way", WAYS, ids=["vmapped", "looped"])
+@pytest.mark.parametrize("clip", [0.05, 0.7, math.inf])
+def test_inner_products_are_those_of_the_gradients_written_out(
+    name: str, way: Way, clip: float
+) -> None:
+    torch.manual_seed(8)
+    model, inputs = MODELS[name][0](), MODELS[name][1]()
+    labels, (task, weights) = torch.randint(0, 3, (RECORDS,)), made(model, way)
+    along = torch.randn(task.layout.size)
+    inner, squares = clipped_products(task, weights, inputs, labels, along, clip)
+    rows = torch.stack(by_hand(model, inputs, labels, clip))
+    assert torch.allclose(inner, rows @ along.double(), rtol=0, atol=1e-5)
+    assert torch.allclose(squares, rows.square().sum(1), rtol=1e-5)
+
+
+def test_a_record_without_a_finite_gradient_has_no_products() -> None:
+    torch.manual_seed(9)
+    task, weights = made(perceptron())
+    inputs, labels = torch.randn(3, 5), torch.zeros(3, dtype=torch.int64)
+    inputs[1, 2] = math.inf
+    found = clipped_products(task, weights, inputs, labels, torch.randn(len(weights)), 0.3)
+    for values in found:
+        assert torch.isfinite(values).all()
+        assert values[1] == 0
+        assert values[0] != 0
 
 
 def test_many_records_are_summed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def _first_of_each(rows: torch.Tensor) -> torch.Tensor:
 def _distinct_rows(
     dw: torch.Tensor, db: torch.Tensor, known: torch.Tensor, view: View
 ) -> torch.Tensor:
-    """S candidates [S, size] of one unit: rows in range first, then far from those chosen."""
+    """Candidates [≤ S, size] of one unit: rows in range first, then far from those chosen."""
     low, high = (torch.as_tensor(each).to(dw) for each in view.input_spec.bounds(dw))
     usable = (known * db).abs().amax(1) > 1e-9 * db.abs().max()
     rows = torch.where(known * db != 0, dw / db, (low + high) / 2)
@@ -190,7 +190,7 @@ def _distinct_rows(
     violation = torch.where(usable, violation, torch.inf)
     rows = rows.clamp(low, high)
     chosen = [int(violation.argmin())]
-    while len(chosen) < view.records:
+    while len(chosen) < min(view.records, len(rows)):  # more are but copies
         unit = (rows - low) / (high - low)
         gap = torch.cdist(unit, unit[chosen]).min(1).values / rows.shape[1] ** 0.5
         chosen.append(int((gap - violation).argmax()))

@@ -43,8 +43,10 @@ class Knowledge:
     `population`: records on which the law of all the others may be fitted. `rest`: every other
     record behind the observation, K·S of them in their places, with the line-up's first candidate
     standing where the sought record does, at `slot`; `present` is false where a record only pads
-    a batch of another size (None: all are there). `rate` is the probability that the round used
-    the sought record at all, where that is not told (None: it did).
+    a batch of another size (None: all are there). `others` [m] is what the rest makes of the
+    observation, where that is a sum over records: who knows the rest computes it (None: left to
+    the attack). `rate` is the probability that the round used the sought record at all, where that
+    is not told (None: it did).
     """
 
     public: Records | None = None
@@ -54,6 +56,7 @@ class Knowledge:
     slot: int = 0
     present: torch.Tensor | None = None
     rate: float | None = None
+    others: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,8 +106,10 @@ class Rounds:
         shares: torch.Tensor,
         read: Mapping[int, Adversary],
         noise: Sequence[torch.Generator | None],
-    ) -> tuple[torch.Tensor, dict[int, Observation]]:
+    ) -> tuple[torch.Tensor, dict[int, Observation], dict[int, torch.Tensor]]:
         """The means [U, m] of rounds of U federations at weights [U, m], and what is read of some.
+
+        Besides, where noise is all that is added, what each of these shows without it [m].
 
         That is the message of the first client that answers, or the sum, where one of `read` reads
         it; a client that reads is the last that answers. `answers(u)` are the clients that do, and
@@ -125,16 +127,19 @@ class Rounds:
             means, updates = torch.zeros_like(weights), [every[u] for u in needed]
         if together:
             self._add_noise(means, shares, noise)
-        seen = {}
+        seen, bare = dict[int, Observation](), dict[int, torch.Tensor]()
         for u, own in zip(needed, updates, strict=True):
             who, order = answers(u)
             round = self._arithmetic([own[place] for place in order], who)
             if u in read:
                 first = next(round.read_by(read[u], who.info.participants[-1]))
                 seen[u] = replace(first, update=first.update.clone())  # not to hold all others
+                if together and isinstance(first.weights, tuple):
+                    behind = torch.stack([own[place] for place in order[: first.clients]])
+                    bare[u] = behind.new_tensor(first.weights) @ behind
             if noise[u] is not None:
                 means[u] = round.mean
-        return means, seen
+        return means, seen, bare
 
     def _means_and_some(
         self,

@@ -18,7 +18,7 @@ from trilemma.learning.layer_products import Products, RecordLoss, record_gradie
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["clipped_sums"]
+__all__ = ["clipped_products", "clipped_sums"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
 _WIDEST_ON_GPU: Final = 1 << 28
@@ -51,6 +51,41 @@ def clipped_sums(
         added = _sums([_rows(part) for part in parts], share, clip)
         total = added if not total else [a + b for a, b in zip(total, added, strict=True)]
     return torch.cat([each.flatten(1) for each in total], 1)
+
+
+def clipped_products(
+    task: Task,
+    weights: torch.Tensor,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    along: torch.Tensor,
+    clip: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(⟨g_b, along⟩ [B], ‖g_b‖² [B]) of gradients that are clipped, in double precision.
+
+    g_b, of records [B, ...] at weights [m], is scaled by min(1, clip / ‖g_b‖); `along` [m] is any
+    vector. Of a record whose gradient or norm is not finite both are zero.
+    """
+    parts = record_gradients(task, _loss_of(task), weights, (), inputs, labels)
+    rows = [_rows(part) for part in parts]
+    squares = torch.stack([_squares(part) for part in rows]).sum(0)
+    pieces = torch.split(along, list(task.layout.sizes))
+    inner = torch.stack([_inner(*pair) for pair in zip(rows, pieces, strict=True)]).sum(0)
+    scales = torch.clamp(clip / squares.sqrt(), max=1.0)
+    finite = squares.isfinite() & inner.isfinite()
+    return (
+        torch.where(finite, scales * inner, 0.0),
+        torch.where(finite, torch.clamp(squares, max=clip**2), 0.0),
+    )
+
+
+def _inner(rows: torch.Tensor | _Factors, along: torch.Tensor) -> torch.Tensor:
+    """⟨g_i, along⟩ [n] of one tensor's part of each gradient."""
+    if isinstance(rows, torch.Tensor):
+        return (rows @ along).double()
+    slopes, read = rows
+    held = along.view(slopes.shape[1], read.shape[1])
+    return ((slopes @ held) * read).sum(1, dtype=torch.float64)
 
 
 def _loss_of(task: Task) -> RecordLoss:

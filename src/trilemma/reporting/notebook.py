@@ -10,6 +10,7 @@ from trilemma.errors import InvalidInput
 from trilemma.reporting.figures.curve_figures import draw_leakage
 from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds_figure import draw_rounds
+from trilemma.reporting.figures.trade_off_figure import draw_success
 from trilemma.reporting.page.page import verdict_cell
 from trilemma.reporting.page.panels import verdict_panels
 from trilemma.reporting.page.rounds_plot import rounds_series
@@ -44,8 +45,10 @@ def short(verdict: Verdict) -> str:
 
 
 def leakage_figure(verdict: Verdict) -> Figure:
-    """Leakage against strength; without curves against rounds, else of each family."""
+    """Of a proof success against accuracy; else leakage against strength, rounds, or families."""
     _inline()
+    if verdict.trade_off is not None:
+        return draw_success(verdict.trade_off)
     budget, panels = verdict.request.budget, verdict_panels(verdict)
     if panels:
         return draw_leakage(verdict.curves, panels, budget)

@@ -8,6 +8,7 @@ from trilemma.tuning.choice.gallery_jobs import gallery
 from trilemma.tuning.choice.other_adversary import beside
 from trilemma.tuning.choice.shown_results import leakage_by_rounds, paper_leakage
 from trilemma.tuning.pareto.family_curves import curves
+from trilemma.tuning.proof.noise_sweep import trade_off
 
 if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
@@ -21,6 +22,8 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     """By field of the verdict what is measured for it; by "gallery" the `pictures`, if wanted."""
     chosen, asked = choice.chosen, plan.request
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if chosen is not None and chosen.certificate is not None:
+        wanted["trade_off"] = trade_off(plan, chosen)
     if asked.strengths and not all(map(plan.proves, plan.families)):
         wanted["curves"] = curves(plan, choice.candidates)
     if chosen is not None:

@@ -11,8 +11,8 @@ from trilemma.tuning.choice.other_adversary import BESIDE_GAMES
 from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
 from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
-from trilemma.tuning.proof.attacks_on_proof import possible_beside
 from trilemma.tuning.proof.baseline_search import FREE_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.proof.noise_sweep import possible_trade_off
 from trilemma.tuning.results.gallery import RECORDS
 from trilemma.tuning.time_left import Kind, Range, Work, kind_of
 
@@ -47,9 +47,9 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     measured = [family for family in plan.families if not plan.proves(family)]
     work: dict[str, dict[Kind, int]] = {}
     if len(measured) < len(plan.families):
-        work["beside"] = possible_beside(plan)
+        work["trade_off"] = possible_trade_off(plan)
     if measured:
-        work.setdefault("beside", {})[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        work["beside"] = {Kind("games", (lead,), rounds): BESIDE_GAMES}
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)

@@ -117,5 +117,6 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
         candidates=choice.candidates,
         versions=versions(),
         show_records=plan.scenario.show_records,
+        trade_off=further.get("trade_off"),
         **{field: further.get(field, ()) for field in ("beside", "curves", "rounds", "beliefs")},
     )

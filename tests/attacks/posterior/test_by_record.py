@@ -92,6 +92,19 @@ def test_the_posterior_is_bayes_rule(carrier: str, training: dict[str, Any], sec
         assert torch.allclose(row.double(), by_brute_force(view), atol=2e-3)
 
 
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_sum_of_the_others_that_is_known_changes_no_belief(secret: bool) -> None:
+    spec = "randomization:variance=0.003+secret-sharing"
+    views = seen_views(spec, secret=secret, **CLIPPED)
+    assert all(view.knowledge.others is not None for view in views)
+    bare = [replace(view, knowledge=replace(view.knowledge, others=None)) for view in views]
+    quick, slow = (get("exact-posterior")(own, restarts=1, seed=0) for own in (views, bare))
+    assert quick.log_probability is not None
+    assert slow.log_probability is not None
+    assert torch.allclose(quick.log_probability, slow.log_probability, atol=2e-3)
+    assert float(quick.log_probability.max(1).values.min()) < -0.1, "noise leaves some doubt"
+
+
 def test_a_round_without_the_record_speaks_for_nobody_under_little_noise() -> None:
     views = seen_views("randomization:variance=1e-6", secret=True, **CLIPPED)
     found = get("exact-posterior")(views, restarts=1, seed=0).log_probability
@@ -158,7 +171,7 @@ def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:
     bare = replace(view, observation=replace(view.observation, noise=None))
     with pytest.raises(InvalidInput, match="under Gaussian noise"):
         attack([bare], restarts=1, seed=0)
-    lost = replace(view, knowledge=replace(view.knowledge, slot=10_000))
+    lost = replace(view, knowledge=replace(view.knowledge, slot=10_000, others=None))
     with pytest.raises(InvalidInput, match=r"got .* records and slot 10000"):
         attack([lost], restarts=1, seed=0)
 

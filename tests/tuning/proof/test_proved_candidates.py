@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,12 @@ from trilemma.accounting.noise_calibration import (
     true_positive_rate,
 )
 from trilemma.errors import InvalidInput
-from trilemma.game.jobs import AttackJob, CostJob, Job, TrainJob
+from trilemma.game.jobs import CostJob, Job, TrainJob
 from trilemma.learning import LocalTraining
-from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.proof.attacks_on_proof import measured_beside, proved_rounds, recipe_of
+from trilemma.tuning.proof.attacks_on_proof import proved_rounds
 from trilemma.tuning.proof.proved_candidates import certified_candidate
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidate import Candidate
@@ -134,46 +132,6 @@ def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
     assert "exceeds the cap" in dear.statement
 
 
-def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
-    made, done = plan(helpers=1), list[Job]()
-    candidate = found(helpers=1)
-    bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
-    beside, other = runner(bench, done)(measured_beside(made, candidate))
-    assert (beside.units, beside.who) == (24, "an attacker who knows every other record")
-    assert other.who == "an attacker who knows the candidates"
-    assert beside.statement.startswith("with the rounds that held the record known")
-    proof = candidate.certificate
-    assert proof is not None
-    assert proof.known is not None
-    assert f"allows a rate of {proof.known[21]:.3g}" in beside.statement
-    for task in done:
-        assert isinstance(task, AttackJob)
-        assert task.adversary is Adversary.SERVER
-        assert task.recipe == recipe_of(candidate)
-        (noise,) = parse_protection(task.protection).transforms
-        assert isinstance(noise, Randomization)
-        assert noise.variance == pytest.approx(proof.variance * 2 / 3)
-    assert sum(task.count for task in done if isinstance(task, AttackJob)) == 24
-
-
-def test_secret_participation_is_played_both_ways() -> None:
-    candidate = found()
-    assert candidate.certificate is not None
-    secret = replace(candidate, certificate=replace(candidate.certificate, participation="secret"))
-    done: list[Job] = []
-    bench = Simulated(small(4), None, 1, 2, 0)
-    three = runner(bench, done)(measured_beside(plan(), secret))
-    assert [each.statement.partition(",")[0] for each in three] == [
-        "with the rounds that held the record not known",
-        "with the rounds that held the record known",
-        "with the rounds that held the record known",
-    ]
-    played = {each.participation for each in done if isinstance(each, AttackJob)}
-    assert played == {"secret", "known"}
-    whole = replace(candidate, certificate=replace(candidate.certificate, clips_updates=True))
-    assert runner(bench)(measured_beside(plan(), whole)) == ()
-
-
 def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
     made, candidate = plan(), found()
     proof = candidate.certificate
@@ -204,7 +162,8 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.headline.startswith("An attacker who starts with 100 equally likely records")
     assert verdict.headline.endswith("Proved.")
     assert any("momentum, error feedback" in each for each in verdict.limits)
-    assert verdict.beside
+    assert not verdict.beside
+    assert verdict.trade_off is not None
     assert {each.knows for each in verdict.rounds} == {"anyone", "rest", "candidates"}
     assert [each.basis for each in verdict.candidates] == ["certified"] * 3
     assert not verdict.curves

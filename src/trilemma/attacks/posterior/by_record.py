@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.posterior_inputs import Batch, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
-from trilemma.learning import clipped_sums
+from trilemma.learning import clipped_products, clipped_sums, traced
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["scores_by_record", "secret_participation"]
 
 _BLOCK: Final = 2**22  # numbers held at once: updates times coordinates
+_SMALL: Final = 100_000  # parameters: of a larger model the work counts, not its bookkeeping
 Likelihood = Callable[[torch.Tensor, torch.Tensor, "Noise | None"], torch.Tensor]
 
 
@@ -45,6 +46,8 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
             "a sum over records: use algorithm='fedsgd' and no clip of whole updates."
         )
     line_ups = stacked([view.knowledge.line_up for view in views], "a line-up", "rest")
+    if all(map(_is_summed, views)):
+        return _summed_scores(views, line_ups)
     rests, present, owners = _padded(views)
     held = units.weights.shape[1] * (line_ups.count + rests.count)
     scores = []
@@ -60,6 +63,48 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
         )
         for place, view in enumerate(views[some]):
             scores.append(_score(gap[place], shares[place], view, likelihood))
+    return torch.stack(scores)
+
+
+def _is_summed(view: View) -> bool:
+    """Whether what all others make of it is known, under Gaussian noise on every coordinate."""
+    told = view.observation
+    noise, weights = told.noise, told.weights
+    gaussian = noise is not None and noise.kind == "gaussian" and noise.scale > 0
+    whole = told.known is None and isinstance(weights, tuple)
+    return view.knowledge.others is not None and gaussian and whole
+
+
+def _summed_scores(views: Sequence[View], line_ups: Batch) -> torch.Tensor:
+    """log p(G | candidate) [U, N] by inner products alone: no candidate's gradient is written."""
+    task, training = views[0].task, views[0].local_training
+    clip, scores = training.record_clip or math.inf, []
+
+    def products(
+        weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, along: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return clipped_products(task, weights, inputs, labels, along, clip)
+
+    run: Callable[..., tuple[torch.Tensor, torch.Tensor]] = products
+    for place, view in enumerate(views):
+        noise, others = view.observation.noise, view.knowledge.others
+        weights = view.observation.weights
+        assert noise is not None
+        assert others is not None
+        assert weights is not None
+        own = line_ups.units(place, place + 1).to(view.weights).expanded(1)
+        records = own.inputs[0], own.labels[0]
+        given = view.weights, *records, view.observation.update - others
+        with torch.no_grad():
+            if run is products and not given[0].is_cuda and task.layout.size <= _SMALL:
+                # what is found out at the first call cannot be recorded
+                run(given[0], *(each[:1] for each in records), given[3])
+                run = traced(("clipped products", clip), task, products, given)
+            inner, squares = run(*given)
+        share = float(weights[0]) / training.batch
+        ratio = (2 * share * inner - share**2 * squares) / (2 * noise.scale**2)
+        rate = view.knowledge.rate
+        scores.append(ratio if rate is None else _mixed(ratio, rate))
     return torch.stack(scores)
 
 
@@ -177,6 +222,11 @@ def secret_participation(
     gap, shares = gap.double(), shares.double()
     # log N(present) - log N(absent) = (2 a g_j·gap - ‖a g_j‖²) / 2s²
     ratio = (2 * shares @ gap - shares.square().sum(1)) / (2 * deviation**2)
+    return _mixed(ratio, rate)
+
+
+def _mixed(ratio: torch.Tensor, rate: float) -> torch.Tensor:
+    """log((1 - q) + q e^ratio) [N] of a round that used the record with probability q."""
     absent = torch.full_like(ratio, math.log1p(-rate) if rate < 1 else -math.inf)
     present = ratio + (math.log(rate) if rate > 0 else -math.inf)
     return torch.logaddexp(absent, present)

@@ -47,7 +47,8 @@ class ExactPosterior:
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         owned = [view.knowledge for view in views]
-        if any(each.present is not None or each.rate is not None for each in owned):
+        told = [part for each in owned for part in (each.present, each.rate, each.others)]
+        if any(part is not None for part in told):
             return beliefs(scores_by_record(views, _log_likelihood), views)
         units = units_of(views)
         view, like = units.view, units.weights

@@ -7,7 +7,7 @@ record are handed to the attacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -31,6 +31,7 @@ from trilemma.records.records import Records
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trilemma.federation.cohort_updates import Sending
     from trilemma.federation.recipe import Recipe
     from trilemma.game.playing.claims import Participation
     from trilemma.protection.protection import Protection
@@ -104,7 +105,7 @@ class Observer:
             draw = Seeded(self.seed).generator("round", game.number)
             batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
             made.append(self._swapped(batches, game))
-        _, read = self._rounds(often=False).means(
+        _, read, _ = self._rounds(often=False).means(
             weights,
             *self._stacked(made),
             lambda place: self._answers(games[place], made[place], 0, seen=True),
@@ -153,7 +154,7 @@ class Observer:
             ) -> tuple[Answers, list[int]]:
                 return self._answers(games[row], made[row], round, seen=row in seen)
 
-            means, read = run.means(
+            means, read, bare = run.means(
                 weights,
                 *self._stacked(made),
                 answers,
@@ -163,12 +164,41 @@ class Observer:
                     draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
                 ],
             )
+            others = self._others(run.sending, weights, made, read, bare)
             for row, observation in read.items():
-                views[row].append(
-                    self._view(games[row], weights[row], made[row], observation, round=round)
-                )
+                given = games[row], weights[row], made[row], observation, round
+                views[row].append(self._view(*given, others.get(row)))
             weights = server.step(weights, means, round)
         return views
+
+    def _others(
+        self,
+        sending: Sending,
+        models: torch.Tensor,
+        made: Sequence[Batches],
+        read: Mapping[int, Observation],
+        bare: Mapping[int, torch.Tensor],
+    ) -> dict[int, torch.Tensor]:
+        """By game what the rest makes of what was read [m]: all of it less the sought record's.
+
+        `bare` is all of it, without noise. Empty where nobody subtracts the rest, or an update is
+        no sum over records.
+        """
+        training, shown = sending.training, list(bare)
+        adds_up = training.algorithm == "fedsgd" and training.by_record
+        if not (shown and adds_up and self.rung == "rest"):
+            return {}
+        here = [made[row] for row in shown]
+        rows = torch.tensor([int(own.rows[own.own or 0, own.slot or 0]) for own in here])
+        rows = rows[:, None, None].to(models.device)
+        sought = sending.updates(models[shown], rows)[:, 0]
+        there = torch.tensor([own.slot is not None for own in here]).to(sought)
+        parts = sought * there[:, None]
+        return {
+            row: bare[row] - part * weights[0]
+            for row, part in zip(shown, parts, strict=True)
+            if isinstance(weights := read[row].weights, tuple)
+        }
 
     @property
     def _reads_messages(self) -> bool:
@@ -247,11 +277,12 @@ class Observer:
         batches: Batches,
         seen: Observation,
         round: int,
+        others: torch.Tensor | None = None,
     ) -> View:
         """What the adversary reads of a round that holds the tagged record, and what it knows."""
         scenario = self.arena.scenario
         _, order = self._answers(game, batches, round, seen=True)
-        knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]))
+        knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]), others)
         return View(
             scenario.task,
             weights,
@@ -263,7 +294,13 @@ class Observer:
             game.number,
         )
 
-    def _knowledge(self, game: Game, batches: Batches, order: NDArray[np.int64]) -> Knowledge:
+    def _knowledge(
+        self,
+        game: Game,
+        batches: Batches,
+        order: NDArray[np.int64],
+        others: torch.Tensor | None = None,
+    ) -> Knowledge:
         scenario, pool, level = self.arena.scenario, self.arena.pool, RUNGS.index(self.rung)
         device = scenario.device
         if level == 0:
@@ -280,6 +317,8 @@ class Observer:
             outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
             return Knowledge(public, line_up, outsiders)
+        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
+        rate = share if secret else None
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot
         if slot is None:  # a place for the candidates, were one of them in this round
             slot = rows.shape[1]
@@ -293,9 +332,7 @@ class Observer:
         # A Poisson batch without padding is still of no size that others share.
         alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
         there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
-        share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
-        rate = share if secret else None
-        return Knowledge(public, line_up, outsiders, rest, slot, there, rate)
+        return Knowledge(public, line_up, outsiders, rest, slot, there, rate, others)
 
 
 def _order(batches: Batches) -> NDArray[np.int64]:

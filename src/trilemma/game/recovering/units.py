@@ -172,7 +172,7 @@ def observe_units(
     adversary = asked.adversary if protected else Adversary.SERVER
     protection = asked.protection if protected else Protection()
     pool_there = pool.inputs, pool.labels
-    _, read = Rounds(scenario.task, training, pool_there, protection, often=False).means(
+    _, read, _ = Rounds(scenario.task, training, pool_there, protection, often=False).means(
         weights,
         rows.to(scenario.device),
         None,

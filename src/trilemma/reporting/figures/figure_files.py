@@ -16,6 +16,7 @@ from trilemma.reporting.figures.paper_figure import draw_trade_off
 from trilemma.reporting.figures.ranking import draw_ranking
 from trilemma.reporting.figures.rounds_figure import draw_rounds
 from trilemma.reporting.figures.style import plain_style
+from trilemma.reporting.figures.trade_off_figure import draw_success
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
 from trilemma.reporting.page.rounds_plot import rounds_series
 from trilemma.reporting.run_results import Earlier, read_run
@@ -65,6 +66,8 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
 def _verdict(verdict: Verdict) -> Drawings:
     budget = verdict.request.budget
     drawn: dict[str, Callable[[], Figure]] = {}
+    if verdict.trade_off is not None:
+        drawn["success"] = partial(draw_success, verdict.trade_off)
     if series := rounds_series(verdict.rounds):
         drawn["rounds"] = lambda: draw_rounds(series, budget)
     if verdict.curves:

@@ -44,7 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SCRIPTS: Final = (
-    "charts", "rule", "curves", "explorer", "front", "rounds",
+    "charts", "rule", "curves", "explorer", "front", "rounds", "trade_off",
 )  # fmt: skip
 _FILTERS: Final = (
     numbers.bits, numbers.count, numbers.hundred, numbers.interval, numbers.listed, numbers.metric,

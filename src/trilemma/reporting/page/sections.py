@@ -19,6 +19,7 @@ from trilemma.reporting.page.settings_rows import (
     request_rows,
     verdict_rows,
 )
+from trilemma.reporting.page.trade_off_plot import trade_off_plot, trade_off_words
 from trilemma.reporting.words.answer import (
     answer,
     earlier_tests,
@@ -82,7 +83,7 @@ def _thins(protection: str | None) -> bool:
 
 def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:
     """What the templates of a verdict lay out."""
-    chosen = verdict.choice
+    chosen, drawn = verdict.choice, verdict.trade_off
     return {
         "verdict": verdict,
         "answer": answer(verdict),
@@ -90,6 +91,9 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "failed": "" if chosen is None else earlier_tests(chosen),
         "unprotected": {each.name: each for each in verdict.attacks},
         "rungs": RUNGS,
+        "trade_off": drawn and trade_off_plot(drawn),
+        "trade_off_words": drawn and trade_off_words(drawn),
+        "crossed": drawn is not None and any(point.crossed for point in drawn.points),
         "rounds": rounds_series(verdict.rounds),
         "not_proved": not_proved(verdict),
         "certificates": proved(verdict.candidates),
@@ -118,6 +122,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         },
         "own": {"headline": first.use, "proof": first.proof},
         "metric": verdict_metric(verdict),
+        "trade_off": verdict.trade_off and asdict(trade_off_plot(verdict.trade_off)),
         "rounds": {
             "budget": verdict.request.budget,
             "series": [asdict(each) for each in rounds_series(verdict.rounds)],

@@ -27,6 +27,7 @@ from trilemma.reporting.words.numbers import (
 from trilemma.reporting.words.proof_text import proved
 from trilemma.reporting.words.protection_text import family, short_spec, strength
 from trilemma.reporting.words.terminal import Printer, short
+from trilemma.reporting.words.trade_off_text import attacked_text
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.candidate import Candidate
@@ -82,6 +83,8 @@ def _choice(verdict: Verdict) -> Iterator[tuple[str, str]]:
     tied = [family(each.name) for each in verdict.candidates if each.tied]
     if tied:
         yield "tied with", ", ".join(tied)
+    if verdict.trade_off is not None:
+        yield "attacked", attacked_text(verdict.trade_off)
     for each in verdict.beside:
         leak = "" if each.leakage is None else f"; leakage {interval(each.leakage)}"
         yield "beside", f"{each.who}: {each.statement.rstrip('.')}{leak}"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
-from trilemma.tuning.proof.attacks_on_proof import measured_beside
 from trilemma.tuning.results.verdict import Beside
 
 if TYPE_CHECKING:
@@ -20,10 +19,9 @@ BESIDE_GAMES: Final = 16
 
 
 def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]]:
-    """What the other adversary picks at what was chosen; beside a proof, who knows the most."""
-    if chosen is not None and chosen.certificate is not None:
-        return (yield from measured_beside(plan, chosen))
-    if chosen is None or plan.setting.clients < 2:
+    """What the other adversary picks at what was chosen; nothing of what is proved for all."""
+    proved = chosen is not None and chosen.certificate is not None
+    if chosen is None or proved or plan.setting.clients < 2:
         return ()
     protection = parse_protection(chosen.protection or "none")
     server = plan.request.adversary is Adversary.SERVER

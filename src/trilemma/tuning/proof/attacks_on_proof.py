@@ -1,44 +1,73 @@
-"""Attacks on what was proved: how often attackers guess right where the proof allows so much.
+"""Attacks on what was proved: games under its noise, or under more or less of it.
 
 An attacker who knows every other record has the exact posterior, the best that can be made of
-that knowledge, so that its success shows how much of the bound is there to be had; beside it
-stands the best of one who knows the candidates alone. The number of games is fixed beforehand, and
-the result is shown whatever it says: it decides nothing.
+that knowledge, so that its success shows how much of the bound is there to be had. The number of
+games is fixed beforehand, and the result is shown whatever it says: it decides nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from trilemma.attacks.base import RUNGS
+from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.beliefs.envelopes import envelopes
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
+from trilemma.game.estimates import Estimate
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.claims import checkpoints
 from trilemma.game.playing.suite import leading
+from trilemma.game.recipe_scenarios import applied
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.proof.bounds_by_rounds import proved_points
-from trilemma.tuning.results.verdict import Beside, RoundsPoint
-from trilemma.tuning.time_left import Kind
+from trilemma.tuning.results.verdict import RoundsPoint
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from trilemma.accounting.sampled_training import Participation
     from trilemma.attacks import Rung
     from trilemma.execution.scheduler import Procedure
+    from trilemma.game.scenario import Scenario
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.presets import Preset
     from trilemma.tuning.results.candidate import Candidate
 
-__all__ = ["measured_beside", "possible_beside", "proved_rounds", "recipe_of"]
+__all__ = [
+    "CHUNK", "EFFORTS", "Effort", "attacks_on", "games_beside", "ordered", "proved_rounds",
+    "recipe_of",
+]  # fmt: skip
 
-_GAMES: Final[dict[Preset, int]] = {"quick": 16, "usual": 24, "thorough": 300}
-_CHUNK: Final = 8  # whole trainings whose every round is attacked are large
-_WHO: Final[dict[Rung, str]] = {
-    "rest": "an attacker who knows every other record",
-    "candidates": "an attacker who knows the candidates",
+CHUNK: Final = 8  # whole trainings whose every round is attacked are large
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Noise multipliers over the proof's, the least first, and the games of a cell.
+
+    Who knows the candidates or more plays `games` everywhere. Who knows less plays `weak` games:
+    everywhere, or at the least noise alone, which bounds what it reaches under more.
+    """
+
+    factors: tuple[float, ...]
+    games: int
+    weak: int
+    weak_everywhere: bool = False
+
+
+EFFORTS: Final[dict[Preset, Effort]] = {
+    "quick": Effort((0.25, 1.0, 2.0), 8, 4),
+    "usual": Effort((0.25, 0.5, 1.0, 2.0), 16, 4),
+    "thorough": Effort((0.125, 0.25, 0.5, 1.0, 1.5, 2.0), 300, 48, weak_everywhere=True),
 }
 
 
@@ -49,43 +78,6 @@ def recipe_of(candidate: Candidate) -> Recipe | None:
     return Recipe.of(candidate.deployment)
 
 
-def possible_beside(plan: Plan) -> dict[Kind, int]:
-    """The games that are played at most."""
-    secret = plan.request.participation == "secret"
-    rounds, games = plan.claim.rounds, _GAMES[plan.request.preset]
-    work = {Kind("games", tuple(_attacks(plan, "known").values()), rounds): games}
-    if secret:
-        alone = Kind("games", tuple(_attacks(plan, "secret").values()), rounds)
-        work[alone] = work.get(alone, 0) + games
-    return work
-
-
-def measured_beside(plan: Plan, chosen: Candidate) -> Procedure[tuple[Beside, ...]]:
-    """How often each attacker guesses right beside what the proof allows; none for FedAvg."""
-    proof, size = chosen.certificate, plan.claim.candidates
-    assert proof is not None, "asked of what is proved alone"
-    found = []
-    for participation in _playable(chosen):
-        job = games_beside(plan, chosen, participation)
-        seen = yield from played(job, _CHUNK)
-        bounds = proof.known if participation == "known" and proof.known else proof.success
-        knows = "known" if participation == "known" else "not known"
-        for rung, name in _attacks(plan, participation).items():
-            right = int(seen.correct[name].sum())
-            found.append(
-                Beside(
-                    _WHO[rung],
-                    f"with the rounds that held the record {knows}, it guesses the right one of "
-                    f"{size} in {right} of {job.count} games, where the proof allows a rate of "
-                    f"{bounds[size]:.3g}",
-                    plan.leakage(right, job.count),
-                    job.count,
-                    right,
-                )
-            )
-    return tuple(found)
-
-
 def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
     """Leakage after 1 .. R rounds: the proof's bounds, and what is measured below them."""
     proof = chosen.certificate
@@ -94,53 +86,91 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     both: tuple[Participation, ...] = ("secret", "known")
     told = both if proof.participation == "secret" else both[1:]
     points = proved_points(plan, proof.training, told, proof.remainder)
-    steps = checkpoints(plan.claim.rounds)
-    for who in _playable(chosen):
-        job = games_beside(plan, chosen, who)
-        seen = yield from played(job, _CHUNK)
-        for rung, name in _attacks(plan, who).items():
-            for step, right in zip(steps, seen.after[name], strict=True):
-                points.append(RoundsPoint(rung, who, step, plan.leakage(right, job.count)))
+    able = attacks_on(plan, chosen)
+    strong = {rung: able[rung] for rung in ("candidates", "rest") if rung in able}
+    if not strong:
+        return tuple(points)
+    job = games_beside(plan, chosen)
+    seen = yield from played(job, CHUNK)
+    steps, kappa = checkpoints(plan.claim.rounds), plan.claim.kappa
+    won = np.array([seen.after[name] for name in strong.values()])[:, ::-1]
+    games = np.full_like(won, job.count)
+    # After fewer rounds less is seen, as if there were more noise.
+    lower, upper, _ = envelopes(won, games, confidence=plan.request.confidence)
+    rates = ordered(won, games, np.ones(len(steps)), kappa)
+    for row, rung in enumerate(strong):
+        for place, step in enumerate(reversed(steps)):
+            ends = (rates[row, place], lower[row, place], upper[row, place])
+            leaks = [bernoulli_leakage(max(kappa, float(rate)), kappa) for rate in ends]
+            point = Estimate(leaks[0], leaks[1], leaks[2])
+            points.append(RoundsPoint(rung, proof.participation, step, point))
     return tuple(points)
 
 
-def _attacks(plan: Plan, participation: Participation) -> dict[Rung, str]:
-    """By knowledge the attack that is played; without the rounds, the exact posterior alone."""
-    rungs = [rung for rung in _WHO if participation == "known" or rung == "rest"]
-    suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in rungs}
+def attacks_on(plan: Plan, chosen: Candidate) -> dict[Rung, str]:
+    """By knowledge the attack that is played on what was proved; none on clipped updates.
+
+    Without the rounds, the exact posterior alone.
+    """
+    proof, recipe = chosen.certificate, recipe_of(chosen)
+    if proof is None or recipe is None or proof.clips_updates:
+        return {}
+    secret = proof.participation == "secret"
+    return _attacks(plan.scenario, recipe, plan.claim.rounds, secret)
+
+
+@lru_cache(maxsize=4)
+def _attacks(scenario: Scenario, recipe: Recipe, rounds: int, secret: bool) -> dict[Rung, str]:
+    there = applied(recipe, scenario)  # in full batches other attacks apply
+    suites = {rung: leading(there, rung, rounds) for rung in RUNGS if rung == "rest" or not secret}
     return {rung: suite.lead for rung, suite in suites.items() if suite is not None}
 
 
-def _playable(chosen: Candidate) -> tuple[Participation, ...]:
-    """The participations that games are played for."""
-    proof = chosen.certificate
-    if proof is None or proof.clips_updates:
-        return ()
-    return ("secret", "known") if proof.participation == "secret" else ("known",)
-
-
-def games_beside(plan: Plan, chosen: Candidate, participation: Participation) -> AttackJob:
-    """Games with only the noise of the honest survivors that count.
+def games_beside(plan: Plan, chosen: Candidate, factor: float = 1.0) -> AttackJob:
+    """Games of who knows most, with only the noise of the honest survivors that count.
 
     It is as much in the attacked sum, of the fewest clients that a round ends with, as those few
-    leave there.
+    leave there; `factor` times the proof's.
     """
     proof, deployment = chosen.certificate, chosen.deployment
     if proof is None or deployment is None:
         raise InvalidInput(f"{chosen.name} has no certificate to be measured beside.")
     single = proof.survivors == 1 and "+" not in chosen.name
-    noise = Randomization(
-        proof.variance * (1 if single else proof.survivors / deployment.threshold)
-    )
+    counted = 1 if single else proof.survivors / deployment.threshold
+    noise = Randomization(proof.variance * counted * factor**2)
     shown = Protection((noise,)) if single else Protection((noise,), SecretSharing())
+    able = attacks_on(plan, chosen)
     return AttackJob(
         stream="certified",
         protection=shown.describe(),
-        attacks=tuple(_attacks(plan, participation).values()),
+        attacks=tuple(able[rung] for rung in ("rest", "candidates") if rung in able),
         adversary=Adversary.SERVER,
         rounds=plan.claim.rounds,
         first=0,
-        count=_GAMES[plan.request.preset],
+        count=EFFORTS[plan.request.preset].games,
         recipe=recipe_of(chosen),
-        participation=participation,
+        participation=proof.participation,
     )
+
+
+def ordered(
+    won: NDArray[np.int64], games: NDArray[np.int64], proof: NDArray[np.float64], blind: float
+) -> NDArray[np.float64]:
+    """Rates [K, Z] that rise with knowledge and fall with noise, near to won / games.
+
+    Half-way between the largest rate of who knows no more under no less noise, and the least of
+    who knows no less under no more; within a blind guess and the proof. A cell without games says
+    nothing.
+
+    >>> ordered(np.array([[3, 0], [2, 1]]), np.full((2, 2), 10), np.ones(2), 0.1)
+    array([[0.25, 0.1 ],
+           [0.25, 0.1 ]])
+    """
+    with np.errstate(invalid="ignore"):
+        rates = np.where(games > 0, won / games, np.nan)
+    highest = np.fmax.accumulate(np.fmax.accumulate(rates[:, ::-1], axis=1)[:, ::-1], axis=0)
+    lowest = np.fmin.accumulate(np.fmin.accumulate(rates, axis=1)[::-1], axis=0)[::-1]
+    highest = np.where(np.isnan(highest), lowest, highest)
+    lowest = np.where(np.isnan(lowest), highest, lowest)
+    middle = np.nan_to_num((highest + lowest) / 2)
+    return np.minimum(np.maximum(middle, blind), proof)

@@ -25,7 +25,7 @@ class Shown:
         return str(_notebook().verdict_cell(self))
 
     def plot_leakage(self) -> Figure:
-        """What leaks: against strength, else against rounds, else of each family, with limits."""
+        """Of a proof success against accuracy; else what leaks, by strength, rounds or family."""
         figure: Figure = _notebook().leakage_figure(self)
         return figure
 

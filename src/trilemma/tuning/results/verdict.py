@@ -20,6 +20,7 @@ from trilemma.tuning.results.candidate import Basis, Candidate
 from trilemma.tuning.results.documents import Kept, Share, Shares
 from trilemma.tuning.results.notebook_view import Shown
 from trilemma.tuning.results.points import Point
+from trilemma.tuning.results.success_by_noise import TradeOff
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
@@ -130,7 +131,8 @@ class Verdict(Shown, Kept):
 
     `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
     claim rests on the candidates alone; `curves`, `rounds` (leakage against rounds) and `beliefs`
-    (the paper's leakage, at what was chosen) are estimates beside it.
+    (the paper's leakage, at what was chosen) are estimates beside it. `trade_off` is what the
+    proof, attackers and trainings give at several noise multipliers.
     `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
     `source` are the settings that make the scenario, empty where it was given as an object, and
     `reproduce` is the command that repeats the verdict where no trilemma.toml is, or the call.
@@ -164,6 +166,7 @@ class Verdict(Shown, Kept):
     beliefs: tuple[PaperLeakage, ...]
     versions: dict[str, str]
     show_records: bool
+    trade_off: TradeOff | None = None
     source: dict[str, str | int | float] = field(default_factory=dict)
     reproduce: str = ""
     schema_version: Literal[4] = 4

@@ -110,8 +110,8 @@ class Plot {
 
   draw(share = 1) {
     const width = Math.max(200, share * this.host.clientWidth);
-    const { title, x, y, height = 210, layers, targets } = this.describe();
-    const inner = { left: 46, right: width - 20, top: 38, bottom: height - 38 };
+    const { title, x, y, height = 210, margin = 20, layers, targets } = this.describe(width);
+    const inner = { left: 46, right: width - margin, top: 38, bottom: height - 38 };
     const scale = (axis, from, to) => {
       const map = axis.log ? Math.log10 : (value) => value;
       const [low, high] = axis.domain.map(map);

@@ -1,0 +1,203 @@
+"""The figure beside a proof: success rate and accuracy at several noise multipliers.
+
+With clipped records noise has one scale-free parameter, the noise multiplier z. For one recipe the
+proof is a closed form in z; attackers of each knowledge play a number of games that is fixed
+beforehand, at values of z that are, and their rates have intervals that hold all at once; and some
+trainings say what accuracy is left. Games of all z share records, models and draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trilemma.accounting.noise_calibration import success_bound
+from trilemma.attacks.base import RUNGS
+from trilemma.beliefs.envelopes import envelopes
+from trilemma.game.costs import paired_estimate
+from trilemma.game.estimates import Estimate
+from trilemma.game.job_results import Failed
+from trilemma.game.jobs import TrainJob
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.tuning.families.game_counts import cut, seen_of
+from trilemma.tuning.proof.attacks_on_proof import (
+    CHUNK,
+    EFFORTS,
+    Effort,
+    attacks_on,
+    games_beside,
+    ordered,
+    recipe_of,
+)
+from trilemma.tuning.results.success_by_noise import AttackerRate, TradeOff, TradeOffPoint
+from trilemma.tuning.time_left import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trilemma.execution.scheduler import Procedure
+    from trilemma.federation.training import History
+    from trilemma.game.job_results import AttackResult
+    from trilemma.game.jobs import AttackJob
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.results.candidate import Candidate
+    from trilemma.tuning.results.certificate import Certificate
+
+__all__ = ["possible_trade_off", "trade_off"]
+
+
+def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None]:
+    """The figure of what was proved and chosen; None where nothing was, or it has no price."""
+    if chosen is None or chosen.certificate is None or chosen.costs is None:
+        return None
+    effort, proof = EFFORTS[plan.request.preset], chosen.certificate
+    trainings = {factor: _trainings(plan, chosen, factor) for factor in effort.factors}
+    games = _games(plan, chosen, effort)
+    jobs = [job for some in trainings.values() for job in some]
+    jobs += [part for job, _ in games for part in cut(job, CHUNK)]  # type: ignore[misc]
+    results = iter((yield jobs))
+    trained = {factor: [next(results) for _ in some] for factor, some in trainings.items()}
+    kept = [
+        place
+        for place, factor in enumerate(effort.factors)
+        if not any(isinstance(result, Failed) for result in trained[factor])
+    ]
+    won = np.zeros((len(RUNGS), len(effort.factors)), dtype=np.int64)
+    played = np.zeros_like(won)
+    for job, place in games:
+        parts: list[AttackResult] = [next(results) for _ in cut(job, CHUNK)]
+        seen = seen_of(job, parts)
+        for rung, name in attacks_on(plan, chosen).items():
+            if name in job.attacks:
+                won[RUNGS.index(rung), place] = int(seen.correct[name].sum())
+                played[RUNGS.index(rung), place] = job.count
+    won, played = won[:, kept], played[:, kept]
+    factors = [effort.factors[place] for place in kept]
+    size = plan.claim.candidates
+    proved = np.array([_success(proof, factor, size) for factor in factors])
+    lower, upper, crossed = envelopes(won, played, proved, plan.request.confidence)
+    rates = ordered(won, played, proved, plan.claim.kappa)
+    metrics = [
+        _metric(trained[factor], plan.request.confidence, exactly=factor >= 1)
+        for factor in factors
+    ]
+    falling = _falling([metric.value for metric in metrics], factors.index(1.0))
+    points = []
+    for place, factor in enumerate(factors):
+        attackers = tuple(
+            AttackerRate(
+                knows=rung,
+                units=int(played[row, place]),
+                recovered=int(won[row, place]),
+                lower=float(lower[row, place]),
+                upper=float(upper[row, place]),
+                rate=float(rates[row, place]),
+            )
+            for row, rung in enumerate(RUNGS)
+        )
+        best = chosen.costs.best_unprotected_metric
+        points.append(
+            TradeOffPoint(
+                noise_multiplier=proof.noise_multiplier * factor,
+                variance=proof.variance * factor**2,
+                metric=metrics[place],
+                lost=chosen.costs.unprotected_metric - falling[place],
+                lost_to_best=None if best is None else best - falling[place],
+                proof=float(proved[place]),
+                attackers=attackers,
+                crossed=bool(crossed[:, place].any()),
+            )
+        )
+    return TradeOff(
+        candidates=size,
+        participation=proof.participation,
+        rounds=proof.rounds,
+        summed=_summed(plan, chosen),
+        noises=proof.survivors,
+        seeds=len(plan.pricing.seeds),
+        chosen=factors.index(1.0),
+        allowed=plan.p_max,
+        confidence=plan.request.confidence,
+        points=tuple(points),
+    )
+
+
+def possible_trade_off(plan: Plan) -> dict[Kind, int]:
+    """The games and trainings that it takes at most."""
+    effort, rounds = EFFORTS[plan.request.preset], plan.claim.rounds
+    summed = any(family.seen != "message" for family in plan.families if plan.proves(family))
+    carrier = "secret-sharing" if summed else "plain"
+    secret = plan.request.participation == "secret"
+    strong = ("exact-posterior",) if secret else ("exact-posterior", "gaussian-posterior")
+    work = {
+        Kind("games", strong, rounds, carrier): effort.games * len(effort.factors),
+        Kind("trainings", rounds=plan.pricing.rounds): len(plan.pricing.seeds)
+        * (len(effort.factors) - 1),
+    }
+    if not secret:
+        cells = len(effort.factors) if effort.weak_everywhere else 1
+        work[Kind("games", ("linkage", "analytic"), rounds, carrier)] = effort.weak * cells
+    return work
+
+
+def _success(proof: Certificate, factor: float, size: int) -> float:
+    """What is proved at a multiple of the proof's noise; its fixed point is finer there, or so."""
+    training = replace(proof.training(), noise_multiplier=proof.noise_multiplier * factor)
+    return success_bound(training, size, remainder=proof.remainder)
+
+
+def _trainings(plan: Plan, chosen: Candidate, factor: float) -> list[TrainJob]:
+    """Those that the candidate was priced by, and others with more or less noise."""
+    recipe, proof = recipe_of(chosen), chosen.certificate
+    assert recipe is not None
+    assert proof is not None
+    recipe = replace(recipe, judge="reporting", rounds=plan.pricing.rounds)
+    spec = chosen.protection or "none"
+    if factor != 1:
+        (noise,) = parse_protection(spec).transforms
+        assert isinstance(noise, Randomization)
+        spec = Protection((replace(noise, variance=noise.variance * factor**2),)).describe()
+    return [TrainJob(spec, seed, plan.pricing.rounds, recipe) for seed in plan.pricing.seeds]
+
+
+def _games(plan: Plan, chosen: Candidate, effort: Effort) -> list[tuple[AttackJob, int]]:
+    """The jobs, before they are cut, and the places of their noise multipliers."""
+    able = attacks_on(plan, chosen)
+    weak = tuple(able[rung] for rung in ("public", "nothing") if rung in able)
+    jobs = []
+    for place, factor in enumerate(effort.factors if able else ()):
+        job = games_beside(plan, chosen, factor)
+        if job.attacks:
+            jobs.append((job, place))
+        if weak and (place == 0 or effort.weak_everywhere):
+            jobs.append((replace(job, attacks=weak, count=effort.weak), place))
+    return jobs
+
+
+def _summed(plan: Plan, chosen: Candidate) -> int:
+    """How many clients are in what the attacker reads."""
+    alone = chosen.certificate is not None and chosen.certificate.survivors == 1
+    return 1 if alone and "+" not in chosen.name else plan.deployment.threshold
+
+
+def _falling(means: Sequence[float], chosen: int) -> list[float]:
+    """The means where they fall with noise; elsewhere the nearest that does, on the chosen side.
+
+    >>> _falling([0.93, 0.95, 0.94, 0.96, 0.9], chosen=2)
+    [0.95, 0.95, 0.94, 0.94, 0.9]
+    """
+    before = np.maximum.accumulate(means[chosen::-1])[::-1]
+    after = np.minimum.accumulate(means[chosen:])
+    return [*map(float, before[:-1]), *map(float, after)]
+
+
+def _metric(trained: list[History], confidence: float, *, exactly: bool) -> Estimate:
+    """The mean over seeds; in whole points where less noise than is proved would tell more."""
+    found = paired_estimate([history.metric for history in trained], confidence)
+    if exactly or not all(0 <= history.metric <= 1 for history in trained):
+        return found
+    return Estimate(round(found.value, 2), found.low, found.high)
