@@ -2,7 +2,7 @@
 
     python benchmarks/deployed.py [--runs FOLDER]
 
-Makes three certified verdicts on digits (sums, single messages, and sums with public records) in
+Makes three certified verdicts on digits (sums, single messages, these with public records too) in
 that folder, unless they are there, and runs examples/flower-digits with each as its README says.
 Nodes are Flower's, their noise is the system's. The page is
 
@@ -37,7 +37,9 @@ SUMS: Final = "--families randomization+secret-sharing"
 ASKED: Final = {
     "sums": f"{TUNE} {SUMS}",
     "single messages": f"{TUNE} --families randomization",
-    "sums, 149 public records": f"{TUNE} {SUMS} --scenario digits-public",
+    "single messages, 149 public records": (
+        f"{TUNE} --families randomization --scenario digits-public"
+    ),
 }
 TOLD: Final = (
     "Three verdicts on digits, each made by `trilemma` with the settings below, then the same "
