@@ -107,8 +107,20 @@ def trade_off_words(found: TradeOff) -> str:
         f"One recipe, with less and more noise. Each attacker sees all {found.rounds:,} rounds, "
         f"is told {known}, and guesses once among {found.candidates} candidates; in each {seen}, "
         f"{noises} counted. Accuracy is that of {count(found.seeds, 'training')} with all clients "
-        f"at each noise. Intervals hold all at once, at confidence {number(found.confidence)}."
+        f"at each noise, lost against the federation's own batches without protection"
+        f"{_against_best(found)}. Intervals hold all at once, at confidence "
+        f"{number(found.confidence)}."
     )
+
+
+def _against_best(found: TradeOff) -> str:
+    """How much more is lost against the best unprotected training, where that is known."""
+    point = found.points[found.chosen]
+    if point.lost_to_best is None:
+        return ""
+    more = point.lost_to_best - point.lost
+    said = f"{100 * more:.1f} points" if 0 <= point.metric.value <= 1 else number(more)
+    return f"; against the best training without protection {said} more are lost"
 
 
 def _smooth(points: tuple[TradeOffPoint, ...]) -> tuple[tuple[float, float], ...]:
