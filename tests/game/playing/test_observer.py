@@ -178,7 +178,7 @@ def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch
         trained.append(len(weights))
         return means(self, weights, *others, **more)
 
-    means = Rounds.means
+    means: Any = Rounds.means
     monkeypatch.setattr(Rounds, "means", counting)
     seen = observer(scenario(sizes=(400, 400, 400)), rounds=30)
     games = [seen.arena.draw(number, 3) for number in range(12)]
