@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.federation.cohorts import Federated
+from trilemma.federation.cohort_updates import Sending
+from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.round_timing import RoundCosts, round_costs
 from trilemma.federation.training import History, train
@@ -72,3 +73,10 @@ def costs_of(
     """Rounds of the federation's own training, timed; settings of the recipe."""
     own = Recipe(federated.local_training, **recipe)
     return round_costs(federated, protection, own, rounds=rounds)
+
+
+def cohorts_of(federated: Scenario, per_round: int, seed: int) -> tuple[Cohorts, Sending]:
+    """Cohorts of the federation's own local training, and what computes their updates."""
+    training = federated.local_training
+    sending = Sending(federated.task, training, *pooled(federated))
+    return Cohorts(federated, Recipe(training), per_round, seed, "train"), sending

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.federation.small import costs_of, federation
+from tests.federation.small import cohorts_of, costs_of, federation
 
 from trilemma.crypto.packing import Packing
 from trilemma.errors import InvalidInput
 from trilemma.federation import round, round_timing
-from trilemma.federation.cohort_updates import Sending
-from trilemma.federation.cohorts import Cohorts, pooled
-from trilemma.federation.recipe import Recipe
 from trilemma.federation.round_timing import RoundCosts, Spent
 from trilemma.federation.training import start_weights
 from trilemma.learning import LocalTraining
@@ -154,8 +151,7 @@ def test_a_client_by_itself_computes_what_it_computes_beside_others(
     setting: LocalTraining,
 ) -> None:
     scenario = federation(setting)
-    cohorts = Cohorts(scenario, Recipe(setting), 3, 2, "train")
-    sending = Sending(scenario.task, setting, *pooled(scenario))
+    cohorts, sending = cohorts_of(scenario, 3, seed=2)
     (weights,) = start_weights(scenario, None)
     for client, update in enumerate(sending.updates(weights, *cohorts.rows(5, (0, 1, 2)))):
         alone = sending.alone(weights, *cohorts.rows(5, (client,)))

@@ -91,11 +91,12 @@ def test_its_derivative_is_that_of_a_difference_quotient(training: LocalTraining
 
 def test_clients_alone_and_together_send_the_same() -> None:
     for training in (ONE, SEVERAL):
-        cohorts = cohorts_of(made := scenario(training), 3, seed=0)
+        cohorts, sending = cohorts_of(made := scenario(training), 3, seed=0)
         weights = made.task.layout.flatten(dict(made.task.model.named_parameters())).detach()
-        together = cohorts.updates(weights, 0, (0, 1, 2))
+        together = sending.updates(weights, *cohorts.rows(0, (0, 1, 2)))
         for client, each in enumerate(together):
-            torch.testing.assert_close(cohorts.update(weights, 0, client), each)
+            alone = sending.alone(weights, *cohorts.rows(0, (client,)))
+            torch.testing.assert_close(alone, each)
 
 
 def test_a_scenario_says_what_is_sent_and_travels() -> None:

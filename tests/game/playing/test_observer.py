@@ -178,7 +178,7 @@ def test_no_game_is_trained_beyond_what_it_shows(monkeypatch: pytest.MonkeyPatch
         trained.append(len(weights))
         return means(self, weights, *others, **more)
 
-    means = Rounds.means
+    means: Any = Rounds.means
     monkeypatch.setattr(Rounds, "means", counting)
     seen = observer(scenario(sizes=(400, 400, 400)), rounds=30)
     games = [seen.arena.draw(number, 3) for number in range(12)]
@@ -345,9 +345,9 @@ def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
 def test_a_round_that_ends_with_fewer_clients_moves_by_their_mean() -> None:
     """Where clients' parts are told apart: divided by all that were asked, it would be shorter."""
     made = scenario((40, 60, 40), sampling="full", record_clip=0.2)
-    clipped = "randomization:variance=1e-12,clip=100.0+secret-sharing"
+    thinned = "compression:keep=0.5,unbiased=false+secret-sharing"
     recipe = Recipe(made.local_training, 2.0)
-    seen = observer(made, clipped, rounds=3, threshold=2, recipe=recipe)
+    seen = observer(made, thinned, rounds=3, threshold=2, recipe=recipe)
     (views,) = seen.views([seen.arena.draw(0, 3)])
     assert [view.observation.clients for view in views] == [2, 2, 2]
     for before, after in pairwise(views):

@@ -37,8 +37,8 @@ def certified() -> tuple[Plan, Proof]:
 
 def updates_of(plan: Plan, proof: Proof, number: int) -> list[torch.Tensor]:
     scenario = applied(proof.recipe(plan.scenario, 150), plan.scenario)
-    cohorts = cohorts_of(scenario, 10, seed=0)
-    return list(cohorts.updates(fresh_weights(scenario, [0])[0], number, range(10)))
+    cohorts, sending = cohorts_of(scenario, 10, seed=0)
+    return list(sending.updates(fresh_weights(scenario, [0])[0], *cohorts.rows(number, range(10))))
 
 
 def within(squares: float, variance: float, count: int) -> bool:
