@@ -138,9 +138,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
             SparseVector,
             {
                 **dict.fromkeys(("fraction", "epsilon", "noise_var", "gamma", "tau"), float),
-                **dict.fromkeys(
-                    ("epsilon_threshold", "epsilon_query", "epsilon_release"), float
-                ),
+                **dict.fromkeys(("epsilon_threshold", "epsilon_query", "epsilon_release"), float),
                 "replace": _truth,
                 "steps": int,
             },

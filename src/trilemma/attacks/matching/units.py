@@ -42,9 +42,7 @@ class Units:
     numbers: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(
-        cls, views: Sequence[View], precision: Precision, *, at_limit: bool = False
-    ) -> Units:
+    def of(cls, views: Sequence[View], precision: Precision, *, at_limit: bool = False) -> Units:
         """The views as tensors.
 
         A coordinate that was clipped to its limit counts as not read, unless `at_limit`.

@@ -58,9 +58,7 @@ class Making:
         """The places of the known coordinates, rising."""
         return None if self.known is None else np.flatnonzero(self.known.numpy())
 
-    def with_noise(
-        self, kind: Literal["gaussian", "uniform", "laplace"], scale: float
-    ) -> Making:
+    def with_noise(self, kind: Literal["gaussian", "uniform", "laplace"], scale: float) -> Making:
         """With noise of this scale on the sent values, here in units of the update."""
         from trilemma.observations import Noise  # imports torch
 

@@ -75,4 +75,3 @@ class Percentile(Transform):
     def words(self, number: Callable[[float], str]) -> str:
         kept = number(max(0.0, 100 - self.percentile))
         return f"the largest {kept} % of the coordinates, each clipped to {number(self.gamma)}"
-

@@ -139,4 +139,6 @@ class SparseVector(Transform):
         return described(self, self.name)
 
     def words(self, number: Callable[[float], str]) -> str:
-        return f"a noisy {number(100 * self.fraction)} % of the coordinates above a noisy threshold"
+        return (
+            f"a noisy {number(100 * self.fraction)} % of the coordinates above a noisy threshold"
+        )
