@@ -104,7 +104,7 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
     {
         "clipping": _Spec(Clipping, {"norm": float}, "clipping:norm=1"),
         "clipping-schedule": _Spec(
-            ClippingSchedule, {"norms": _norms}, "clipping-schedule:norms=1.0/0.5"
+            ClippingSchedule, {"norms": _norms, "noise": float}, "clipping-schedule:norms=1.0/0.5"
         ),
         "compression": _Spec(
             _compression,

@@ -11,7 +11,8 @@ import numpy as np
 from trilemma.errors import InvalidInput
 from trilemma.protections.texts import described
 from trilemma.protections.transforms.base import Making, Partial, Transform
-from trilemma.quantities import positive
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.quantities import finite, positive
 
 if TYPE_CHECKING:
     from trilemma.entropy import Seeded, System
@@ -51,12 +52,14 @@ class Clipping(Transform):
 
 @dataclass(frozen=True)
 class ClippingSchedule(Transform):
-    """u · min{1, C_t/‖u‖} with a public norm for each round; after the last one, the last.
+    """u · min{1, C_t/‖u‖} + N(0, (noise · C_{t+1})² · I), with a public norm C_t for each round.
 
-    What adaptive clipping comes to, where the server announces the norm of the next round.
+    What adaptive clipping comes to, where the server announces the norm of the next round; after
+    the last one it stays.
     """
 
     norms: tuple[float, ...]
+    noise: float = 0.0
 
     name: ClassVar[str] = "clipping-schedule"
 
@@ -65,6 +68,10 @@ class ClippingSchedule(Transform):
             raise InvalidInput("a clipping schedule needs the norm of one round at least.")
         norms = tuple(positive("norms (of clipped updates)", norm) for norm in self.norms)
         object.__setattr__(self, "norms", norms)
+        noise = finite("noise (of each coordinate, in units of the norm)", self.noise)
+        if noise < 0:
+            raise InvalidInput(f"noise must not be negative, got {noise:g}.")
+        object.__setattr__(self, "noise", noise)
 
     def norm(self, round: int) -> float:
         """C_t."""
@@ -73,14 +80,26 @@ class ClippingSchedule(Transform):
     def apply(
         self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
     ) -> Partial:
-        return _clipped(update, self.norm(round.number))
+        clipped = _clipped(update, self.norm(round.number))
+        if not self.noise:
+            return clipped
+        return self._added(round).apply(clipped, client=client, round=round, entropy=entropy)
 
     def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
         norm = self.norm(round.number)
-        return replace(making, clip=min(norm, making.clip or norm))
+        told = replace(making, clip=min(norm, making.clip or norm))
+        return self._added(round).explain(told, round, size) if self.noise else told
+
+    @property
+    def scale(self) -> float:
+        return self.noise * self.norms[-1]
+
+    def _added(self, round: RoundInfo) -> Randomization:
+        return Randomization((self.noise * self.norm(round.number + 1)) ** 2)
 
     def describe(self) -> str:
-        return f"{self.name}:norms={'/'.join(map(repr, self.norms))}"
+        noise = f",noise={self.noise!r}" if self.noise else ""
+        return f"{self.name}:norms={'/'.join(map(repr, self.norms))}{noise}"
 
     def words(self, number: Callable[[float], str]) -> str:
         first, last = number(self.norms[0]), number(self.norms[-1])

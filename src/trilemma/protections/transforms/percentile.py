@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from trilemma.errors import InvalidInput
 from trilemma.protections.texts import described
 from trilemma.protections.transforms.base import Making, Partial, Transform
 from trilemma.quantities import counted, finite
