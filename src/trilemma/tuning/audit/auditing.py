@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["audit_setting"]
 
 _CHUNK: Final = 16
-_SEARCHED: Final = 64  # games of each attack at a stronger setting that is tried
 
 
 @dataclass(frozen=True)
@@ -88,20 +87,25 @@ class _Audited:
             return RUNGS
         return RUNGS[: RUNGS.index(self.request.knows) + 1]
 
-    def attempt(
-        self, setup: Setup, name: str, *, units: int, shared: int, stream: str = "audit"
-    ) -> Procedure[Attempt]:
-        """Games of one attack; the interval holds for `shared` of them together."""
+    def attempts(
+        self, setup: Setup, names: Sequence[str], *, units: int, shared: int, stream: str = "audit"
+    ) -> Procedure[tuple[Attempt, ...]]:
+        """The same games for each of some attacks; `shared` intervals hold together."""
+        if not names:
+            return ()
         job = AttackJob(
-            *(stream, setup.sent.describe(), (name,), Adversary.SERVER, self.claim.rounds),
+            *(stream, setup.sent.describe(), tuple(names), Adversary.SERVER, self.claim.rounds),
             first=0,
             count=units,
             recipe=setup.recipe,
         )
         seen = yield from played(job, _CHUNK)
-        won = int(seen.correct[name].sum())
         confidence = 1 - (1 - self.request.confidence) / shared
-        return Attempt(name, units, won, success_rate(won, units, confidence))
+        made = []
+        for name in names:
+            won = int(seen.correct[name].sum())
+            made.append(Attempt(name, units, won, success_rate(won, units, confidence)))
+        return tuple(sorted(made, key=lambda each: -each.recovered))
 
     def accuracy(self, setup: Setup, recipe: Recipe | None = None) -> Procedure[Accuracy]:
         """What is lost against the federation's own training without protection."""
@@ -152,27 +156,34 @@ class _Audited:
     def _searched(self) -> Procedure[Nearest | str]:
         """The first of some stronger settings under which every granted attack fails."""
         several = list(self.setting.stronger())
-        names = [name for rung in self.granted for name in self.attacks[rung]]
         for stronger in several:
             setup = stronger.run(self.scenario)
-            worst = 0.0
-            for name in names:
-                made = yield from self.attempt(
-                    setup,
-                    name,
-                    units=max(_SEARCHED, self.units),
-                    shared=len(names) * len(several),
-                    stream="audit, nearest",
-                )
-                worst = max(worst, made.success.high)
-                if worst > self.p_max:
-                    break
+            worst = yield from self._worst(setup, len(several))
             if worst <= self.p_max:
                 accuracy = yield from self.accuracy(setup)
                 return self._nearest(stronger, "measured", worst, accuracy)
         if not several:
             return "No parameter of this kind keeps the budget."
         return f"None of this kind was shown to keep the budget, up to {several[-1].describe()}."
+
+    def _worst(self, setup: Setup, settings: int) -> Procedure[float]:
+        """The largest upper limit of the granted attacks' success, or one beyond the budget.
+
+        Some games first, which a setting far from the budget does not survive.
+        """
+        shared = settings * sum(len(self.attacks[rung]) for rung in self.granted)
+        worst = 0.0
+        for rung in reversed(self.granted):
+            for units in (min(_CHUNK, self.units), self.units):
+                made = yield from self.attempts(
+                    setup, self.attacks[rung], units=units, shared=shared, stream="audit, nearest"
+                )
+                if any(each.success.low > self.p_max for each in made):
+                    return 1.0
+            worst = max([worst, *(each.success.high for each in made)])
+            if worst > self.p_max:
+                break
+        return worst
 
     def _nearest(
         self,
@@ -183,7 +194,7 @@ class _Audited:
     ) -> Nearest:
         return Nearest(setting.describe(), setting.paste(), basis, success, accuracy)
 
-    def best(self, source: Source, command: str) -> Procedure[Best | str]:
+    def best(self, command: str) -> Procedure[Best | str]:
         """Proved noise inside secure aggregation, trained by the rule."""
         try:
             plan = Plan.of(
@@ -244,24 +255,24 @@ def audit_setting(
     )
     if ticker is not None:
         carrier = setup.sent.transport.name
-        kinds = {name: Kind("games", (name,), rounds, carrier) for name in names}
-        work = {name: {kinds[name]: Range(units, units)} for name in names}
+        work = {
+            rung: {Kind("games", own, rounds, carrier): Range(units, units)}
+            for rung, own in attacks.items()
+            if own
+        }
         ticker.expect(Remaining(work, workers))
     procedures: dict[str, Procedure[object]] = {
         **{
-            f"attack {name}": audited.attempt(setup, name, units=units, shared=len(names))
-            for name in names
+            rung: audited.attempts(setup, own, units=units, shared=len(names))
+            for rung, own in attacks.items()
         },
         "accuracy": audited.accuracy(setup),
         "nearest": audited.nearest(),
-        "best": audited.best(source, command),
+        "best": audited.best(command),
     }
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
         found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(procedures)
-    known = tuple(
-        Known(rung, rung in audited.granted, _ordered([found[f"attack {n}"] for n in own]))
-        for rung, own in attacks.items()
-    )
+    known = tuple(Known(rung, rung in audited.granted, found[rung]) for rung in RUNGS)
     proved = audited.proved(setup) is not None
     tried = [each for own in known if own.granted for each in own.attempts]
     measured = bool(tried) and max(each.success.high for each in tried) <= p_max
@@ -295,10 +306,6 @@ def audit_setting(
         seed=request.seed,
         versions=versions(),
     )
-
-
-def _ordered(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    return tuple(sorted(attempts, key=lambda each: -each.recovered))
 
 
 def _pasted(setting: Setting, nearest: Nearest | None, best: Best | None, *, keeps: bool) -> str:

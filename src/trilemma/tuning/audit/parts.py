@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMEWORKS", "Own", "Part"]
 
-_QUARTERS: Final = 6  # of a parameter that is searched: down to 1 / 4096
+_QUARTERS: Final = 4  # of a parameter that is searched: down to 1 / 256
 _RING: Final = 2**31  # sums of units that a ring of 32 bits holds
 
 
