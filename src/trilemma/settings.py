@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from trilemma.observations import Adversary
 
 __all__ = [
-    "AuditSettings", "Audited", "Effort", "Federated", "FederatedSettings", "RequestSettings", "Searched", "command_line",
+    "AuditSettings", "Audited", "Effort", "Federated", "FederatedSettings", "RequestSettings",
+    "Searched", "command_line",
     "own_flags", "python_line", "run_folder",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`trilemma audit`: what does the setting I run buy?"""
+"""`trilemma audit`: what the setting that somebody runs buys."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def ours_by_svt(values: NDArray[Any], times: int, **args: Any) -> NDArray[Any]:
 
 @pytest.mark.parametrize("args", SETTINGS)
 def test_a_thousand_draws_are_distributed_as_those_of_svt_privacy(args: dict[str, Any]) -> None:
-    """How many are sent, which, and what is sent of them, at a level of one in 10⁴ for each test."""
+    """How many are sent, which, and what is sent of them, at a level of 10⁻⁴ a test."""
     draw, times = np.random.default_rng(2), 1000
     values = np.concatenate([draw.normal(size=30) * 2e-2, draw.normal(size=90) * 2e-3])
     np.random.seed(3)  # noqa: NPY002 - NVFlare draws from numpy's global generator

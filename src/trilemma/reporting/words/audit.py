@@ -130,19 +130,18 @@ def _instead(audit: Audit) -> Iterator[tuple[str, str]]:
     if nearest is None:
         yield "same kind", audit.no_nearest
     else:
-        how = "proved" if nearest.basis == "proved" else "measured"
-        yield (
-            "same kind",
-            f"{nearest.setting}: {at_most(nearest.success)} right guesses at most, {how}; "
-            f"{_lost(nearest.accuracy)}.",
+        said = (
+            f"{nearest.setting}: {at_most(nearest.success)} right guesses at most, "
+            f"{nearest.basis}; {_lost(nearest.accuracy)}."
         )
+        yield "same kind", said
     if best is None:
         yield "any kind", audit.no_best
     else:
-        yield (
-            "any kind",
+        said = (
             f"{in_words(best.protection)} at noise multiplier {number(best.noise_multiplier)}: "
             f"{at_most(best.success)} right guesses at most, proved, "
-            f"({number(best.epsilon)}, {best.delta:g})-private; {_lost(best.accuracy)}.",
+            f"({number(best.epsilon)}, {best.delta:g})-private; {_lost(best.accuracy)}."
         )
+        yield "any kind", said
         yield "to get it", best.command

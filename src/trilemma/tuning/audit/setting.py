@@ -59,13 +59,14 @@ class Setting:
 source='')
         """
         whole = text.strip()
-        path = Path(whole)
-        if whole.endswith((".toml", ".json")) or _exists(path):
+        if not whole:
+            raise InvalidInput("a setting is needed, such as nvflare.PercentilePrivacy or none.")
+        path, name = Path(whole), re.split(r"[:+ ]", whole, maxsplit=1)[0]
+        named = name in ("none", *FRAMEWORKS, *MECHANISMS)
+        if not named and (whole.endswith((".toml", ".json")) or _exists(path)):
             from trilemma.tuning.audit.files import read_setting
 
             return cls(read_setting(path), str(path))
-        if not whole:
-            raise InvalidInput("a setting is needed, such as nvflare.PercentilePrivacy or none.")
         return cls(tuple(_part(part) for part in re.split(r"\s*\+\s*(?=[A-Za-z_])", whole)))
 
     def describe(self) -> str:
