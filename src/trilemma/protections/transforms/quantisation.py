@@ -39,7 +39,7 @@ class Quantisation(Transform):
     @property
     def step(self) -> float:
         """The distance between two levels."""
-        return 2 * self.reach / (2**self.bits - 1)
+        return 2 * self.reach / float(2**self.bits - 1)
 
     def apply(
         self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
