@@ -6,47 +6,47 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from trilemma.accounting.noise_calibration import epsilon
 from trilemma.attacks import get
 from trilemma.attacks.base import RUNGS, links
-from trilemma.bounds.certificate import epsilon
 from trilemma.errors import InvalidInput
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.costs import lost_accuracy
-from trilemma.estimation.identity import parts_of, require_own, require_scenario
-from trilemma.estimation.jobs import AttackJob, TrainJob
-from trilemma.estimation.leakage import success_rate
-from trilemma.estimation.playing.claims import Claim
-from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.suite import suite_of
-from trilemma.estimation.results import Diverged, converged, decode
-from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.sharing import views_together
+from trilemma.execution.pool import executor, one_thread
+from trilemma.execution.scheduler import Scheduler
+from trilemma.game.costs import lost_accuracy
+from trilemma.game.estimates import success_rate
+from trilemma.game.gpu_sharing import views_together
+from trilemma.game.job_results import Diverged, converged, decode
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob, TrainJob
+from trilemma.game.playing.claims import Claim
+from trilemma.game.playing.games import Arena
+from trilemma.game.playing.suite import suite_of
+from trilemma.game.scenario import Scenario
+from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
-from trilemma.protections.transforms.clipping import ClippingSchedule
-from trilemma.tuning.audit.accounting import DELTA, guarantees, noise_needed
-from trilemma.tuning.audit.result import Accuracy, Attempt, Audit, Best, Known, Nearest
-from trilemma.tuning.audit.setting import Run as Setup
-from trilemma.tuning.audit.setting import Setting
-from trilemma.tuning.certificate.proof import Proof
-from trilemma.tuning.families.counts import played
+from trilemma.protection.transforms.update_clipping import ClippingSchedule
+from trilemma.tuning.audit.audit_result import Accuracy, Attempt, Audit, Best, Known, Nearest
+from trilemma.tuning.audit.framework_setting import Run as Setup
+from trilemma.tuning.audit.framework_setting import Setting
+from trilemma.tuning.audit.setting_guarantees import DELTA, guarantees, noise_needed
+from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.remaining import Kind, Range, Remaining
+from trilemma.tuning.proof.noise_for_budget import Proof
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.provenance import versions
-from trilemma.work.executors import executor, one_thread
-from trilemma.work.scheduler import Scheduler
+from trilemma.tuning.time_left import Kind, Range, Remaining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trilemma.attacks import Rung
-    from trilemma.estimation.scenario import Source
+    from trilemma.execution.journal import Run
+    from trilemma.execution.progress import Ticker
+    from trilemma.execution.scheduler import Procedure
     from trilemma.federation.recipe import Recipe
     from trilemma.federation.training import History
-    from trilemma.tuning.audit.accounting import Guaranteed
-    from trilemma.work.journal import Run
-    from trilemma.work.progress import Ticker
-    from trilemma.work.scheduler import Procedure
+    from trilemma.game.scenario import Source
+    from trilemma.tuning.audit.setting_guarantees import Guaranteed
 
 __all__ = ["audit_setting"]
 
