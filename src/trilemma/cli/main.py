@@ -15,20 +15,20 @@ import typer
 
 import trilemma
 from trilemma.cli import keys
-from trilemma.cli.main.attack import attack
-from trilemma.cli.main.audit import audit
-from trilemma.cli.main.check import check
-from trilemma.cli.main.estimate import estimate
-from trilemma.cli.main.explain import explain
-from trilemma.cli.main.figures import figures
-from trilemma.cli.main.new import new
-from trilemma.cli.main.paper import paper
-from trilemma.cli.main.pareto import pareto
-from trilemma.cli.main.prove import prove
-from trilemma.cli.main.report import report
-from trilemma.cli.main.runs import runs
-from trilemma.cli.main.solve import solve
-from trilemma.cli.main.tune import tune
+from trilemma.cli.attack import attack
+from trilemma.cli.audit import audit
+from trilemma.cli.check import check
+from trilemma.cli.estimate import estimate
+from trilemma.cli.explain import explain
+from trilemma.cli.figures import figures
+from trilemma.cli.new import new
+from trilemma.cli.paper import paper
+from trilemma.cli.pareto import pareto
+from trilemma.cli.prove import prove
+from trilemma.cli.report import report
+from trilemma.cli.runs import runs
+from trilemma.cli.solve import solve
+from trilemma.cli.tune import tune
 from trilemma.errors import TrilemmaError, sentence, users_fault
 
 __all__ = ["app", "main"]
