@@ -67,7 +67,7 @@ class AdaptiveRule:
         """The noise multiplier that is left for updates."""
         if not self.noise_multiplier:
             return 0.0
-        return (self.noise_multiplier**-2 - (2 * self.count_noise) ** -2) ** -0.5
+        return 1 / math.sqrt(self.noise_multiplier**-2 - (2 * self.count_noise) ** -2)
 
     def following(self, norm: float, clipped: float) -> float:
         """The norm after a round in which so many (with noise) of the clients were clipped."""

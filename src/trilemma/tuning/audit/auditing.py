@@ -34,7 +34,7 @@ from trilemma.tuning.plan import Plan
 from trilemma.tuning.proof.noise_for_budget import Proof
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.provenance import versions
-from trilemma.tuning.time_left import Kind, Range, Remaining
+from trilemma.tuning.time_left import Kind, Range, Remaining, Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,7 +255,7 @@ def audit_setting(
     )
     if ticker is not None:
         carrier = setup.sent.transport.name
-        work = {
+        work: dict[str, Work] = {
             rung: {Kind("games", own, rounds, carrier): Range(units, units)}
             for rung, own in attacks.items()
             if own

@@ -161,7 +161,8 @@ class Own(Part):
 
 def _above(percentile: float, power: int) -> float:
     """A quarter of what is kept, again and again."""
-    return 100 - (100 - max(0.0, min(100.0, percentile))) / 4**power
+    kept = 100 - max(0.0, min(100.0, percentile))
+    return 100 - kept * 0.25**power
 
 
 @dataclass(frozen=True)
