@@ -40,7 +40,7 @@ from trilemma.tuning.problem import (
     DEFAULT_UTILITY_WEIGHT,
     Problem,
 )
-from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget, told
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
@@ -594,6 +594,7 @@ def audit(
     from trilemma.execution.progress import Ticker
 
     options, given = _split(settings)
+    require_one_budget(given)
     asked = _made(Audited, **given)
     request = asked.request()
     counted("units (games of an attack)", asked.units)

@@ -142,6 +142,8 @@ class _Audited:
         """The same kind, as strong as the budget needs: by proof, or by a short search."""
         if self.proved(self.setup) is not None:
             return "The setting keeps the budget by proof."
+        if (yield from self._keeps()):
+            return "The setting keeps the budget, as far as was measured."
         rounds, budget = self.claim.rounds, self.request.budget
         factor = noise_needed(self.setup, self.scenario, rounds=rounds, budget=budget)
         stronger = None if factor is None else self.setting.noisier(factor)
@@ -152,6 +154,21 @@ class _Audited:
                 accuracy = yield from self.accuracy(setup)
                 return self._nearest(stronger, "proved", proof.success, accuracy)
         return (yield from self._searched())
+
+    def _keeps(self) -> Procedure[bool]:
+        """Whether every granted attack on the setting itself stays below the largest rate."""
+        shared, tried = sum(map(len, self.attacks.values())), list[Attempt]()
+        for rung in self.granted:
+            tried += yield from self.attempts(
+                self.setup, self.attacks[rung], units=self.units, shared=shared
+            )
+        return self.measured(tried)
+
+    def measured(self, tried: Sequence[Attempt]) -> bool:
+        """Whether attacks show that the budget is kept; none of them shows nothing."""
+        if self.request.knows == "anyone" or not tried:
+            return False
+        return max(each.success.high for each in tried) <= self.p_max
 
     def _searched(self) -> Procedure[Nearest | str]:
         """The first of some stronger settings under which every granted attack fails."""
@@ -275,8 +292,7 @@ def audit_setting(
     known = tuple(Known(rung, rung in audited.granted, found[rung]) for rung in RUNGS)
     proved = audited.proved(setup) is not None
     tried = [each for own in known if own.granted for each in own.attempts]
-    measured = bool(tried) and max(each.success.high for each in tried) <= p_max
-    measured = measured and request.knows != "anyone"
+    measured = audited.measured(tried)
     nearest, best = found["nearest"], found["best"]
     near = nearest if isinstance(nearest, Nearest) else None
     first = best if isinstance(best, Best) else None
