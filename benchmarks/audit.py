@@ -1,7 +1,7 @@
 """What stock privacy settings of Flower, NVFlare and Opacus buy, on digits in place of their data.
 
-Each is `trilemma audit SETTING`; writes docs/benchmarks/audit.md. Settings may be named, a part of
-the table is then made anew.
+Each is `trilemma audit SETTING`; writes docs/benchmarks/audit.md, of all of them, or of the run
+folders that are given.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTINGS = {
 }
 
 
-def row(audited: Audit, note: str, seconds: float) -> str:
+def row(audited: Audit, note: str, seconds: float | None) -> str:
     """One line of the table."""
     rates = [
         f"{known.attempts[0].success.value:.2f}" if known.attempts else "–"
@@ -52,30 +52,49 @@ def row(audited: Audit, note: str, seconds: float) -> str:
     nearest = "none" if audited.nearest is None else f"`{audited.nearest.paste}`"
     if audited.keeps:
         nearest = "keeps it"
-    cells = (f"`{audited.setting}`", note, *rates, epsilon, lost, nearest, f"{seconds:.0f}")
+    cells = (
+        f"`{audited.setting}`",
+        note,
+        *rates,
+        epsilon,
+        lost,
+        nearest,
+        "–" if seconds is None else f"{seconds:.0f}",
+    )
     return f"| {' | '.join(cells)} |"
+
+
+def audits() -> list[tuple[Audit, float | None]]:
+    """Of the run folders given, or of all settings, with seconds by the clock."""
+    if len(sys.argv) > 1:
+        return [(Audit.load(Path(folder)), None) for folder in sys.argv[1:]]
+    made: list[tuple[Audit, float | None]] = []
+    for setting in SETTINGS:
+        start = time.perf_counter()
+        folder = RUNS / f"{zlib.crc32(setting.encode()):08x}"
+        made.append((audit("digits", setting, out=folder, workers=2), time.perf_counter() - start))
+    return made
 
 
 def main() -> None:
     """Write the page."""
-    rows, best = [], None
-    for setting, note in SETTINGS.items():
-        folder = RUNS / f"{zlib.crc32(setting.encode()):08x}"
-        start = time.perf_counter()
-        found = audit("digits", setting, out=folder, workers=2)
-        rows.append(row(found, note, time.perf_counter() - start))
-        best = found.best or best
-        print(rows[-1], flush=True)
+    several = audits()
+    rows = [row(found, SETTINGS.get(found.setting, ""), seconds) for found, seconds in several]
+    best = next((found.best for found, _ in several if found.best), None)
+    found, _ = several[0]
+    games = max(attempt.units for known in found.known for attempt in known.attempts)
     size = found.claim.candidates
+    given = "".join(f" {folder}" for folder in sys.argv[1:])
     intro = (
-        f"`python benchmarks/audit.py` ({stamp()})\n\n"
+        f"`python benchmarks/audit.py{given}` ({stamp()})\n\n"
         "Digits in place of their data: 10 clients, 150 rounds; the server reads what is sent. "
         f"Rates of right guesses among {size} candidates over the whole training, by what the "
-        f"attacker knows, of its best attack (48 games each; blind {1 / size:.3f}); ε at δ = 1e-5 "
+        f"attacker knows, of its best attack ({games} games "
+        f"each; blind {1 / size:.3f}); ε at δ = 1e-5 "
         "against the server; accuracy lost against the same training without the setting; the "
         f"nearest setting of the same kind that keeps a leakage of {found.budget:g} "
         f"({found.largest_success_rate:.2f} right guesses). Seconds by the clock with two "
-        "workers, on a machine that others shared."
+        "workers."
     )
     head = "| setting | | nothing | public | candidates | rest | ε | lost | same kind | s |"
     lines = [

@@ -12,6 +12,7 @@ import re
 from abc import ABC
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, replace
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from trilemma.errors import InvalidInput
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["FRAMEWORKS", "Own", "Part"]
 
 _QUARTERS: Final = 4  # of a parameter that is searched: down to 1 / 256
+_FOUR: Final = Context(prec=4, rounding=ROUND_CEILING)
 _RING: Final = 2**31  # sums of units that a ring of 32 bits holds
 
 
@@ -127,7 +129,7 @@ class Own(Part):
         made = self._transform
         if not isinstance(made, Randomization):
             return None
-        return self._as(replace(made, variance=made.variance * factor**2))
+        return self._as(replace(made, variance=_up(made.variance * factor**2)))
 
     def stronger(self) -> Iterator[Part]:
         made = self._transform
@@ -157,6 +159,11 @@ class Own(Part):
 
     def _as(self, transform: Transform) -> Own:
         return Own(transform.describe())
+
+
+def _up(value: float) -> float:
+    """The next number of four digits: noise is rounded up."""
+    return float(_FOUR.create_decimal(value))
 
 
 def _above(percentile: float, power: int) -> float:
@@ -209,7 +216,7 @@ class LocalDpMod(Part):
         return (said,)
 
     def noisier(self, factor: float) -> Part:
-        return replace(self, sensitivity=self.sensitivity * factor)
+        return replace(self, sensitivity=_up(self.sensitivity * factor))
 
 
 @dataclass(frozen=True)
@@ -599,7 +606,7 @@ class Opacus(Part):
         return replace(training, record_clip=self.max_grad_norm, sampling="poisson", records=None)
 
     def noisier(self, factor: float) -> Self:
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+        return replace(self, noise_multiplier=_up(self.noise_multiplier * factor))
 
 
 FRAMEWORKS: Final[dict[str, type[Part]]] = {
