@@ -91,6 +91,7 @@ SUB_RANK = {
         "possible_jobs": 8,
         "unit_times": 8,
         "replication": 9,
+        "audit": 9,
         "check_report": 9,
         "attack_rates": 9,
         "tuning_run": 9,

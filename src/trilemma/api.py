@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 from pydantic import BaseModel, ValidationError
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import counted
 from trilemma.settings import (
+    Audited,
+    AuditSettings,
     Federated,
     FederatedSettings,
     Searched,
@@ -36,7 +40,7 @@ from trilemma.tuning.problem import (
     DEFAULT_UTILITY_WEIGHT,
     Problem,
 )
-from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
+from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget, told
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from trilemma.protection.protection import Protection
     from trilemma.records.records import Records
     from trilemma.tuning.attack_rates import Ratings
+    from trilemma.tuning.audit.audit_result import Audit
     from trilemma.tuning.check_report import Examined
     from trilemma.tuning.replication import Replication
     from trilemma.tuning.results.pareto_front import Front, SamplerName
@@ -55,7 +60,17 @@ if TYPE_CHECKING:
 
     Given = Scenario | Callable[..., Scenario] | str
 
-__all__ = ["attack", "attack_verdict", "check", "estimate", "paper", "pareto", "recover", "tune"]
+__all__ = [
+    "attack",
+    "attack_verdict",
+    "audit",
+    "check",
+    "estimate",
+    "paper",
+    "pareto",
+    "recover",
+    "tune",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -554,6 +569,73 @@ def estimate(
             profiles = client_profiles(prepared.scenario, seed=seed)
             ProfileFile(found.constants.by_datum.constants, profiles).save(Path(profile))
     return found
+
+
+@_lists(Federated, Audited)
+def audit(
+    scenario: Given,
+    setting: str,
+    *,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    workers: int = 1,
+    ray: str | None = None,
+    quiet: bool = False,
+    **settings: Unpack[AuditSettings],
+) -> Audit:
+    """What a setting buys: `audit("digits", "nvflare.SVTPrivacy:epsilon=0.1")`.
+
+    `setting` is a protection of ours, a framework's arguments (flower.LocalDpMod, nvflare.…,
+    opacus.PrivacyEngine; several joined by "+"), or the path of a Flower app's pyproject.toml, a
+    site's privacy.json or an NVFlare job. Attacked over the whole training with each kind of
+    knowledge, proved where that can be, trained, and compared with the nearest setting that keeps
+    the budget and the best of any kind. The folder `out` gets audit.json.
+    """
+    from trilemma.execution.progress import Ticker
+
+    options, given = _split(settings)
+    require_one_budget(given)
+    asked = _made(Audited, **given)
+    request = asked.request()
+    counted("units (games of an attack)", asked.units)
+    with Ticker("audit", quiet=quiet) as ticker:
+        federation = _Federation.of(scenario, options)
+        ticker.say(f"reading {federation.label}")
+        from trilemma.tuning.audit.auditing import audit_setting  # imports torch, for seconds
+        from trilemma.tuning.audit.framework_setting import Setting
+
+        audited = Setting.parse(setting)
+        described = {
+            "command": "audit",
+            "setting": audited.describe(),
+            **federation.settings(),
+            **asked.model_dump(mode="json"),
+        }
+        proved = {name: given[name] for name in ("budget", "at_most", "rounds") if name in given}
+        with _kept(out, described, fresh=fresh) as run:
+            found = audit_setting(
+                federation.source(),
+                audited,
+                request,
+                units=asked.units,
+                command=federation.reproduce("tune", Request(knows="anyone", **proved)),
+                run=run,
+                workers=workers,
+                ray=ray,
+                ticker=ticker,
+            )
+            found = replace(found, reproduce=_audit_again(federation, setting, asked))
+            if run is not None:
+                found.save(run.folder / found.file)
+    return found
+
+
+def _audit_again(federation: _Federation, setting: str, asked: Audited) -> str:
+    """The command that asks for the same audit again, or the call."""
+    line = federation.reproduce("audit", asked)
+    if federation.named:
+        return line.replace("trilemma audit", shlex.join(["trilemma", "audit", setting]), 1)
+    return line.replace("(scenario", f"(scenario, {setting!r}", 1)
 
 
 def _say(command: str, federation: _Federation, *, quiet: bool) -> None:

@@ -27,17 +27,23 @@ class Adversary(StrEnum):
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of known law on each coordinate of `Observation.update`.
+    """Noise of known distribution on each coordinate of `Observation.update`.
 
-    `scale` is the standard deviation of a Gaussian, or the half-width of a uniform law.
+    `scale` is the standard deviation of a Gaussian, the half-width of a uniform distribution, or b
+    of a Laplace distribution with density exp(-|x| / b) / 2b.
     """
 
-    kind: Literal["gaussian", "uniform"]
+    kind: Literal["gaussian", "uniform", "laplace"]
     scale: float
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale >= 0):
             raise InvalidInput(f"noise scale must be finite and not negative, got {self.scale}.")
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return self.scale * {"gaussian": 1.0, "uniform": 3**-0.5, "laplace": 2**0.5}[self.kind]
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class Observation:
     `known` is a mask [m] (None: all). A sum over `clients` updates of S records each is attacked
     as one batch of clients·S records. `weights` has one entry a client (None: 1/clients each), or
     a row [m] of them, zero where the client did not send. `clip` is the norm to which each client
-    clipped its update (None: not clipped).
+    clipped its update, `limit` the magnitude to which it clipped each coordinate (None: not
+    clipped).
     """
 
     update: torch.Tensor
@@ -56,6 +63,7 @@ class Observation:
     weights: tuple[float, ...] | torch.Tensor | None = None
     clip: float | None = None
     clients: int = 1
+    limit: float | None = None
 
     def __post_init__(self) -> None:
         import torch  # heavy: `Adversary` must be had without it

@@ -12,19 +12,20 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from trilemma.tuning.presets import Preset
-from trilemma.tuning.request import Knows, Settings
+from trilemma.tuning.request import Knows, Rate, Request, Settings, rung_of
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
     from trilemma.observations import Adversary
 
 __all__ = [
-    "Effort", "Federated", "FederatedSettings", "RequestSettings", "Searched", "command_line",
+    "AuditSettings", "Audited", "Effort", "Federated", "FederatedSettings", "RequestSettings",
+    "Searched", "command_line",
     "own_flags", "python_line", "run_folder",
 ]  # fmt: skip
 
@@ -119,6 +120,48 @@ class Effort(Settings):
 
     restarts: int = Field(default=3, description="An attack keeps the best of so many starts.")
     seed: int = Field(default=0, description="Same seed, same numbers.")
+
+
+class Audited(Settings):
+    """What an audit is asked: the budget, whose attacks, and how much work."""
+
+    budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
+    at_most: Rate | None = Field(
+        None, description='Or the largest tolerated rate of right guesses, as "1 in 6".'
+    )
+    knows: Annotated[Knows, BeforeValidator(rung_of)] = Field(
+        "candidates", description="Who attacks: what the budget is about."
+    )
+    rounds: int | None = Field(
+        None, description="How long the federation trains (default: the scenario's)."
+    )
+    units: int = Field(48, description="Games of each attack.")
+    restarts: int = Field(1, description="An attack keeps the best of so many starts.")
+    seeds: int = Field(3, description="Paired trainings that measure what is lost.")
+    confidence: float = Field(0.95, description="Of all limits of the attacks together.")
+    seed: int = Field(0, description="Same seed, same numbers.")
+
+    def given(self) -> dict[str, Any]:
+        """What was given, besides the defaults."""
+        return self.model_dump(exclude_defaults=True)
+
+    def request(self) -> Request:
+        """The same as a request of a tuning."""
+        return Request(**self.model_dump(exclude={"units"}, exclude_none=True))
+
+
+class AuditSettings(FederatedSettings, total=False):
+    """`Audited` as keywords, beside those that say which federation."""
+
+    budget: float
+    at_most: float | str | None
+    knows: Knows
+    rounds: int | None
+    units: int
+    restarts: int
+    seeds: int
+    confidence: float
+    seed: int
 
 
 class Searched(Settings):

@@ -172,6 +172,7 @@ def common_view(views: Sequence[View]) -> View:
             or view.input_spec != first.input_spec
             or view.observation.clients != first.observation.clients
             or view.observation.clip != first.observation.clip
+            or view.observation.limit != first.observation.limit
         ):
             raise InvalidInput(
                 f"the views of one call must share task, local training, input range, clip norm "

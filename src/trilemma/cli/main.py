@@ -16,6 +16,7 @@ import typer
 import trilemma
 from trilemma.cli import keys
 from trilemma.cli.attack import attack
+from trilemma.cli.audit import audit
 from trilemma.cli.check import check
 from trilemma.cli.estimate import estimate
 from trilemma.cli.explain import explain
@@ -63,6 +64,7 @@ def _everywhere(
 
 
 app.command()(attack)
+app.command()(audit)
 app.command()(check)
 app.command()(estimate)
 app.command()(explain)

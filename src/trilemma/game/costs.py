@@ -33,6 +33,7 @@ __all__ = [
     "check_bandwidth",
     "compare",
     "fewest_rounds",
+    "lost_accuracy",
     "median_estimate",
     "paired_estimate",
 ]
@@ -137,7 +138,7 @@ def compare(
     )
     if not all(_is_accuracy(history.scores) for history in unprotected):
         return costs
-    noisy = any(isinstance(part, Randomization) for part in parse_protection(protection).parts)
+    noisy = _is_noisy(protection)
     return replace(
         costs,
         unprotected_metric=round(costs.unprotected_metric, 2),
@@ -150,6 +151,32 @@ def compare(
         ),
         client_utility_loss=tuple(map(_in_points, costs.client_utility_loss)),
     )
+
+
+def lost_accuracy(
+    protection: str,
+    unprotected: Sequence[History],
+    protected: Sequence[History],
+    confidence: float = 0.95,
+) -> tuple[float, float, Estimate]:
+    """The metric without and with a protection, and what is lost, rounded as `Costs` says."""
+    pairs = list(zip(unprotected, protected, strict=True))
+    without = fmean(each.metric for each in unprotected)
+    within = fmean(each.metric for each in protected)
+    lost = paired_estimate(
+        [a.metric - b.metric for a, b in pairs],
+        confidence,
+        _differences([(a.scores, b.scores) for a, b in pairs]),
+    )
+    if not all(_is_accuracy(history.scores) for history in unprotected):
+        return without, within, lost
+    within = within if _is_noisy(protection) else round(within, 2)
+    return round(without, 2), within, _in_points(lost)
+
+
+def _is_noisy(protection: str) -> bool:
+    """Whether noise hides what a training without it would reach."""
+    return any(isinstance(part, Randomization) for part in parse_protection(protection).parts)
 
 
 def _is_accuracy(scores: torch.Tensor | None) -> bool:

@@ -137,6 +137,7 @@ def _observation(sent: Partial, making: Making, shares: tuple[float, ...]) -> Ob
         noise=noise,
         weights=shares,
         clip=making.clip,
+        limit=making.limit,
         clients=len(shares),
     )
 

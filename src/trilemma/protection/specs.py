@@ -20,9 +20,14 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.base import Transform
 from trilemma.protection.transforms.bounded import BoundedMask
 from trilemma.protection.transforms.compression import Compression, LayerCompression
+from trilemma.protection.transforms.omission import Omission
+from trilemma.protection.transforms.percentile import Percentile
+from trilemma.protection.transforms.quantisation import Quantisation
 from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transforms.sparse_vector import SparseVector
 from trilemma.protection.transforms.top_k import TopK
 from trilemma.protection.transforms.tunable import Tunable
+from trilemma.protection.transforms.update_clipping import Clipping, ClippingSchedule
 from trilemma.protection.transports.base import Transport
 from trilemma.protection.transports.paillier_transport import Paillier
 from trilemma.protection.transports.plain import Plain
@@ -44,7 +49,7 @@ class _Spec:
 
 
 def _truth(text: str) -> bool:
-    return {"true": True, "false": False}[text]
+    return {"true": True, "false": False}[text.lower()]
 
 
 def _rates(text: str) -> float | Layers:
@@ -53,6 +58,15 @@ def _rates(text: str) -> float | Layers:
         return float(text)
     layers = (layer.split("x") for layer in text.split("/"))
     return tuple((float(keep), int(count)) for keep, count in layers)
+
+
+def _norms(text: str) -> tuple[float, ...]:
+    return tuple(float(norm) for norm in text.split("/"))
+
+
+def _spans(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = (span.split("-") for span in text.split("/"))
+    return tuple((int(start), int(stop)) for start, stop in pairs)
 
 
 def _compression(
@@ -88,17 +102,30 @@ _FIXED_POINT: Final[dict[str, Callable[[str], Any]]] = {
 }
 MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
     {
+        "clipping": _Spec(Clipping, {"norm": float}, "clipping:norm=1"),
+        "clipping-schedule": _Spec(
+            ClippingSchedule, {"norms": _norms, "noise": float}, "clipping-schedule:norms=1.0/0.5"
+        ),
         "compression": _Spec(
             _compression,
             {"keep": _rates, "drop": float, "unbiased": _truth},
             "compression:keep=0.1",
         ),
+        "omission": _Spec(Omission, {"dropped": _spans}, "omission:dropped=0-640/680-690"),
         "paillier": _Spec(
             Paillier,
             {"bits": int, "mode": str, **_FIXED_POINT},
             "paillier:bits=3072,mode=blind",
         ),
+        "percentile": _Spec(
+            Percentile,
+            {"percentile": float, "gamma": float, "steps": int},
+            "percentile:percentile=10,gamma=0.01",
+        ),
         "plain": _Spec(Plain, {}, "plain"),
+        "quantisation": _Spec(
+            Quantisation, {"bits": int, "reach": float}, "quantisation:bits=8,reach=1"
+        ),
         "randomization": _Spec(
             Randomization, {"variance": float, "clip": float}, "randomization:variance=1e-3"
         ),
@@ -106,6 +133,16 @@ MECHANISMS: Final[Mapping[str, _Spec]] = MappingProxyType(
             _secret_sharing,
             {"bound": float, "corrupt": float, "ring_bits": int, **_FIXED_POINT},
             "secret-sharing:ring_bits=32",
+        ),
+        "sparse-vector": _Spec(
+            SparseVector,
+            {
+                **dict.fromkeys(("fraction", "epsilon", "noise_var", "gamma", "tau"), float),
+                **dict.fromkeys(("epsilon_threshold", "epsilon_query", "epsilon_release"), float),
+                "replace": _truth,
+                "steps": int,
+            },
+            "sparse-vector:fraction=0.1,epsilon=0.1",
         ),
         "top-k": _Spec(TopK, {"keep": float}, "top-k:keep=0.01"),
     }

@@ -137,6 +137,8 @@ def _check_transforms(
         assert not made.values[~known].any(), f"{name} sends coordinates that it says it drops."
         clip = math.inf if making.clip is None else making.clip
         clipped = update * min(1.0, clip / float(update.norm()))
+        if making.limit is not None:
+            clipped = clipped.clamp(-making.limit, making.limit)
         left = (made.values / making.gain - clipped)[known]
         if making.noise is None:
             worst = float(left.abs().max())
@@ -144,9 +146,10 @@ def _check_transforms(
                 f"{name} tells of no noise, but a value of client {client} is {worst:.3g} off."
             )
             continue
-        uniform = making.noise.kind == "uniform"
-        told = making.noise.scale / (math.sqrt(3) if uniform else 1)
-        spread = _SIGMAS / math.sqrt(2 * left.numel())
+        told = making.noise.deviation
+        # Var(x²) / 4 Var(x)² is (kurtosis - 1) / 4: 1/2 of a Gaussian, 5/4 of a Laplace
+        tails = 1.25 if making.noise.kind == "laplace" else 0.5
+        spread = _SIGMAS * math.sqrt(tails / left.numel())
         ratio = float(left.square().mean().sqrt()) / told
         assert abs(ratio - 1) <= spread, (
             f"{name} tells of noise with deviation {told:.3g}, but client {client} has "
@@ -183,7 +186,7 @@ def _check_observations(
         f"{name} shows the {adversary} {len(shown)} things in a round, but arithmetic {len(fast)}."
     )
     for ours, theirs in zip(shown, fast, strict=True):
-        for field in ("noise", "weights", "known", "clip", "clients"):
+        for field in ("noise", "weights", "known", "clip", "limit", "clients"):
             pair = getattr(ours, field), getattr(theirs, field)
             assert _same(*pair), (
                 f"{name} tells the {adversary} {field} = {pair[0]} in a round, but "

@@ -26,7 +26,7 @@ from trilemma.tuning.presets import PRESETS, Preset
 from trilemma.tuning.problem import Problem
 
 __all__ = [
-    "BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Request", "Settings", "rate_of",
+    "BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Rate", "Request", "Settings", "rate_of",
     "require_one_budget", "rung_of", "told",
 ]  # fmt: skip
 

@@ -129,3 +129,15 @@ def test_noise_is_a_kind() -> None:
     attack = Noting()
     find(attack, [noisy, quiet], restarts=1, seed=0)  # type: ignore[arg-type]
     assert list(map(len, attack.calls)) == [1, 1]
+
+
+def test_each_norm_of_a_clip_is_a_kind() -> None:
+    """A call has one norm: a clip that moves from round to round needs several."""
+    views = seen(3)
+    clipped = [
+        replace(view, observation=replace(view.observation, clip=clip))
+        for view, clip in zip(views, (0.5, 0.25, 0.5), strict=True)
+    ]
+    attack = Noting()
+    find(attack, clipped, restarts=1, seed=0)  # type: ignore[arg-type]
+    assert list(map(len, attack.calls)) == [2, 1]

@@ -26,19 +26,21 @@ def explained_update(
     local_training: LocalTraining,
     client_weights: torch.Tensor,
     clip: float | None,
+    limit: float | None = None,
 ) -> torch.Tensor:
     """Σ_k client_weights_k · clip(update of client k): what K clients send for [K·S] records.
 
-    `client_weights` [K] or [K, m]; `clip` scales an update u by min(1, clip / ‖u‖). Returns [m].
+    `client_weights` [K] or [K, m]; `clip` scales an update u by min(1, clip / ‖u‖), `limit` then
+    bounds each of its coordinates. Returns [m].
     """
     clients, size = client_weights.shape[0], local_training.unit_size
     if clients == 1:  # no map, which would cost a third more
-        update = _sent(task, weights, inputs, targets, local_training, clip)
+        update = _sent(task, weights, inputs, targets, local_training, clip, limit)
         return client_weights[0] * update
     x = inputs.reshape(clients, size, *inputs.shape[1:])
     y = targets.reshape(clients, size, *targets.shape[1:])
     plain = local_training.algorithm == "fedsgd" and not local_training.by_record
-    if plain and clip is None and client_weights.ndim == 1:
+    if plain and clip is None and limit is None and client_weights.ndim == 1:
         # gradients add up to the gradient of the sum, at half the cost of K of them
 
         def total(at: torch.Tensor) -> torch.Tensor:
@@ -49,7 +51,7 @@ def explained_update(
             summed: torch.Tensor = task.way.grad(total)(weights)
         return summed
     updates: torch.Tensor = task.way.vmap(
-        lambda a, b: _sent(task, weights, a, b, local_training, clip)
+        lambda a, b: _sent(task, weights, a, b, local_training, clip, limit)
     )(x, y)
     return (client_weights.reshape(clients, -1) * updates).sum(0)
 
@@ -61,14 +63,15 @@ def _sent(
     targets: torch.Tensor,
     local_training: LocalTraining,
     clip: float | None,
+    limit: float | None,
 ) -> torch.Tensor:
     """One client's update [m], clipped."""
     with sdpa_kernel(SDPBackend.MATH):  # the fused attention has no second derivative
         update = client_update(task, weights, inputs, targets, local_training)
-    if clip is None:
-        return update
-    norm = torch.sqrt((update * update).sum() + torch.finfo(update.dtype).tiny)
-    return update * torch.clamp(clip / norm, max=1.0)
+    if clip is not None:
+        norm = torch.sqrt((update * update).sum() + torch.finfo(update.dtype).tiny)
+        update = update * torch.clamp(clip / norm, max=1.0)
+    return update if limit is None else update.clamp(-limit, limit)
 
 
 def squared_distance(candidates: Candidates, view: View) -> Callable[..., torch.Tensor]:

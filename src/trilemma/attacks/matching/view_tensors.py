@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import torch
 
@@ -20,6 +20,7 @@ Precision = Literal["single", "double"]
 _CPU, _GPU = 16 * 10**6, 8 * 10**8  # parameters times records that one evaluation should hold
 _WIDER = 16  # times as many units at once on a GPU, while each is small
 _PAIRS = 60  # of L-BFGS's memory, at most
+_EDGE: Final = 1e-5  # of a limit: what rounding leaves of a value that was clipped to it
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +42,15 @@ class Units:
     numbers: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, views: Sequence[View], precision: Precision) -> Units:
-        """The views as tensors."""
+    def of(cls, views: Sequence[View], precision: Precision, *, at_limit: bool = False) -> Units:
+        """The views as tensors.
+
+        A coordinate that was clipped to its limit counts as not read, unless `at_limit`.
+        """
         view = common_view(views)
         dtype = torch.float64 if precision == "double" else torch.float32
         observations = [v.observation for v in views]
-        known = torch.stack(
-            [
-                torch.ones_like(o.update, dtype=torch.bool) if o.known is None else o.known
-                for o in observations
-            ]
-        )
+        known = torch.stack([_read(o, at_limit=at_limit) for o in observations])
         update = torch.stack([o.update for o in observations]).to(dtype)
         return cls(
             view,
@@ -146,8 +145,19 @@ def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> 
     return made
 
 
+def _read(observation: Observation, *, at_limit: bool) -> torch.Tensor:
+    """Which coordinates [m] are read: where values are clipped, those that tell more than a sign.
+
+    Unless noise hides which were clipped, or all were.
+    """
+    update, known = observation.update, observation.known
+    known = torch.ones_like(update, dtype=torch.bool) if known is None else known
+    if at_limit or observation.limit is None or observation.noise is not None:
+        return known
+    within = known & (update.abs() < observation.limit * (1 - _EDGE))
+    return within if bool(within.any()) else known
+
+
 def _deviation(view: View) -> float:
     noise = view.observation.noise
-    if noise is None:
-        return 0.0
-    return noise.scale if noise.kind == "gaussian" else noise.scale / 3**0.5
+    return 0.0 if noise is None else noise.deviation

@@ -40,7 +40,9 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
     `likelihood(squared gap [N], largest gap [N], noise)` is that of a round known to use one.
     """
     units = units_of(views)
-    if units.view.local_training.algorithm != "fedsgd" or units.view.observation.clip is not None:
+    seen = units.view.observation
+    clipped = seen.clip is not None or seen.limit is not None
+    if units.view.local_training.algorithm != "fedsgd" or clipped:
         raise InvalidInput(
             "batches of unlike sizes, or of secret participation, are attacked where an update is "
             "a sum over records: use algorithm='fedsgd' and no clip of whole updates."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -36,8 +36,9 @@ class ExactPosterior:
     """π(j) ∝ p(G | all other records, candidate j): Bayes-optimal, by the very client update.
 
     Gaussian noise of deviation s on the known coordinates: log π(j) = -‖G - G_j‖² / 2s² up to a
-    constant, G_j the noise-free observation with candidate j in its place; uniform noise: even
-    over the candidates within its half-width everywhere; no noise: the nearest. Where batches are
+    constant, G_j the noise-free observation with candidate j in its place, clipped as all know;
+    Laplace noise: -‖G - G_j‖₁ / b; uniform noise: even over the candidates within its half-width
+    everywhere; no noise: the nearest. Where batches are
     of unlike sizes, or it is not told if a round used the record, updates are added up record by
     record (`trilemma.attacks.posterior.by_record`).
     """
@@ -50,7 +51,7 @@ class ExactPosterior:
         told = [part for each in owned for part in (each.present, each.rate, each.others)]
         if any(part is not None for part in told):
             return beliefs(scores_by_record(views, _log_likelihood), views)
-        units = units_of(views)
+        units = units_of(views, at_limit=True)
         view, like = units.view, units.weights
         line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
         rests = stacked([v.knowledge.rest for v in views], "the other records", self.rung)
@@ -66,9 +67,14 @@ class ExactPosterior:
                 slots[start:stop].to(like.device),
                 linear,
             )
-            squared, largest = gaps.sizes(line_ups.units(start, stop).to(like))
-            rows = zip(squared, largest, noises[start:stop], strict=True)
-            scores += [_log_likelihood(*row) for row in rows]
+            some, known_noise = line_ups.units(start, stop).to(like), noises[start:stop]
+            if any(noise is not None and noise.kind == "laplace" for noise in known_noise):
+                rows = zip(gaps.absolute(some), known_noise, strict=True)
+                scores += [_laplace_log_likelihood(*row) for row in rows]
+                continue
+            squared, largest = gaps.sizes(some)
+            each = zip(squared, largest, known_noise, strict=True)
+            scores += [_log_likelihood(*row) for row in each]
         return beliefs(torch.stack(scores), views)
 
 
@@ -90,7 +96,8 @@ def _slots(views: Sequence[View], rests: Batch) -> torch.Tensor:
 def _adds_up(view: View, rests: Batch) -> bool:
     """Whether a record's share of an update is the same whatever is beside it."""
     training, size = view.local_training, view.local_training.unit_size
-    if training.algorithm != "fedsgd" or view.observation.clip is not None:
+    seen = view.observation
+    if training.algorithm != "fedsgd" or seen.clip is not None or seen.limit is not None:
         return False
     if training.by_record or size == 1:
         return True
@@ -118,16 +125,25 @@ class _Gaps:
 
         The squares are up to a constant a unit, so that rounding stays small beside the noise.
         """
-        start, explained_by = self._linear() if self.linear else self._by_substitution()
-        held = self.units.view.task.layout.size * len(self.slots)
         squared, largest = [], []
-        for first, end in blocks(line_ups.count, held_at_once(_HELD, start) // held):
-            added = explained_by(line_ups.rows(first, end))
+        for start, added in self._explained_by(line_ups):
             cross = (added @ start.transpose(1, 2))[:, :, 0].double()
             norms = torch.linalg.vector_norm(added, dim=2).double()
             squared.append(norms.square() - 2 * cross)
             largest.append(added.sub_(start).abs_().amax(2).double())
         return torch.cat(squared, 1), torch.cat(largest, 1)
+
+    def absolute(self, line_ups: Batch) -> torch.Tensor:
+        """The sum of absolute gaps [B, N] of each candidate on the known coordinates, float64."""
+        each = (added.sub_(start).abs_() for start, added in self._explained_by(line_ups))
+        return torch.cat([gap.sum(2, dtype=torch.float64) for gap in each], 1)
+
+    def _explained_by(self, line_ups: Batch) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """What is left without the record [B, 1, m], and what some candidates add [B, n, m]."""
+        start, explained_by = self._linear() if self.linear else self._by_substitution()
+        held = self.units.view.task.layout.size * len(self.slots)
+        for first, end in blocks(line_ups.count, held_at_once(_HELD, start) // held):
+            yield start, explained_by(line_ups.rows(first, end))
 
     def _linear(self) -> tuple[torch.Tensor, Callable[[Batch], torch.Tensor]]:
         """What is left without the record [B, 1, m], and what candidates add to the rest.
@@ -188,12 +204,13 @@ class _Gaps:
     def _explained(self) -> torch.Tensor:
         """What all clients send with the first candidate in the record's place [B, 1, m]."""
         view, block = self.units.view, self.block
+        seen = view.observation
 
         def explain(
             weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor, shares: torch.Tensor
         ) -> torch.Tensor:
             return explained_update(
-                view.task, weights, x, y, view.local_training, shares, view.observation.clip
+                view.task, weights, x, y, view.local_training, shares, seen.clip, seen.limit
             )
 
         explained: torch.Tensor = view.task.way.vmap(explain)(
@@ -206,12 +223,12 @@ class _Gaps:
 
     def _sent(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the one client sends [B, n, m] for n versions of its records [B, n, S, ...]."""
-        view = self.units.view
+        view, seen = self.units.view, self.units.view.observation
         one = self.units.client_weights.new_ones(1)
 
         def send(weights: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return explained_update(
-                view.task, weights, x, y, view.local_training, one, view.observation.clip
+                view.task, weights, x, y, view.local_training, one, seen.clip, seen.limit
             )
 
         way = view.task.way
@@ -235,6 +252,15 @@ def _log_likelihood(
     within = largest <= noise.scale * (1 + 1e-6)
     nearest = largest == largest.min()  # rounding may leave no candidate within
     return _even(within if bool(within.any()) else nearest)
+
+
+def _laplace_log_likelihood(absolute: torch.Tensor, noise: Noise | None) -> torch.Tensor:
+    """The same under Laplace noise, from the sum of its absolute gaps [N]."""
+    if bool(torch.isnan(absolute).any()):
+        return torch.full_like(absolute, torch.nan)
+    if noise is None or noise.scale == 0:
+        return _even(absolute == absolute.min())
+    return -absolute / noise.scale
 
 
 def _even(possible: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ def values_are_exact(units: Units) -> bool:
     """
     told, training = units.view.observation, units.view.local_training
     single = training.algorithm == "fedsgd" and training.record_clip is None
-    if told.clients > 1 or told.clip is not None or not single:
+    if told.clients > 1 or told.clip is not None or told.limit is not None or not single:
         return False
     if units.view.task.normalises_batches or bool((units.noise > 0).any()):
         return False

@@ -65,10 +65,10 @@ def _as(numbers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return numbers.to(like if numbers.is_floating_point() else like.device)
 
 
-def units_of(views: Sequence[View]) -> Units:
+def units_of(views: Sequence[View], *, at_limit: bool = False) -> Units:
     """The views as tensors; in double precision only where the weights are double already."""
     double = views[0].weights.dtype == torch.float64 if views else False
-    return Units.of(views, "double" if double else "single")
+    return Units.of(views, "double" if double else "single", at_limit=at_limit)
 
 
 def stacked(owned: Sequence[Records | None], what: str, rung: Rung) -> Batch:

@@ -51,13 +51,15 @@ def find(attack: Attack, views: Sequence[View], *, restarts: int, seed: int) -> 
 def _kind(view: View) -> tuple[object, ...]:
     """Whether there is noise, clients weigh alike, and all was read, or all of the last layer.
 
+    Updates clipped to unlike norms are of unlike kinds: a call has one.
     Where each coordinate has weights of its own, clients are told apart anyway.
     """
     known, weights, noise = (
         getattr(view.observation, name) for name in ("known", "weights", "noise")
     )
     own = isinstance(weights, torch.Tensor)
-    first = noise is not None and noise.scale > 0, None if own else len(set(weights or ())) <= 1
+    alike = None if own else len(set(weights or ())) <= 1
+    first = noise is not None and noise.scale > 0, alike, view.observation.clip
     if known is None or bool(known.all()):
         return *first, True
     last = last_linear(view.task) or ()

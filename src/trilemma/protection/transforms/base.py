@@ -43,20 +43,22 @@ class Making:
     """What everyone knows of how a client made its values: gain · (clip(u) + noise) where known.
 
     An adversary divides by `gain` (1/ρ for unbiased compression). `known` is None where all
-    coordinates are sent, or where each message says which.
+    coordinates are sent, or where each message says which. `clip` bounds the norm of u, `limit`
+    the magnitude of each coordinate.
     """
 
     known: torch.Tensor | None = None
     gain: float | torch.Tensor = 1.0
     noise: Noise | None = None
     clip: float | None = None
+    limit: float | None = None
 
     @cached_property
     def positions(self) -> NDArray[np.int64] | None:
         """The places of the known coordinates, rising."""
         return None if self.known is None else np.flatnonzero(self.known.numpy())
 
-    def with_noise(self, kind: Literal["gaussian", "uniform"], scale: float) -> Making:
+    def with_noise(self, kind: Literal["gaussian", "uniform", "laplace"], scale: float) -> Making:
         """With noise of this scale on the sent values, here in units of the update."""
         from trilemma.observations import Noise  # imports torch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -85,7 +85,7 @@ class _Thinning(Transform):
         gain = making.gain
         if self.unbiased:
             gain = gain * self._gain(torch.empty(size, dtype=torch.float64))
-        return Making(known, gain, making.noise, making.clip)
+        return replace(making, known=known, gain=gain)
 
     def _text(self, rate: str) -> str:
         return f"{self.name}:{rate}{'' if self.unbiased else ',unbiased=false'}"

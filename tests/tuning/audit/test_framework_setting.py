@@ -1,0 +1,315 @@
+"""What settings are read as, from texts and from files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cli.own_scenario import small
+
+from trilemma.errors import InvalidInput, UnknownName
+from trilemma.protection.transforms.omission import Omission
+from trilemma.protection.transforms.percentile import Percentile
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.tuning.audit.adaptive_clipping import AdaptiveRule, adaptive_norms
+from trilemma.tuning.audit.framework_setting import Setting
+from trilemma.tuning.audit.setting_parts import ExcludeVars, LocalDpMod, Opacus, PercentilePrivacy
+
+LOCAL_DP = "flower.LocalDpMod:clipping_norm=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
+TEXTS = [
+    "none",
+    "randomization:variance=1e-3+secret-sharing",
+    LOCAL_DP,
+    "flower.fixedclipping_mod:clipping_norm=2",
+    "flower.adaptiveclipping_mod:initial_clipping_norm=0.5",
+    "flower.DifferentialPrivacyServerSideFixedClipping:noise_multiplier=1,clipping_norm=0.5",
+    "flower.DifferentialPrivacyClientSideFixedClipping:noise_multiplier=1,clipping_norm=0.5",
+    "flower.DifferentialPrivacyServerSideAdaptiveClipping:clip_norm_lr=0.1",
+    "flower.DifferentialPrivacyClientSideAdaptiveClipping",
+    "flower.SecAggPlus:num_shares=5,reconstruction_threshold=3",
+    "nvflare.PercentilePrivacy:percentile=20,gamma=0.1",
+    "nvflare.SVTPrivacy:fraction=0.2,replace=False,epsilon_release=3.0",
+    "nvflare.ExcludeVars:exclude_vars=0.weight/2.bias",
+    "opacus.PrivacyEngine:noise_multiplier=1.1,max_grad_norm=1.0",
+    f"{LOCAL_DP}+flower.SecAggPlus",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_setting_is_read_back_as_it_is_described(text: str) -> None:
+    setting = Setting.parse(text)
+    assert Setting.parse(setting.describe()) == setting
+    run = setting.run(small())
+    assert run.sent.describe(), "and comes to something that a worker can read"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("flower.LocalDP:epsilon=1", "did you mean 'flower.LocalDpMod'"),
+        ("flower.LocalDpMod:clipping_norm=1", "needs sensitivity, epsilon, delta"),
+        (LOCAL_DP.replace("delta", "detla"), "did you mean 'delta'"),
+        (LOCAL_DP.replace("=1,", "=one,"), "a number is needed"),
+        (LOCAL_DP.replace("=1,", "=inf,"), "a finite number is needed"),
+        (LOCAL_DP.replace("epsilon=10", "epsilon=0"), "epsilon"),
+        (LOCAL_DP.replace("delta=1e-05", "delta=2"), "delta"),
+        (f"{LOCAL_DP},delta=1", "twice"),
+        ("nvflare.SVTPrivacy:fraction", "name=value"),
+        ("nvflare.SVTPrivacy:fraction=0", "fraction"),
+        ("nvflare.ExcludeVars:exclude_vars=(", "regular expression"),
+        ("opacus.PrivacyEngine:noise_multiplier=0,max_grad_norm=1", "noise_multiplier"),
+        ("flower.adaptiveclipping_mod:target_clipped_quantile=2", "target_clipped_quantile"),
+        ("flower.SecAggPlus:num_shares=3,reconstruction_threshold=4", "reconstruction_threshold"),
+        ("nosuch", "nosuch"),
+        ("", "a setting is needed"),
+        ("nowhere/app.toml", "no file"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(text: str, told: str) -> None:
+    with pytest.raises((InvalidInput, UnknownName), match=told.replace("(", r"\(")):
+        Setting.parse(text)
+
+
+def test_local_dp_adds_the_noise_that_flower_adds() -> None:
+    """Its deviation against Flower's own noise on many coordinates."""
+    flower = pytest.importorskip("flwr.supercore.differential_privacy")
+    params = pytest.importorskip("flwr.compat.common.parameter")
+    np.random.seed(0)  # noqa: NPY002 - Flower draws from numpy's global generator
+    zeros = params.ndarrays_to_parameters([np.zeros(200_000)])
+    made = flower.add_localdp_gaussian_noise_to_params(zeros, 0.3, 2.0, 1e-4)
+    (noise,) = params.parameters_to_ndarrays(made)
+    part = LocalDpMod(clipping_norm=1.0, sensitivity=0.3, epsilon=2.0, delta=1e-4)
+    assert part.deviation == pytest.approx(float(noise.std()), rel=4 / math.sqrt(2 * 200_000))
+    (transform,) = part.transforms(small())
+    assert transform == Randomization(part.deviation**2, 1.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_adaptive_norms_move_as_flowers_strategy_moves_them(noise: float) -> None:
+    strategies = pytest.importorskip("flwr.serverapp.strategy")
+    own = strategies.DifferentialPrivacyServerSideAdaptiveClipping(
+        strategies.FedAvg(), noise, 8, initial_clipping_norm=0.7, clipped_count_stddev=0.4
+    )
+    rule = AdaptiveRule(noise, 8, 0.7, 0.5, 0.2, 0.4)
+    assert rule.noise == pytest.approx(own.noise_multiplier)
+    assert rule.count_noise == pytest.approx(own.clipped_count_stddev)
+    norm = 0.7
+    for clipped in (8, 3, 0, 5):
+        own._geometric_update(clipped / 8)
+        norm = rule.following(norm, clipped)
+        assert norm == pytest.approx(own.clipping_norm)
+
+
+def test_a_norm_that_clips_everybody_shrinks_and_so_runs_away() -> None:
+    """With updates longer than the first norm all are clipped, and Flower's rule lowers it."""
+    scenario = small()
+    norms = adaptive_norms(scenario, AdaptiveRule(0.0, 2, 1e-3, 0.5, 0.2))
+    assert len(norms) == scenario.rounds + 1
+    expected = [1e-3 * math.exp(-0.1 * number) for number in range(scenario.rounds + 1)]
+    assert norms == pytest.approx(expected, rel=1e-2)
+    setting = Setting.parse("flower.adaptiveclipping_mod:initial_clipping_norm=0.001")
+    assert any("runs away" in said for said in setting.remarks(scenario))
+
+
+def test_what_the_server_adds_reaches_the_model_and_hides_nothing_from_it() -> None:
+    name = "flower.DifferentialPrivacyServerSideFixedClipping"
+    scenario = small(clients=4)
+    run = Setting.parse(f"{name}:noise_multiplier=2,clipping_norm=0.5").run(scenario)
+    assert run.sent.describe() == "none"
+    (noise,) = run.trained.transforms
+    assert isinstance(noise, Randomization)
+    # the mean of four such noises has deviation z C / K
+    assert math.sqrt(noise.variance / 4) == pytest.approx(2 * 0.5 / 4)
+
+
+def test_excluded_variables_are_those_of_the_model() -> None:
+    scenario = small()  # 0.weight [8, 6], 0.bias [8], 2.weight [3, 8], 2.bias [3]
+    assert ExcludeVars("^0").transforms(scenario) == (Omission(((0, 48), (48, 56))),)
+    assert ExcludeVars(("2.bias",)).transforms(scenario) == (Omission(((80, 83),)),)
+    assert ExcludeVars("nothing").transforms(scenario) == ()
+    assert "No tensor is excluded" in ExcludeVars("nothing").remarks(scenario)[0]
+    with pytest.raises(InvalidInput, match="leaves nothing to send"):
+        ExcludeVars(".").transforms(scenario)
+
+
+def test_excluded_variables_are_those_that_nvflare_leaves_out() -> None:
+    dxo = pytest.importorskip("nvflare.apis.dxo")
+    fl_context = pytest.importorskip("nvflare.apis.fl_context")
+    shareable = pytest.importorskip("nvflare.apis.shareable")
+    filters = pytest.importorskip("nvflare.app_common.filters.exclude_vars")
+    layout = small().task.layout
+    for asked in ("^0", r"bias$", ["2.bias", "0.weight"], ["nosuch"], "weigh"):
+        data = {name: np.ones(size) for name, size in zip(layout.names, layout.sizes, strict=True)}
+        given = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, data=data)
+        made = filters.ExcludeVars(exclude_vars=asked).process_dxo(
+            given, shareable.Shareable(), fl_context.FLContext()
+        )
+        kept = sum(array.size for array in (given if made is None else made).data.values())
+        parts = ExcludeVars(tuple(asked) if isinstance(asked, list) else asked)
+        dropped = [b - a for one in parts.transforms(small()) for a, b in one.dropped]
+        assert layout.size - sum(dropped) == kept
+
+
+def test_stronger_settings_keep_less_and_less() -> None:
+    shares = [each.percentile for each in PercentilePrivacy(10).stronger()]  # type: ignore[attr-defined]
+    assert shares == pytest.approx([77.5, 94.375, 98.59375, 99.6484375])
+    assert list(Setting.parse("flower.fixedclipping_mod:clipping_norm=1").stronger()) == []
+    (first, *_) = Setting.parse("top-k:keep=0.5+secret-sharing").stronger()
+    assert first.describe() == "top-k:keep=0.125+secret-sharing"
+
+
+def test_opacus_clips_records_and_draws_them() -> None:
+    scenario = small()
+    run = Setting.parse("opacus.PrivacyEngine:noise_multiplier=2,max_grad_norm=0.5").run(scenario)
+    assert run.recipe is not None
+    training = run.recipe.local_training
+    assert (training.record_clip, training.sampling) == (0.5, "poisson")
+    assert run.sent.transforms == (Randomization((2 * 0.5 / training.batch) ** 2),)
+    averaged = scenario.with_local_training(algorithm="fedavg", steps=2)
+    with pytest.raises(InvalidInput, match="one step"):
+        Opacus(2.0, 0.5).transforms(averaged)
+
+
+def flower_app(folder: Path, client: str, server: str, config: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "pyproject.toml").write_text(
+        '[tool.flwr.app.components]\nserverapp = "app.server:app"\n'
+        f"[tool.flwr.app.config]\nnum-server-rounds = 3\n{config}"
+    )
+    (folder / "client_app.py").write_text(client)
+    (folder / "server_app.py").write_text(server)
+    return folder
+
+
+CLIENT = """
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+CLIP = 1.5
+app = ClientApp(mods=[{mods}])
+"""
+WRAPPED = """
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg
+def main(grid, context):
+    multiplier: float = context.run_config["noise-multiplier"]
+    noise = float(context.run_config["noise-multiplier"])
+    strategy = DifferentialPrivacyClientSideFixedClipping(
+        FedAvg(), noise, clipping_norm=context.run_config.get("clip", 0.25), num_sampled_clients=2
+    )
+"""
+
+
+def test_a_flower_app_is_read_and_never_run(tmp_path: Path) -> None:
+    bomb = "raise SystemExit('it was run')\n"
+    mods = "LocalDpMod(CLIP, sensitivity=1e-4, epsilon=-(-10), delta=1e-5)"
+    app = flower_app(tmp_path / "app", bomb + CLIENT.format(mods=mods), bomb)
+    read = Setting.parse(str(app))
+    assert read.parts == (LocalDpMod(1.5, 1e-4, 10, 1e-5),)
+    assert Setting.parse(str(app / "pyproject.toml")).parts == read.parts
+    wrapped = flower_app(
+        tmp_path / "central",
+        CLIENT.format(mods="fixedclipping_mod"),
+        WRAPPED,
+        "noise-multiplier = 0.5",
+    )
+    assert Setting.parse(str(wrapped)).describe() == (
+        "flower.DifferentialPrivacyClientSideFixedClipping:"
+        "noise_multiplier=0.5,clipping_norm=0.25,num_sampled_clients=2"
+    )
+    bare = flower_app(tmp_path / "bare", CLIENT.format(mods=""), "")
+    assert Setting.parse(str(bare)).describe() == "none"
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "told"),
+    [
+        (CLIENT.format(mods="LocalDpMod(*args)"), "", "not written out"),
+        (CLIENT.format(mods="LocalDpMod(read(), 1, 1, 1e-5)"), "", "is computed"),
+        (CLIENT.format(mods="LocalDpMod(cfg['clip'], 1, 1, 1e-5)"), "", "'clip'"),
+        (CLIENT.format(mods="fixedclipping_mod"), "", "no server wraps"),
+        (CLIENT.format(mods=""), WRAPPED, "nothing is clipped"),
+        ("def (", "", "no Python source"),
+    ],
+)
+def test_an_app_that_cannot_be_read_says_why(
+    tmp_path: Path, client: str, server: str, told: str
+) -> None:
+    app = flower_app(tmp_path / "app", client, server, "noise-multiplier = 0.5")
+    with pytest.raises(InvalidInput, match=told):
+        Setting.parse(str(app))
+
+
+def test_our_own_example_uses_no_setting_of_flowers() -> None:
+    example = Path(__file__).parents[3] / "examples/flower-digits"
+    assert Setting.parse(str(example)).describe() == "none"
+
+
+SVT = {"path": "nvflare.app_common.filters.svt_privacy.SVTPrivacy", "args": {"fraction": 0.2}}
+PERCENTILE = {"name": "PercentilePrivacy", "args": {"percentile": 30, "gamma": 0.02}}
+
+
+def test_a_sites_privacy_file_is_read_by_its_default_scope(tmp_path: Path) -> None:
+    file = tmp_path / "privacy.json"
+    scopes = [
+        {"name": "public", "task_result_filters": [PERCENTILE]},
+        {
+            "name": "private",
+            "task_result_filters": [
+                SVT,
+                {"name": "ExcludeVars", "args": {"exclude_vars": ["0.bias"]}},
+            ],
+        },
+    ]
+    file.write_text(json.dumps({"scopes": scopes, "default_scope": "private"}))
+    assert Setting.parse(str(file)).describe() == (
+        "nvflare.SVTPrivacy:fraction=0.2+nvflare.ExcludeVars:exclude_vars=0.bias"
+    )
+    file.write_text(json.dumps({"scopes": scopes}))
+    with pytest.raises(InvalidInput, match="default_scope"):
+        Setting.parse(str(file))
+    file.write_text(json.dumps({"scopes": scopes[:1]}))
+    (transform,) = Setting.parse(str(file)).run(small()).sent.transforms
+    assert transform == Percentile(30, 0.02)
+
+
+def job(folder: Path, *filters: dict[str, Any], app: str = "app") -> Path:
+    config = folder / app / "config"
+    config.mkdir(parents=True)
+    document = {
+        "task_result_filters": [
+            {"tasks": ["train"], "filters": list(filters)},
+            {"tasks": ["validate"], "filters": [SVT]},
+        ]
+    }
+    (config / "config_fed_client.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_job_is_read_by_the_filters_of_its_training(tmp_path: Path) -> None:
+    assert Setting.parse(str(job(tmp_path / "a", PERCENTILE))).parts == (
+        PercentilePrivacy(30, 0.02),
+    )
+    assert Setting.parse(str(job(tmp_path / "b"))).describe() == "none"
+    of_weights = {**PERCENTILE, "args": {"data_kinds": ["WEIGHTS"]}}
+    assert Setting.parse(str(job(tmp_path / "c", of_weights))).describe() == "none"
+    two = job(job(tmp_path / "d", PERCENTILE), SVT, app="other")
+    with pytest.raises(InvalidInput, match="differently"):
+        Setting.parse(str(two))
+    with pytest.raises(InvalidInput, match="not known here"):
+        Setting.parse(str(job(tmp_path / "e", {"path": "my.Filter", "args": {}})))
+    (tmp_path / "f").mkdir()
+    with pytest.raises(InvalidInput, match="check its name"):
+        Setting.parse(str(tmp_path / "f"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "[]", '{"scopes": 3}', '{"a": 1}', '{"scopes": [3]}', "\x00"]
+)
+def test_a_file_that_is_none_of_them_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "privacy.json"
+    file.write_text(text)
+    with pytest.raises(InvalidInput):
+        Setting.parse(str(file))
