@@ -21,7 +21,7 @@ def observed(noise: Noise | None) -> tuple[list[View], torch.Tensor]:
     """Views of clipped updates, of which some coordinates are read, and what candidates send."""
     control = Control.of("numbers", 5, 0)
     draw = torch.Generator().manual_seed(1)
-    views, sent = [], []
+    views, sent = list[View](), []
     for view in control.views:
         line_up = view.knowledge.line_up
         assert line_up is not None
@@ -66,6 +66,7 @@ def test_others_read_what_lies_within_the_limit_alone() -> None:
     units = Units.of(views, "double")
     for view, known in zip(views, units.known.bool(), strict=True):
         within = view.observation.update.abs() < LIMIT * (1 - 1e-5)
+        assert view.observation.known is not None
         assert torch.equal(known, within & view.observation.known)
     whole = Units.of(views, "double", at_limit=True).known.bool()
     assert bool((whole & ~units.known.bool()).any()), "some were clipped"
