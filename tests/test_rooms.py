@@ -65,6 +65,7 @@ SUB_RANK = {
         "scenario": 2,
         "models": 3,
         "sharing": 3,
+        "baseline": 3,
         "identity": 4,
         "recipes": 4,
         "costs": 5,

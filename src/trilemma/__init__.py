@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
     from trilemma.estimation.scenario import Scenario
+    from trilemma.federation.scoring import Metric
     from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
     from trilemma.paper.bounds import Constants
@@ -53,6 +54,7 @@ __all__ = [
     "Constants",
     "Layout",
     "LocalTraining",
+    "Metric",
     "Observation",
     "Paillier",
     "Plain",
@@ -94,6 +96,7 @@ _HOME: Final = {
     "Constants": "paper.bounds",
     "Layout": "updates",
     "LocalTraining": "learning",
+    "Metric": "federation.scoring",
     "Observation": "observations",
     "Paillier": "protections.transports.paillier",
     "Plain": "protections.transports.plain",

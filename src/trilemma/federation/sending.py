@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -13,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.learning import Task, client_update, clipped_sums, traced
-from trilemma.learning.modules import scores
+from trilemma.learning.modules import copied, scores
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
@@ -50,7 +49,7 @@ class Sending:
         self.task, self.training, self.inputs, self.labels = task, training, inputs, labels
         self.one_by_one: str | None = None  # why clients do not compute in one pass
         self._often = often and task.layout.size <= _SMALL
-        self._model = copy.deepcopy(task.model)
+        self._model = copied(task.model)
         self._recorded: dict[tuple[str, torch.Size], _Function] = {}
         self._looped = task.way.kind == "looped"
 

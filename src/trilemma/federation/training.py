@@ -7,7 +7,7 @@ from the system.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
-from trilemma.federation.scoring import Metric, Score
+from trilemma.federation.scoring import Score
 from trilemma.federation.sending import Sending
 from trilemma.federation.server import Labelled, Server
 from trilemma.learning.precision import drawn_on
@@ -82,7 +82,7 @@ def train(
     public: Labelled | None = None,
     clients_per_round: int | None = None,
     evaluate_every: int | None = None,
-    metric: Metric | None = None,
+    metric: Callable[[torch.Tensor, torch.Tensor], float] | None = None,
     real_rounds: int | None = None,
     secret: Any = None,
 ) -> tuple[History, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 from torch.func import functional_call
@@ -19,6 +20,8 @@ from trilemma.learning.ways import Way
 from trilemma.updates import Layout
 
 __all__ = ["Task"]
+
+_ALIKE: Final = 1e-3  # relative, of what is computed in two ways
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,31 @@ class Task:
             coupled(labels.to(outputs.device))
             for labels in label_batches(self.classes, inputs.shape[0])
         )
+
+    def weighs_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether a batch's loss couples records [S, ...] by what it is divided by, if it does.
+
+        As a mean over all tokens that are not padded: each record's slope is a multiple, positive
+        or zero, of that of its own loss. With one label a record a class's weight would go.
+        """
+        if self.normalises_batches or self.classes is not None:
+            return False
+        weights = self.layout.flatten(dict(self.model.named_parameters())).detach()
+        rows = range(inputs.shape[0])
+        outputs = self.outputs(weights, inputs).detach()
+        alone = torch.cat([self.outputs(weights, inputs[[i]]).detach() for i in rows])
+        if (outputs - alone).norm() > _ALIKE * outputs.norm():
+            return False
+        slope = self.way.grad(self.loss_of)
+        together = slope(outputs, targets)
+        for i in rows:
+            own, part = slope(outputs[[i]], targets[[i]])[0].flatten(), together[i].flatten()
+            if not torch.isfinite(own).all():  # a record that is all padding adds nothing
+                own = torch.zeros_like(own)
+            along = (part @ own) / (own @ own).clamp(min=torch.finfo(own.dtype).tiny)
+            if along < 0 or (part - along * own).norm() > _ALIKE * part.norm():
+                return False
+        return True
 
 
 def _aliases(model: torch.nn.Module) -> Iterator[tuple[str, str]]:

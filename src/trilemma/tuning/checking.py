@@ -203,8 +203,12 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
         check_scenario(scenario, by_record=True)
     except InvalidInput as error:
         yield "a proof (--knows anyone)", str(error)
-    if scenario.classes is None:
-        yield "accuracy", "the labels are no classes: minus the loss is measured instead."
+    if scenario.classes is None and scenario.metric is None:
+        yield (
+            "accuracy",
+            "the labels are no classes: minus the loss is measured instead (Scenario(metric=...) "
+            "measures what you say).",
+        )
 
 
 def _by_reason(why: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:

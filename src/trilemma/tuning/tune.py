@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 from trilemma.attacks import get
 from trilemma.estimation.results import decode
 from trilemma.protections.specs import parse_protection
-from trilemma.tuning.choosing.advice import advice, headline, limits, untried, weak
+from trilemma.tuning.choosing.advice import (
+    advice,
+    headline,
+    limits,
+    unlearnt,
+    untried,
+    weak,
+    weighed,
+)
 from trilemma.tuning.choosing.choice import choose, procedures
 from trilemma.tuning.choosing.pictures import keep_gallery
 from trilemma.tuning.further import further_procedures
@@ -80,10 +88,12 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
+            *unlearnt(plan, chosen),
             *weak(chosen, control.by_attack, control.units),
             *others,
             *untried(plan, control.by_attack, control.units),
             *plan.scenario.remarks,
+            *weighed(plan.scenario),
             *(protection.caveats if protection else ()),
             last,
         ),

@@ -40,6 +40,7 @@ def _show(found: Examined, spec: str) -> None:
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
     from trilemma.reporting.words.ways import how_it_runs
+    from trilemma.tuning.choosing.advice import weighed
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -64,7 +65,9 @@ def _show(found: Examined, spec: str) -> None:
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
     out.title("What is done with your model")
-    out.bullets((*plan.scenario.remarks, how_it_runs(plan.scenario.task.way)))
+    out.bullets(
+        (*plan.scenario.remarks, *weighed(plan.scenario), how_it_runs(plan.scenario.task.way))
+    )
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)

@@ -99,6 +99,17 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} weighs all classes that a record may have, but these have a label for each "
             f"of their parts: attacks that compare the updates of candidates are run instead"
         )
+    if name in (*_WHOLE, "linkage") and scenario.unlabelled:
+        return (
+            f"{name} searches a record and its label apart, but these records are their own "
+            f"labels: attacks that compare the updates of candidates are run instead"
+        )
+    if name in (*_WHOLE, "linkage") and scenario.foreign_labels:
+        shape = tuple(scenario.records[0].labels.shape[1:])
+        return (
+            f"{name} searches labels of the shape that the model returns, but these have "
+            f"{shape} a record: attacks that compare the updates of candidates are run instead"
+        )
     if name in _WHOLE and (once := scenario.task.way.once):
         return (
             f"{name} searches by the derivative of an update in its inputs, which this model does "

@@ -90,7 +90,7 @@ def answer(verdict: Verdict) -> Answer:
         proof=_PROOF[chosen.basis],
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
-        costs=() if chosen.costs is None else _costs(chosen.costs),
+        costs=() if chosen.costs is None else _costs(chosen.costs, verdict),
     )
 
 
@@ -99,19 +99,22 @@ def who(request: Request) -> str:
     return "the server" if request.adversary is Adversary.SERVER else "a curious client"
 
 
-def metric_name(values: Iterable[float | None]) -> str:
-    """Tuning measures accuracy, or minus the loss where there are no classes.
+def metric_name(values: Iterable[float | None], own: str = "") -> str:
+    """Tuning measures accuracy, minus the loss where there are no classes, or a metric of one's own.
 
     >>> metric_name([0.93, None, 0.91]), metric_name([-0.4])
     ('accuracy', 'minus the loss')
     """
+    if own:
+        return own
     inside = all(value is None or 0 <= value <= 1 for value in values)
     return "accuracy" if inside else "minus the loss"
 
 
 def verdict_metric(verdict: Verdict) -> str:
     """What a verdict's trainings are measured by."""
-    return metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
+    values = (each.costs.protected_metric for each in verdict.candidates if each.costs)
+    return metric_name(values, verdict.federation.metric)
 
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
@@ -218,15 +221,16 @@ def _unprotected(verdict: Verdict) -> str:
     )
 
 
-def _costs(costs: Costs) -> tuple[Card, ...]:
+def _costs(costs: Costs, verdict: Verdict) -> tuple[Card, ...]:
     before, after, loss = costs.unprotected_metric, costs.protected_metric, costs.utility_loss
-    name = metric_name((before, after))
+    name, constant = verdict_metric(verdict), verdict.federation.baseline
+    beside = "" if constant is None else f" One constant answer reaches {metric(constant, name)}."
     lost = f"A loss of {points(loss)}" if name == "accuracy" else f"It falls by {interval(loss)}"
     utility = Card(
         name.capitalize(),
         f"{metric(before, name)} → {metric(after, name)}",
         f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}."
-        f"{_against_the_best(costs, name)}",
+        f"{_against_the_best(costs, name)}{beside}",
     )
     slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
     seconds = shielded.seconds / max(plain.seconds, 1e-12)

@@ -12,12 +12,13 @@ from trilemma.tuning.certificate.wording import proved_headline, proved_limits
 
 if TYPE_CHECKING:
     from trilemma.estimation.playing.claims import Claim
+    from trilemma.estimation.scenario import Scenario
     from trilemma.tuning.families.setting import Setting
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["advice", "headline", "limits", "untried", "weak"]
+__all__ = ["advice", "headline", "limits", "unlearnt", "untried", "weak", "weighed"]
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
@@ -116,6 +117,34 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
         f"Weak attackers: without any protection the best of them ({best}) is right in "
         f"{won[best]} of {games} single rounds, so that holding them off says little of better "
         f"ones; `--knows rest` asks one that nobody with less knowledge beats."
+    )
+    return (said,)
+
+
+def unlearnt(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
+    """That the unprotected model learnt nothing, so that nothing can be said of what is lost."""
+    constant = plan.federation.baseline
+    if chosen is None or chosen.costs is None or constant is None:
+        return ()
+    reached = chosen.costs.unprotected_metric
+    if reached > constant:
+        return ()
+    said = (
+        f"Nothing was learnt: without protection {plan.federation.metric} is {reached:.3g}, and "
+        f"one constant answer for all records has {constant:.3g}, so that what a protection costs "
+        f"is not known; train longer, with another step or model, and tune again."
+    )
+    return (said,)
+
+
+def weighed(scenario: Scenario) -> tuple[str, ...]:
+    """That records count alike where they are clipped, whatever the loss divides a batch by."""
+    if not scenario.weighs_records:
+        return ()
+    said = (
+        "The loss divides by what a whole batch holds, such as its tokens that are not padded. "
+        "Where records are clipped one by one, as for a proof, each one's own loss is taken, "
+        "divided by its own: all records count the same."
     )
     return (said,)
 
