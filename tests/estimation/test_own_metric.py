@@ -1,4 +1,4 @@
-"""A metric of the user's own, the constant answer beside it, and a warning for what is no model."""
+"""A metric of the user's own, the constant answer beside it, and where nothing was learnt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the best constant answer reaches on the test records: below that, a model learnt nothing."""
+"""What the best constant answer reaches on the test records: no more, and nothing was learnt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def constant_metric(scenario: Scenario) -> float | None:
 
 def _fitted(scenario: Scenario, like: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
     """The constant output [...] of least loss."""
-    answer = torch.zeros_like(like, dtype=torch.float64).requires_grad_()
+    answer = like.new_zeros(like.shape, dtype=torch.float64).requires_grad_()
     labels = labels.double() if labels.is_floating_point() else labels
     search = torch.optim.LBFGS([answer], max_iter=_STEPS, line_search_fn="strong_wolfe")
     slopes: list[float] = []

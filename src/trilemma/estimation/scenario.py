@@ -75,8 +75,8 @@ class Scenario:
     in a dict by the keywords of forward(). `metric` says how good a model is (None: accuracy, or
     minus the loss where there are no classes); of a function alone more is better. `clients` may
     be one client's own records or public proxy data. Input shape and range are read from the
-    clients' data. `initialise(model)` redraws the weights in place from torch's global generator (None:
-    `reset_parameters`).
+    clients' data. `initialise(model)` redraws the weights in place from torch's global generator
+    (None: `reset_parameters`).
     `public` holds records of the same kind that belong to no client, which an attacker may own
     (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
     many of its clients take part in a round, drawn anew for each (None: all).

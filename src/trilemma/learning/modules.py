@@ -144,10 +144,11 @@ def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
             f"forward() of this {type(model).__name__} draws random numbers, so that no update of "
             f"it can be told from another; leave that out, or do it in train mode alone."
         )
-    return (
+    said = (
         "Dropout within forward() is off in what is trained and attacked here: whatever it would "
-        "hide is not counted on.",
+        "hide is not counted on."
     )
+    return (said,)
 
 
 def normalises_batches(model: nn.Module) -> bool:

@@ -153,9 +153,7 @@ def _is_batch(inputs: Any, labels: Any) -> bool:
     values = _values(inputs)
     if labels is None:
         return values is not None or hasattr(inputs, "shape")
-    if values is None or not hasattr(labels, "shape"):
-        return False
-    return True
+    return values is not None and hasattr(labels, "shape")
 
 
 def _values(inputs: Any) -> list[Any] | None:

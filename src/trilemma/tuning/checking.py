@@ -41,7 +41,11 @@ _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the ba
 _MOST: Final = (
     2  # kinds of games of the leading attack, of which there are more than of all others
 )
-_OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
+_OF_KINDS: Final = (
+    "dager",
+    "tableak",
+    "tokens",
+)  # nobody misses them where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -204,11 +208,8 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
     except InvalidInput as error:
         yield "a proof (--knows anyone)", str(error)
     if scenario.classes is None and scenario.metric is None:
-        yield (
-            "accuracy",
-            "the labels are no classes: minus the loss is measured instead (Scenario(metric=...) "
-            "measures what you say).",
-        )
+        other = "minus the loss is measured instead, or what Scenario(metric=...) says"
+        yield "accuracy", f"the labels are no classes: {other}."
 
 
 def _by_reason(why: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.certificate.beside import possible_beside
 from trilemma.tuning.certificate.searching import FREE_TRAININGS, STEP_TRAININGS
 from trilemma.tuning.choosing.beside import BESIDE_GAMES
+from trilemma.tuning.choosing.choice import control_of
 from trilemma.tuning.choosing.shown import possible_shown
 from trilemma.tuning.families.gauge import CONTROL_GAMES
 from trilemma.tuning.fronts.curves import CURVE_SEEDS, possible_curves
@@ -25,9 +26,7 @@ __all__ = ["possible_further", "possible_jobs"]
 
 def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     """By procedure the units of each kind of work, of a whole tuning."""
-    suite = plan.suite
-    control = Range(CONTROL_GAMES, CONTROL_GAMES)
-    work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
+    work: dict[str, Work] = {}
     proved = [family for family in plan.families if plan.proves(family)]
     measured = [family for family in plan.families if not plan.proves(family)]
     if measured:
@@ -60,7 +59,11 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
             }
     if pictures and plan.scenario.show_records:
         work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
-    return {
+    control = Range(CONTROL_GAMES, CONTROL_GAMES)
+    controls: dict[str, Work] = {
+        control_of(name): {Kind("games", (name,)): control} for name in plan.suite.attacks
+    }
+    return controls | {
         name: {kind: Range(0, most) for kind, most in kinds.items()}
         for name, kinds in work.items()
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from trilemma.attacks import Analytic, Linkage, Rung, Tokens, get
+from trilemma.attacks import Analytic, Dager, Linkage, Rung, Tokens, get
 from trilemma.attacks.base import RUNGS, links
 from trilemma.errors import InvalidInput
 from trilemma.estimation.playing.games import Arena
@@ -25,7 +25,11 @@ _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "rest": ("exact-posterior",),
 }
 _TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
-_TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
+_TEXT: Final[dict[Rung, tuple[str, ...]]] = {
+    **_LADDER,
+    "nothing": ("dager", "tokens"),
+    "public": (),
+}
 _WHOLE: Final = ("dlg", "idlg", "inverting-gradients", "map", "tableak")
 _SEARCHING: Final = ("analytic", "linkage", *_WHOLE)
 _BEHIND: Final = 2  # unknown numbers for each that is read, above which no search is tried
@@ -139,6 +143,11 @@ def why_not(scenario: Scenario, name: str) -> str | None:
         )
     if name == "tableak" and not spec.columns:
         return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
+    if name == "dager" and not Dager.applies(scenario.task, spec):
+        return (
+            f"{name} reads texts off the gradient of a layer behind the embedding, which this "
+            f"{type(scenario.model).__name__} does not train"
+        )
     if name == "tokens" and not Tokens.applies(scenario.task, spec):
         return (
             f"{name} reads the rows of an embedding that is trained and does nothing but look "

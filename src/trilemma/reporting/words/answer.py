@@ -100,7 +100,7 @@ def who(request: Request) -> str:
 
 
 def metric_name(values: Iterable[float | None], own: str = "") -> str:
-    """Tuning measures accuracy, minus the loss where there are no classes, or a metric of one's own.
+    """Accuracy, minus the loss where there are no classes, or a metric of one's `own`.
 
     >>> metric_name([0.93, None, 0.91]), metric_name([-0.4])
     ('accuracy', 'minus the loss')

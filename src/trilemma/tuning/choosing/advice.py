@@ -18,13 +18,24 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidates import Candidate
 
-__all__ = ["advice", "headline", "limits", "unlearnt", "untried", "weak", "weighed"]
+__all__ = [
+    "advice", "headline", "limits", "not_yet", "unlearnt", "untried", "weak", "weighed",
+]  # fmt: skip
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
     "public": "owns public records of the same kind",
     "candidates": "has a list of {n} candidates",
     "rest": "has a list of {n} candidates and every other record of every client",
+}
+_SHOWN_AS: Final = {
+    "first": "attacks on the first answer",
+    "beside": "attacks on what was chosen",
+    "rounds": "leakage by rounds",
+    "beliefs": "the paper's leakage",
+    "curves": "curves",
+    "gallery": "pictures",
+    "baseline": "trainings without protection",
 }
 _COMBINED: Final = "randomization+secret-sharing"
 
@@ -110,13 +121,33 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
 
     `won` of so many unprotected rounds by each attack.
     """
+    if chosen is None or chosen.basis != "measured" or not won:
+        return ()
     best = max(won, key=lambda name: won[name])
-    if chosen is None or chosen.basis != "measured" or 2 * won[best] >= games:
+    if 2 * won[best] >= games:
         return ()
     said = (
         f"Weak attackers: without any protection the best of them ({best}) is right in "
         f"{won[best]} of {games} single rounds, so that holding them off says little of better "
         f"ones; `--knows rest` asks one that nobody with less knowledge beats."
+    )
+    return (said,)
+
+
+def not_yet(
+    plan: Plan, unfinished: Mapping[str, int], *, pending: bool = False
+) -> tuple[str, ...]:
+    """What was not finished when the minutes were over, and how far it got."""
+    if pending:
+        return ("Provisional: attacks on this answer are still under way, and follow.",)
+    if not unfinished or plan.request.minutes is None:
+        return ()
+    each = ", ".join(
+        f"{_SHOWN_AS.get(name, name)} ({games} games played)" for name, games in unfinished.items()
+    )
+    said = (
+        f"After {plan.request.minutes:g} minutes attacks were ended. Not finished: {each}. The "
+        f"same command goes on with them, for as long again."
     )
     return (said,)
 
@@ -151,7 +182,7 @@ def weighed(scenario: Scenario) -> tuple[str, ...]:
 
 def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
-    idle = [name for name in plan.suite.attacks[1:] if not won[name]]
+    idle = [name for name in plan.suite.attacks[1:] if not won.get(name, 1)]
     request = plan.request
     tests = not all(map(plan.proves, plan.families))
     if not idle or request.preset != "quick" or not tests:
