@@ -32,7 +32,8 @@ _MOST: Final = 64  # beginnings of texts that are kept
 _ROWS: Final = 1 << 14  # rows that are run through the model at once
 _FULL: Final = 0.95  # of a layer's width, beyond which every row lies in the span
 _LARGEST: Final = 2048  # tokens of which each is tried for a last place
-_TURNS: Final = 2  # the second beside the last tokens that the others have by then
+_COMPARED: Final = 20_000  # coordinates of an update
+_TURNS: Final = 6  # in which the last tokens of a batch's texts settle
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,21 @@ def _texts(
     tokens = torch.arange(vocabulary)
     rows = read(first, tokens[:, None].expand(-1, length))  # [V, length, e]
     there = _outside(rows, span) < _NEAR  # [V, length]
-    second = next(
-        (
-            (layer, own)
-            for layer in later
-            if not layer.alone and (own := _span(gradients[layer.name], layer, noise)) is not None
-        ),
-        None,
-    )
+    second = None
+    for layer in later:
+        own = None if layer.alone else _span(gradients[layer.name], layer, noise)
+        if own is not None and own.shape[1] >= span.shape[1]:  # else rows are mixed in it
+            second = layer, own
+            break
     begun = torch.zeros(1, 0, dtype=torch.int64)
     for place in range(length):
         options = tokens[there[:, place]]
         if not len(options):
             break
+        if second is None:  # which words are of one text is not seen
+            column = options[torch.arange(count) % len(options)]
+            begun = torch.cat([begun.expand(count, -1), column[:, None]], 1)
+            continue
         begun = torch.cat(
             [
                 begun.repeat_interleave(len(options), 0),
@@ -128,9 +131,6 @@ def _texts(
             ],
             1,
         )
-        if second is None:
-            begun = begun[:_MOST]
-            continue
         layer, own = second
         filled = torch.cat(
             [begun, begun[:, -1:].expand(-1, length - begun.shape[1])], 1
@@ -149,38 +149,46 @@ def _texts(
 def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -> torch.Tensor:
     """Texts [S, length] whose last token, which is a label alone, explains the update best.
 
-    Text by text: an update is the mean of its records', of which the others stay. Only the
-    trained tensor that differs most between two last tokens is compared.
+    Text by text: an update is the mean of its records', of which the others stay. Some of its
+    coordinates, drawn once for all, are compared.
     """
     count, missing = len(begun), length - begun.shape[1]
     if missing == 0:
         return begun
     task, vocabulary = view.task, view.input_spec.vocabulary or 0
     texts = torch.cat([begun, begun.new_zeros(count, missing)], 1)
-    weights = view.weights.double()
-    slope = task.way.grad(task.mean_loss)
-
-    def gradient(text: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = slope(weights, text[None], text[None])
-        return made
-
-    try:
-        parts = torch.stack([gradient(text) for text in texts])
-    except (RuntimeError, ValueError, IndexError, TypeError):
-        return texts  # labels are no tokens: nothing tells the last ones
     if missing > 1 or vocabulary > _LARGEST:
         return texts
+    weights = view.weights.double()
+    draw = torch.Generator().manual_seed(0)
+    some = torch.randperm(len(weights), generator=draw)[:_COMPARED].to(weights.device)
+
+    def gradient(text: torch.Tensor) -> torch.Tensor:
+        slope: torch.Tensor = task.way.grad(task.mean_loss)(weights, text[None], text[None])
+        return slope[some]
+
+    tokens = torch.arange(vocabulary, device=texts.device)
+    try:
+        with torch.no_grad():
+            each = torch.stack(
+                [
+                    torch.stack(
+                        [gradient(torch.cat([text[:-1], token[None]])) for token in tokens]
+                    )
+                    for text in texts
+                ]
+            )  # [S, V, c]
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return texts  # labels are no tokens: nothing tells the last ones
+    # Each text's own part, at first the mean over all its ends; then the nearest in turn.
+    own, ends = each.mean(1), torch.zeros(count, dtype=torch.int64)
     for _ in range(_TURNS):
         for row in range(count):
-            own = count * update - (parts.sum(0) - parts[row])
-            least = torch.inf
-            for token in range(vocabulary):
-                text = texts[row].clone()
-                text[-1] = token
-                made = gradient(text)
-                gap = float((made - own).norm())
-                if gap < least:
-                    least, texts[row], parts[row] = gap, text, made
+            others = own.sum(0) - own[row]
+            gaps = (each[row] - (count * update[some] - others)).norm(dim=1)
+            ends[row] = gaps.argmin()
+            own[row] = each[row, ends[row]]
+    texts[:, -1] = ends.to(texts.device)
     return texts
 
 
