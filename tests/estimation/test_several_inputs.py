@@ -106,8 +106,8 @@ def test_inputs_that_do_not_belong_together_are_refused() -> None:
         Scenario(Ward(), cross_entropy, [((scan, age[:-1]), labels)], wards(20, 1), ONE)
     with pytest.raises(InvalidInput, match="must have the same inputs"):
         Scenario(Ward(), cross_entropy, [wards(20, 0)], (scan.reshape(20, 16), labels), ONE)
-    inputs, labels = texts(20, 0)
-    strange = {"input ids": inputs["input_ids"]}, labels
+    inputs, kinds = texts(20, 0)
+    strange = {"input ids": inputs["input_ids"]}, kinds
     with pytest.raises(InvalidInput, match=r"keywords of the model's forward.*got 'input ids'"):
         Scenario(Masked(), cross_entropy, [strange], strange, ONE)
 

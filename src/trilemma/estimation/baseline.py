@@ -52,7 +52,7 @@ def _fitted(scenario: Scenario, like: torch.Tensor, labels: torch.Tensor) -> tor
         return float(loss.detach())
 
     try:
-        search.step(step)
+        search.step(step)  # type: ignore[no-untyped-call]  # of torch
         step()  # the slope where the search ended
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
         return None  # a loss that a constant is no output for

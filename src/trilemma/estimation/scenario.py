@@ -35,7 +35,7 @@ from trilemma.federation.deployment import ServerTraining
 from trilemma.federation.scoring import Metric
 from trilemma.learning import LocalTraining, Task, way_of
 from trilemma.learning.losses import Loss
-from trilemma.learning.modules import copied, fitted, stilled
+from trilemma.learning.modules import changing, copied, fitted, settled_lazily, stilled
 from trilemma.quantities import counted, whole
 from trilemma.records.columns import cells, column_hits
 from trilemma.records.parts import Unpacking
@@ -97,7 +97,7 @@ class Scenario:
     """
 
     model: nn.Module
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    loss: Callable[[torch.Tensor, Any], torch.Tensor]
     clients: Sequence[Dataset | Records]
     test: Dataset | Records
     local_training: LocalTraining = field(default_factory=LocalTraining)
@@ -155,6 +155,7 @@ class Scenario:
                 "GroupNorm."
             )
         sent_at = self.local_training.lr if self.sends_statistics else None
+        self._settle(tried(records[0], (*records[1:], test, public)), spec)
         model, remarks = fitted(self.model, sent_at)
         model = model.to(self.device)
         unlabelled = {each.unlabelled for each in (*records, test, public)}
@@ -173,7 +174,7 @@ class Scenario:
         remarks = (*remarks, *stilled(model, some.to(self.device)))
         outputs = outputs_of(model, some.to(self.device))
         classes = self._classes(records, outputs)
-        task = Task(model, loss, classes)
+        task = Task(model, loss, classes, changing=changing(model, some.to(self.device)))
         metric = self.metric
         if metric is not None and not isinstance(metric, Metric):
             metric = Metric(metric)
@@ -251,6 +252,19 @@ class Scenario:
         """Whether a record's share of an update depends on the records beside it."""
         sample = self._tried()
         return self.task.couples_records(sample.inputs, sample.labels)
+
+    def _settle(self, some: torch.Tensor, spec: InputSpec) -> None:
+        """Has lazy layers take their shapes before anything is copied."""
+        try:
+            if spec.parts:
+                given = Unpacking(spec.parts).given(some)
+                several = given if isinstance(given, tuple) else ()
+                named = given if isinstance(given, dict) else {}
+                settled_lazily(self.model, *several, **named)
+            else:
+                settled_lazily(self.model, some)
+        except (RuntimeError, ValueError, TypeError):
+            return  # what is wrong is told when the model is tried
 
     def as_given(self) -> nn.Module:
         """A copy of the model as it was given, that takes records as they are kept here."""

@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.learning import Task, client_update, clipped_sums, traced
+from trilemma.learning.clipping import HELD_AT_ONCE, held_by_record
 from trilemma.learning.modules import copied, scores
 
 if TYPE_CHECKING:
@@ -156,7 +157,10 @@ class Sending:
 
     def _clips_many(self, rows: torch.Tensor) -> bool:
         """Whether a round's gradients, clipped one by one, are too many to be written out."""
-        return self._clips and math.prod(rows.shape[-2:]) * self.task.layout.size > _WRITTEN
+        if not self._clips:
+            return False
+        count = math.prod(rows.shape[-2:])
+        return count * self.task.layout.size > _WRITTEN or count * self._held > HELD_AT_ONCE
 
     @property
     def _clips(self) -> bool:
@@ -227,6 +231,12 @@ class Sending:
         if self._flops <= _BUSY_FLOPS:
             return None
         return f"a step of {self._flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+    @cached_property
+    def _held(self) -> int:
+        """Bytes that one record's forward pass holds."""
+        start = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
+        return held_by_record(self.task, start, self.inputs[0], self.labels[0])
 
     @cached_property
     def _flops(self) -> int:

@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.nn.functional import pad
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import UninitializedParameter
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.statistics import send_statistics
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "centred",
+    "changing",
     "copied",
     "drop_nothing",
     "fitted",
     "normalises_batches",
     "read_by_layers",
     "scores",
+    "settled_lazily",
     "shift_biases",
     "stilled",
 ]
@@ -122,6 +125,29 @@ def drop_nothing(model: nn.Module) -> list[str]:
         else:
             module.eval()
     return off
+
+
+def changing(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+    """Buffers, by name, that forward() changes."""
+    used = copied(model)
+    before = {name: each.clone() for name, each in used.named_buffers()}
+    with torch.no_grad():
+        used(inputs)
+    return tuple(
+        name for name, each in used.named_buffers() if not torch.equal(each, before[name])
+    )
+
+
+def settled_lazily(model: nn.Module, *inputs: torch.Tensor, **named: torch.Tensor) -> None:
+    """Gives lazy layers their shapes, in place, by running the model on inputs once."""
+    if not any(isinstance(each, UninitializedParameter) for each in model.parameters()):
+        return
+    trained = [(each, each.training) for each in model.modules()]
+    model.eval()  # no statistics of these inputs
+    with torch.no_grad():
+        model(*inputs, **named)
+    for module, was in trained:
+        module.training = was
 
 
 def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:

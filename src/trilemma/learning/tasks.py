@@ -32,13 +32,15 @@ class Task:
     (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
     in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
     those of the batch. `statistics` are the `rates` of running ones that are sent. `way` is how
-    all that is mapped over records and differentiated is run (`way_of`).
+    all that is mapped over records and differentiated is run (`way_of`). Buffers that are
+    `changing` whenever the model is used are those of the module at each call.
     """
 
     model: torch.nn.Module
     loss: Loss
     classes: int | None
     way: Way = field(default=Way(), compare=False)
+    changing: tuple[str, ...] = ()
     layout: Layout = field(init=False)
     aliases: tuple[tuple[str, str], ...] = field(init=False)
     statistics: torch.Tensor | None = field(init=False, compare=False)
@@ -75,6 +77,11 @@ class Task:
         """
         tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
         held = converted(self.model, self._dtype, next(iter(tensors.values())).dtype)
+        if self.changing:
+            dtype = next(iter(tensors.values())).dtype
+            for name in self.changing:
+                own = self.model.get_buffer(name)
+                held[name] = (own.to(dtype) if own.dtype == self._dtype else own).clone()
         named = {**held, **tensors, **tied}
         if self.way.kind == "looped":
             made = holding(self.model, named)(inputs)

@@ -61,7 +61,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen; `proof` says in a few words what it rests on."""
+    """The first screen; `proof` says in a few words what it rests on, and `warns` of a client."""
 
     headline: str
     use: str
@@ -69,6 +69,7 @@ class Answer:
     lede: str
     leaks: Card
     costs: tuple[Card, ...] = ()
+    warns: bool = False
 
 
 def answer(verdict: Verdict) -> Answer:
@@ -87,11 +88,20 @@ def answer(verdict: Verdict) -> Answer:
     return Answer(
         headline=verdict.headline,
         use=_use(chosen),
-        proof=_PROOF[chosen.basis],
+        proof=_PROOF[chosen.basis] + _beyond(verdict, chosen),
+        warns=bool(_beyond(verdict, chosen)),
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
         costs=() if chosen.costs is None else _costs(chosen.costs, verdict),
     )
+
+
+def _beyond(verdict: Verdict, chosen: Candidate) -> str:
+    """Which client leaks more than the budget, though all of them together do not."""
+    worst = chosen.worst_client
+    if worst is None or worst.value <= verdict.request.budget:
+        return ""
+    return f"; client {chosen.leakiest_client} leaks {number(worst.value)}, above the budget"
 
 
 def who(request: Request) -> str:
@@ -179,7 +189,8 @@ def _lede(verdict: Verdict) -> str:
         f"Of the protections tried, {best} while the leakage is within the budget of "
         f"{number(asked.budget)}{sure}."
     )
-    ties = " The measurements do not tell which; this one sends the fewest bits." if tied else ""
+    first = "this one keeps the metric best, or sends the fewest bits"
+    ties = f" The measurements do not tell which; {first}." if tied else ""
     return f"{told}{goal}{ties}"
 
 

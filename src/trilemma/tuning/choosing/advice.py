@@ -92,6 +92,7 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         sentences.append(
             "An average over records, clients, models and draws: single records may leak more."
         )
+    sentences += _apart(plan)
     if claim.inserted:
         sentences.append(
             "The clients hold too few records for line-ups of their own: the claim is about a "
@@ -132,6 +133,17 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
         f"ones; `--knows rest` asks one that nobody with less knowledge beats."
     )
     return (said,)
+
+
+def _apart(plan: Plan) -> list[str]:
+    """Which clients hold too few records for a line-up, and what to do about them."""
+    return [
+        f"Client {k} is set apart: with {plan.setting.records[k]} records it has too few for a "
+        f"line-up of its own, and no game is about a record of it. In an update of few records "
+        f"each shows more: leave the client out, or let it send under secure aggregation only, "
+        f"or ask for a proof, which holds for it as for the others."
+        for k in plan.claim.apart
+    ]
 
 
 def not_yet(

@@ -26,8 +26,8 @@ class Candidate:
     that the leakage is within the budget. `rounds` is what it was tested for; `worst_client` is
     over the clients with at least 20 games, and `pooled_clients` says how many have fewer.
     `deployment` is what must be run where that is not what was attacked, as for a certificate.
-    `rank` 1 is the least objective, or sends the fewest bits of those `tied` with that: whose
-    objective lies within its interval.
+    `rank` 1 is the least objective, or of those `tied` with that, whose objective lies within its
+    interval, has the best metric, then the fewest bits.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Candidate:
     leakage: Shares | None = None
     success: Shares | None = None
     worst_client: Shares | None = None
+    leakiest_client: int | None = None
     pooled_clients: int = 0
     units: int = 0
     tests: tuple[Tested, ...] = ()

@@ -14,6 +14,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from trilemma.estimation.baseline import constant_metric
 from trilemma.estimation.playing.claims import Claim, Participation
 from trilemma.federation.deployment import Deployment
+from trilemma.federation.scoring import Metric
 from trilemma.protections.protection import Protection
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
@@ -129,7 +130,7 @@ class Federation:
 
 
 def _metric(scenario: Scenario) -> str:
-    if scenario.metric is not None:
+    if isinstance(scenario.metric, Metric):
         return scenario.metric.shown
     return "minus the loss" if scenario.classes is None else "accuracy"
 
