@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -18,6 +18,7 @@ from trilemma.estimation.jobs import Job
 from trilemma.estimation.playing.suite import why_not
 from trilemma.estimation.scenario import Scenario
 from trilemma.learning import client_update
+from trilemma.tuning.choosing.choice import certain
 from trilemma.tuning.families.conditions import check_scenario
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible import possible_jobs
@@ -62,8 +63,9 @@ class Examined:
     """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
 
     `work` are the CPU seconds of a tuning as asked for and of a quick one, by their commands, at
-    least and usually at most, without what took too long to be timed. Processes share them; each
-    takes those that are spent `once` besides.
+    least and usually at most, without what took too long to be timed; `answers` those of what is
+    proved, where anything is. Processes share them; each takes those that are spent `once`
+    besides. `wall` and `cpu` are the seconds that were spent to find that out.
     """
 
     plan: Plan
@@ -71,10 +73,13 @@ class Examined:
     left_out: tuple[tuple[str, str], ...]
     work: Mapping[str, Left]
     once: float
+    answers: Mapping[str, Left] = field(default_factory=dict)
+    wall: float = 0.0
+    cpu: float = 0.0
 
-    def seconds(self, command: str, workers: int = 1) -> Left:
-        """How long a command takes with so many processes."""
-        least, most, not_timed = self.work[command]
+    def seconds(self, command: str, workers: int = 1, *, answer: bool = False) -> Left:
+        """How long a command takes with so many processes, all of it or until its `answer`."""
+        least, most, not_timed = (self.answers if answer else self.work)[command]
         return Left(self.once + least / workers, self.once + most / workers, not_timed)
 
 
@@ -92,19 +97,37 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
         if _command("quick") not in plans:
             plans[_command("quick")] = Plan.of(scenario, _quick(request))
         found = timed(crew, plan, *_kinds(list(plans.values())), tell)
-    work = {
-        command: Remaining(
-            possible_jobs(each), share=each.setting.share, seconds=_with_starts(found, each)
-        ).left()
-        for command, each in plans.items()
-    }
+    work, answers = dict[str, Left](), dict[str, Left]()
+    for command, each in plans.items():
+        possible, first = possible_jobs(each), certain(each)
+        proved = {name: jobs for name, jobs in possible.items() if name in first}
+        for kept, jobs in ((work, possible), (answers, proved)):
+            timing = _with_starts(found, each)
+            left = (
+                Remaining(jobs, share=each.setting.share, seconds=timing).left() if jobs else None
+            )
+            if left is not None:
+                kept[command] = left
+    for kept in (work, answers):
+        _order(kept)
     return Examined(
         plan,
         tuple(_suited(name, found, plan) for name in plan.suite.attacks),
         tuple(_left_out(plan)),
-        {command: left for command, left in work.items() if left is not None},
+        work,
         planned + found.once,
+        answers,
+        found.wall,
+        found.cpu,
     )
+
+
+def _order(work: dict[str, Left]) -> None:
+    """A quick tuning takes no longer than the whole, of which it does a part."""
+    quick, whole = work.get(_command("quick")), work.get(_command("usual"))
+    if quick is not None and whole is not None:
+        least, most = min(quick.least, whole.least), min(quick.most, whole.most)
+        work[_command("quick")] = Left(least, most, quick.not_timed)
 
 
 def _command(preset: Preset) -> str:

@@ -41,6 +41,7 @@ def _show(found: Examined, spec: str) -> None:
     from trilemma.reporting.words.terminal import Printer
     from trilemma.reporting.words.ways import how_it_runs
     from trilemma.tuning.choosing.advice import weighed
+    from trilemma.tuning.remaining import busy
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -73,5 +74,15 @@ def _show(found: Examined, spec: str) -> None:
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
     out.title("How long it takes on this machine (an estimate, from a few timed games)")
     for name in found.work:
-        one, two = (found.seconds(name, workers).said for workers in (1, 2))
-        out.note(f"trilemma {name}: {one} in one process, {two} with --workers 2.")
+        one, two = (found.seconds(name, workers) for workers in (1, 2))
+        held_up = busy(one, found.wall, found.cpu)
+        first = ""
+        if name in found.answers:
+            until = found.seconds(name, answer=True).said
+            first = f" What is proved is told after {until} of it."
+        out.note(
+            f"trilemma {name}: {one.said} in one process, {two.said} with --workers 2, of CPU "
+            f"time{held_up}.{first}"
+        )
+    if (minutes := plan.request.minutes) is not None:
+        out.note(f"Once there is an answer, attacks end after {minutes:g} minutes (--minutes).")
