@@ -14,18 +14,18 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for what all pages share
 
 from benchmarks.pages.stamp import stamp  # noqa: E402
+from trilemma.accounting.noise_calibration import noise_multiplier_for, success_bound  # noqa: E402
+from trilemma.accounting.sampled_training import Training  # noqa: E402
 from trilemma.attacks import Dager  # noqa: E402
 from trilemma.beliefs.intervals import clopper_pearson  # noqa: E402
-from trilemma.bounds.certificate import noise_multiplier_for, success_bound  # noqa: E402
-from trilemma.bounds.training import Training  # noqa: E402
-from trilemma.estimation.playing.games import Arena  # noqa: E402
-from trilemma.estimation.playing.picks import play  # noqa: E402
-from trilemma.estimation.playing.sights import Observer  # noqa: E402
-from trilemma.estimation.recovering.units import Measurement, unit_views  # noqa: E402
-from trilemma.estimation.scenario import Scenario  # noqa: E402
+from trilemma.game.playing.games import Arena  # noqa: E402
+from trilemma.game.playing.guesses import play  # noqa: E402
+from trilemma.game.playing.observer import Observer  # noqa: E402
+from trilemma.game.recovering.units import Measurement, unit_views  # noqa: E402
+from trilemma.game.scenario import Scenario  # noqa: E402
 from trilemma.learning import LocalTraining  # noqa: E402
 from trilemma.observations import Adversary  # noqa: E402
-from trilemma.protections.specs import parse_protection  # noqa: E402
+from trilemma.protection.specs import parse_protection  # noqa: E402
 
 TABLE = ROOT / "docs" / "benchmarks" / "texts.md"
 TOKENS, LENGTH, BATCH = 64, 16, 4

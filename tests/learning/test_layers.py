@@ -13,11 +13,11 @@ from torch.utils.checkpoint import checkpoint
 
 from trilemma import LocalTraining, Scenario
 from trilemma.errors import InvalidInput
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
-from trilemma.tuning.families.conditions import check_scenario
+from trilemma.tuning.families.proof_conditions import check_scenario
 
 ONE = LocalTraining(batch=2, lr=0.5)
 

@@ -13,7 +13,7 @@ from trilemma import LocalTraining, Scenario, Verdict
 from trilemma.api import tune as ask
 from trilemma.errors import InvalidInput
 from trilemma.tuning.request import Request
-from trilemma.tuning.tune import tune
+from trilemma.tuning.tuning_run import tune
 
 ASKED = {
     "preset": "quick",
