@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from trilemma.errors import InvalidInput
 from trilemma.tuning.request import Request
 from trilemma.tuning.tuning_run import tune
 
-ASKED = {
+ASKED: dict[str, Any] = {
     "preset": "quick",
     "families": ("randomization", "compression"),
     "seeds": 2,

@@ -204,7 +204,8 @@ def _span(gradient: torch.Tensor, layer: _Layer, noise: float) -> torch.Tensor |
 def _outside(rows: torch.Tensor, span: torch.Tensor) -> torch.Tensor:
     """The share [...] of each row's length [..., e] that lies outside of a span."""
     rest = rows - (rows @ span) @ span.T
-    return rest.norm(dim=-1) / rows.norm(dim=-1).clamp(min=1e-30)
+    share: torch.Tensor = rest.norm(dim=-1) / rows.norm(dim=-1).clamp(min=1e-30)
+    return share
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def _layers(task: Task, spec: InputSpec) -> tuple[_Layer, ...]:
         reads = _reads(task, weights, texts.to(weights.device))
     except (RuntimeError, ValueError, IndexError, TypeError):
         return ()
-    found = []
+    found: list[_Layer] = []
     for name, (rows, transposed) in reads.items():
         row = rows[:, middle]
         causal = torch.allclose(row[0], row[2], rtol=1e-9, atol=1e-12)
