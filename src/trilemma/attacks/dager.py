@@ -49,11 +49,15 @@ class Dager:
     rung: ClassVar[Rung] = "nothing"
 
     @staticmethod
-    def applies(task: Task, spec: InputSpec) -> bool:
-        """Whether records are tokens, and a trained layer reads one token at one place."""
+    def applies(task: Task, spec: InputSpec, records: int = 1) -> bool:
+        """Whether a trained layer reads one token at one place, and is wider than a batch is long.
+
+        Of so many records; else every row lies in the span.
+        """
         if spec.vocabulary is None or spec.parts or len(spec.shape) != 1:
             return False
-        return bool(_layers(task, spec))
+        layers = _layers(task, spec)
+        return bool(layers) and records * spec.size < _FULL * layers[0].width
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         view = common_view(views)
@@ -90,6 +94,7 @@ class _Layer:
     name: str
     transposed: bool
     alone: bool  # whether a row depends on its own token and place only
+    width: int  # e
 
 
 def _texts(
@@ -250,7 +255,7 @@ def _layers(task: Task, spec: InputSpec) -> tuple[_Layer, ...]:
         causal = torch.allclose(row[0], row[2], rtol=1e-9, atol=1e-12)
         alone = causal and torch.allclose(row[0], row[1], rtol=1e-9, atol=1e-12)
         if causal and (alone or found):
-            found.append(_Layer(name, transposed, alone))
+            found.append(_Layer(name, transposed, alone, rows.shape[-1]))
     return tuple(found)
 
 

@@ -143,10 +143,11 @@ def why_not(scenario: Scenario, name: str) -> str | None:
         )
     if name == "tableak" and not spec.columns:
         return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
-    if name == "dager" and not Dager.applies(scenario.task, spec):
+    records = scenario.local_training.unit_size
+    if name == "dager" and not Dager.applies(scenario.task, spec, records):
         return (
-            f"{name} reads texts off the gradient of a layer behind the embedding, which this "
-            f"{type(scenario.model).__name__} does not train"
+            f"{name} reads texts off the gradient of a layer behind the embedding that is wider "
+            f"than a batch has tokens, which this {type(scenario.model).__name__} has not"
         )
     if name == "tokens" and not Tokens.applies(scenario.task, spec):
         return (
