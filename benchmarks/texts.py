@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -107,7 +108,11 @@ def guessed(made: Scenario, deviation: float, games: int) -> tuple[int, int, int
 
 def main() -> None:
     torch.set_num_threads(1)
-    batches, games = 40, 300
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--batches", type=int, default=40)
+    asked.add_argument("--games", type=int, default=300)
+    given = asked.parse_args()
+    batches, games = given.batches, given.games
     all_read, tokens = whole(scenario(), batches)
     sure = clopper_pearson(all_read, batches)
     z = noise_multiplier_for(0.3, rounds=1, q=1.0)
@@ -117,7 +122,7 @@ def main() -> None:
     page = [
         "# Texts from a language model's updates",
         "",
-        f"`python benchmarks/texts.py`, {stamp()}",
+        f"`python benchmarks/texts.py --batches {batches} --games {games}`, {stamp()}",
         "",
         (
             f"A GPT-2 of 2 layers x 128 (tied embedding, {TOKENS} tokens), fresh weights, all of "
