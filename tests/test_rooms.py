@@ -65,6 +65,7 @@ SUB_RANK = {
         "scenario": 2,
         "prepared_models": 3,
         "gpu_sharing": 3,
+        "baseline": 3,
         "scenario_identity": 4,
         "recipe_scenarios": 4,
         "costs": 5,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
+    from trilemma.federation.scoring import Metric
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
@@ -54,6 +55,7 @@ __all__ = [
     "Constants",
     "Layout",
     "LocalTraining",
+    "Metric",
     "Observation",
     "Paillier",
     "Plain",
@@ -96,6 +98,7 @@ _HOME: Final = {
     "Constants": "paper.surrogate_bounds",
     "Layout": "updates",
     "LocalTraining": "learning",
+    "Metric": "federation.scoring",
     "Observation": "observations",
     "Paillier": "protection.transports.paillier_transport",
     "Plain": "protection.transports.plain",

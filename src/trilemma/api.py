@@ -13,11 +13,10 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
@@ -185,17 +184,21 @@ def tune(
         if run is not None and fresh:
             for name in ("verdict.json", "gallery.json", "report.html"):
                 (run.folder / name).unlink(missing_ok=True)
-        verdict = replace(
-            _tuned(federation, request, run, workers, ray, quiet=quiet),
-            source=federation.origin(),
-            reproduce=federation.reproduce("tune", request),
-        )
-        if run is not None:
-            from trilemma.reporting.page.page import write_report
 
-            verdict.save(run.folder / "verdict.json")
-            write_report(verdict, run.folder)
-    return verdict
+        def kept(found: Verdict) -> Verdict:
+            whole = replace(
+                found,
+                source=federation.origin(),
+                reproduce=federation.reproduce("tune", request),
+            )
+            if run is not None:
+                from trilemma.reporting.page.page import write_report
+
+                whole.save(run.folder / "verdict.json")
+                write_report(whole, run.folder)
+            return whole
+
+        return kept(_tuned(federation, request, run, workers, ray, kept, quiet=quiet))
 
 
 def _tuned(
@@ -204,6 +207,7 @@ def _tuned(
     run: Run | None,
     workers: int,
     ray: str | None,
+    kept: Callable[[Verdict], Verdict],
     *,
     quiet: bool,
 ) -> Verdict:
@@ -213,20 +217,9 @@ def _tuned(
         ticker.say(f"reading {federation.label}")
         from trilemma.tuning.tuning_run import tune as find  # imports torch, which takes seconds
 
-        def answered() -> None:  # from here on this process waits for the last tasks
-            with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed
-                Thread(target=_prepare_page, daemon=True).start()
-
-        written = {} if run is None else {"answered": answered}
+        written = {} if run is None else {"answered": kept}
         source = federation.source()
         return find(source, request, run=run, ticker=ticker, workers=workers, ray=ray, **written)
-
-
-def _prepare_page() -> None:
-    with suppress(Exception):  # it fails again, and is told, when the page is written
-        from trilemma.reporting.page.page import read_templates
-
-        read_templates()
 
 
 @contextmanager

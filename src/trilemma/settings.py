@@ -109,6 +109,7 @@ class RequestSettings(TypedDict, total=False):
     seeds: int
     strengths: int
     seed: int
+    minutes: float | None
 
 
 class TuneSettings(FederatedSettings, RequestSettings, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from tests.game.adapters import network, next_token, scenario, texts
 
 from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import applied, own_recipe
 from trilemma.learning import Way, client_update
 
 
@@ -49,6 +51,24 @@ def test_an_update_of_adapters_is_that_of_plain_autograd() -> None:
     sent = client_update(made.task, weights, tokens, tokens, made.local_training)
     torch.testing.assert_close(sent, expected, rtol=1e-4, atol=1e-7)
     assert sent.norm() > 1e-4
+
+
+def test_the_frozen_body_is_one_for_all_copies() -> None:
+    made = scenario()
+    body = {id(each) for each in made.model.parameters() if not each.requires_grad}
+    own = {name for name, each in made.model.named_parameters() if each.requires_grad}
+    recipe = replace(
+        own_recipe(made), local_training=replace(made.local_training, record_clip=0.1)
+    )
+    fresh_weights(made, range(2))
+    for other in (made.task.model, applied(recipe, made).task.model, made.as_given()):
+        frozen = {id(each) for each in other.parameters() if not each.requires_grad}
+        assert frozen == body
+        trained = {name for name, each in other.named_parameters() if each.requires_grad}
+        assert trained == own
+        assert not {id(each) for each in other.parameters() if each.requires_grad} & {
+            id(each) for each in made.model.parameters()
+        }
 
 
 @pytest.mark.slow

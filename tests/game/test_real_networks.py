@@ -139,15 +139,6 @@ def test_an_embedded_category_is_attacked_by_the_candidates_updates() -> None:
     assert solved(scenario, "gaussian-posterior", 100) > 0.05, "blind: 1 in 100"
 
 
-def test_several_inputs_are_refused_with_the_way_out() -> None:
-    pairs = [((torch.rand(3), torch.rand(2)), torch.tensor(0))] * 8
-    with pytest.raises(InvalidInput, match=r"has 2 inputs.*split them again in the model's"):
-        Scenario(nn.Linear(5, 2), cross_entropy, [pairs], pairs)
-    arrays = (torch.rand(8, 3), torch.rand(8, 2)), torch.zeros(8, dtype=torch.long)
-    with pytest.raises(InvalidInput, match=r"client 0 has 2 inputs"):
-        Scenario(nn.Linear(5, 2), cross_entropy, [arrays], arrays)
-
-
 def test_whole_numbers_without_an_embedding_are_refused() -> None:
     counts = TensorDataset(torch.arange(40).reshape(10, 4), torch.zeros(10, dtype=torch.long))
     with pytest.raises(InvalidInput, match=r"taken as tokens, but this Linear has no"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import Task, Way, clipped_products, clipped_sums
+from trilemma.learning import Task, Way, clipped_products, clipped_sums, clipping
 
 WAYS = (Way(), Way("looped", "asked for"))
 RECORDS = 12
@@ -215,3 +216,44 @@ def test_removing_a_record_moves_the_sum_by_the_clip_at_most() -> None:
         moved.append(float((whole - rest).double().norm()))
     assert max(moved) <= 0.25 / RECORDS * (1 + 1e-4)
     assert max(moved) >= 0.25 / RECORDS * (1 - 1e-4), "some gradient is longer than the clip"
+
+
+class Body(torch.nn.Module):
+    """A wide frozen body, and a head of a few numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 4096), torch.nn.Linear(4096, 2, bias=False)
+        self.first = torch.nn.Linear(4, 4)
+        for layer in (self.body, self.head):
+            layer.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.body(self.first(x)).tanh())
+        return scores
+
+
+def test_what_a_forward_pass_holds_bounds_the_records_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its own arithmetic: tanh keeps 4,096 floats, and little else is as large."""
+    model = Body()
+    task = Task(model, torch.nn.functional.cross_entropy, 2)
+    weights = task.layout.flatten(dict(model.named_parameters())).detach()
+    x, y = torch.rand(2, 6, 4), torch.zeros(2, 6, dtype=torch.long)
+    held = clipping.held_by_record(task, weights, x[0, 0], y[0, 0])
+    assert 4 * 4096 <= held <= 3 * 4 * 4096
+    shares = torch.full((2, 6), 1 / 6)
+    whole = clipping.clipped_sums(task, weights, x, y, shares, 0.1)
+    seen: list[int] = []
+    inner = getattr(clipping, "record_gradients")  # noqa: B009  # it is clipping's own import
+
+    def noting(*given: Any) -> Any:
+        seen.append(len(given[4]))
+        return inner(*given)
+
+    monkeypatch.setattr(clipping, "record_gradients", noting)
+    monkeypatch.setattr(clipping, "HELD_AT_ONCE", 5 * held)
+    parts = clipping.clipped_sums(task, weights, x, y, shares, 0.1)
+    assert seen == [4, 4, 4], "two of each of two clients at once"
+    torch.testing.assert_close(parts, whole)

@@ -18,7 +18,7 @@ HURRIED: dict[str, dict[str, object]] = {
 }
 
 
-OF_KINDS: dict[str, Kind] = {"tableak": "table", "tokens": "text"}
+OF_KINDS: dict[str, Kind] = {"tableak": "table", "tokens": "text", "dager": "sentences"}
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))

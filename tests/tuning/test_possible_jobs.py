@@ -11,7 +11,7 @@ from tests.cli.own_scenario import small
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.game.jobs import Job
-from trilemma.tuning.choice.choose import choose, procedures
+from trilemma.tuning.choice.choose import attacked, certain, choose, controls
 from trilemma.tuning.further_results import further_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_further, possible_jobs
@@ -52,7 +52,8 @@ def test_no_less_is_wanted_than_is_said_and_hardly_ever_more(settings: dict[str,
     plan = Plan.of(SOURCE, Request(attacks=attacks, steps=2, seeds=2, strengths=2, **settings))
     first: list[Job] = []
     run = runner(Simulated(SOURCE, None, 1, 2, 0), first)
-    choice = choose({name: run(each) for name, each in procedures(plan).items()})
+    procedures = {**certain(plan), **attacked(plan)}
+    choice = choose(plan, {name: run(each) for name, each in procedures.items()}, {})
     possible = possible_jobs(plan, pictures=True)
     after = possible_further(plan, pictures=True)
     before = {name: work for name, work in possible.items() if name not in after}
@@ -62,7 +63,8 @@ def test_no_less_is_wanted_than_is_said_and_hardly_ever_more(settings: dict[str,
         assert least[what] <= wanted[what] <= most[what], what
     further: list[Job] = []
     run = runner(Simulated(SOURCE, None, 1, 2, 0), further)
-    for procedure in further_procedures(plan, choice, pictures=True).values():
+    rest = {**further_procedures(plan, choice, pictures=True), **controls(plan)}
+    for procedure in rest.values():
         run(procedure)
     assert choice.chosen is not None
     more = amounts([job for job in further if job.key not in {each.key for each in first}])

@@ -328,17 +328,18 @@ def test_the_answer_is_told_before_what_stands_beside_it(
     with Ticker("tune", stream=sink) as ticker:
         asked = Request(attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
         seen: list[str] = []
-        tune(small, asked, ticker=ticker, answered=lambda: seen.append(sink.getvalue()))
+        tune(small, asked, ticker=ticker, answered=lambda _: seen.append(sink.getvalue()))
     lines = sink.getvalue().splitlines()
     told = [n for n, line in enumerate(lines) if line.startswith(f"tune: the answer: {found}")]
     assert len(told) == 1
     assert told[0] < len(lines) - 1
-    assert [each.splitlines() for each in seen] == [lines[: told[0] + 1]]
+    before = [lines[: told[0] + 1]] if summed < 0.5 else []
+    assert [each.splitlines() for each in seen] == before
 
 
 def test_who_has_no_ticker_hears_of_the_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    answered = lambda: heard.append("answer")  # noqa: E731
+    answered = lambda _: heard.append("answer")  # noqa: E731
     tuned(monkeypatch, {"summed": 0.02}, families=("secret-sharing",), answered=answered)
     assert heard == ["answer"]
 

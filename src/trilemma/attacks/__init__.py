@@ -9,6 +9,7 @@ from typing import Any
 from trilemma.attacks.analytic import Analytic
 from trilemma.attacks.attackable import check_task
 from trilemma.attacks.base import RUNGS, Attack, Knowledge, Reconstructions, Rung, View
+from trilemma.attacks.dager import Dager
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.linkage import Linkage
@@ -26,6 +27,7 @@ __all__ = [
     "MAP",
     "Analytic",
     "Attack",
+    "Dager",
     "ExactPosterior",
     "GaussianPosterior",
     "InvertingGradients",
@@ -42,6 +44,7 @@ __all__ = [
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
     "analytic": Analytic,
+    "dager": Dager,
     "dlg": DLG,
     "exact-posterior": ExactPosterior,
     "gaussian-posterior": GaussianPosterior,

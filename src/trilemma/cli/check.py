@@ -40,6 +40,8 @@ def _show(found: Examined, spec: str) -> None:
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
     from trilemma.reporting.words.way_text import how_it_runs
+    from trilemma.tuning.choice.advice import weighed
+    from trilemma.tuning.time_left import busy
 
     plan, out = found.plan, Printer()
     there, claim, training = plan.federation, plan.claim, plan.scenario.local_training
@@ -64,11 +66,23 @@ def _show(found: Examined, spec: str) -> None:
     names = ", ".join(each.name for each in plan.families)
     out.note(f"Protections to choose from: {names}.")
     out.title("What is done with your model")
-    out.bullets((*plan.scenario.remarks, how_it_runs(plan.scenario.task.way)))
+    out.bullets(
+        (*plan.scenario.remarks, *weighed(plan.scenario), how_it_runs(plan.scenario.task.way))
+    )
     if found.left_out:
         out.title("What is not possible here")
         out.bullets(f"{what}: {why}" for what, why in found.left_out)
     out.title("How long it takes on this machine (an estimate, from a few timed games)")
     for name in found.work:
-        one, two = (found.seconds(name, workers).said for workers in (1, 2))
-        out.note(f"trilemma {name}: {one} in one process, {two} with --workers 2.")
+        one, two = (found.seconds(name, workers) for workers in (1, 2))
+        held_up = busy(one, found.wall, found.cpu)
+        first = ""
+        if name in found.answers:
+            until = found.seconds(name, answer=True).said
+            first = f" What is proved is told after {until} of it."
+        out.note(
+            f"trilemma {name}: {one.said} in one process, {two.said} with --workers 2, of CPU "
+            f"time{held_up}.{first}"
+        )
+    if (minutes := plan.request.minutes) is not None:
+        out.note(f"Once there is an answer, attacks end after {minutes:g} minutes (--minutes).")

@@ -10,6 +10,7 @@ the journal answers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -65,7 +66,7 @@ class _Course:
     procedure: Procedure[Any]
     jobs: Sequence[Job] | None = None
     missing: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, Job] = field(default_factory=dict)
     waited: bool = False
 
 
@@ -87,15 +88,26 @@ class Scheduler:
         self._pool, self._decode, self._run, self._watcher = pool, decode, run, watcher
         self._results: dict[str, Any] = {}
         self._submitted: set[str] = set()
+        self.unfinished: dict[str, int] = {}
 
-    def run_all(self, procedures: Mapping[str, Procedure[Any]]) -> dict[str, Any]:
-        """What each procedure returns, by name; their jobs are done side by side."""
+    def run_all(
+        self, procedures: Mapping[str, Procedure[Any]], *, until: float | None = None
+    ) -> dict[str, Any]:
+        """What each procedure returns, by name; their jobs are done side by side.
+
+        At the time `until`, of the monotonic clock, those that still wait for a job are given up:
+        what they return is left out, and `unfinished` has the games that were played for them.
+        What was played before is kept, and costs no time.
+        """
         courses = {name: _Course(procedure) for name, procedure in procedures.items()}
         returned: dict[str, Any] = {}
         for name in list(courses):
             self._advance(name, courses, returned)
         while courses:
-            job, payload = self._pool.next()
+            try:
+                job, payload = self._next(until)
+            except TimeoutError:
+                break
             if self._run is not None:
                 self._run.commit(job.key, payload)
             self._results[job.key] = result = self._decode(payload)
@@ -105,7 +117,19 @@ class Scheduler:
                     self._advance(name, courses, returned)
             if self._watcher is not None:  # once workers have what comes next
                 self._watcher.finished(job, result, self._pool.spent)
-        return {name: returned[name] for name in procedures}
+        for name, course in courses.items():
+            course.procedure.close()
+            done = [job for key, job in course.asked.items() if key in self._results]
+            self.unfinished[name] = sum(getattr(job, "count", 0) for job in done)
+        return {name: returned[name] for name in procedures if name in returned}
+
+    def _next(self, until: float | None) -> tuple[Job, bytes]:
+        if until is None:
+            return self._pool.next()
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is over")
+        return self._pool.next(within=left)
 
     def _advance(self, name: str, courses: dict[str, _Course], returned: dict[str, Any]) -> None:
         """Send a procedure its results until it wants what is not done, or returns."""
@@ -125,7 +149,7 @@ class Scheduler:
                 if self._watcher is not None:
                     self._watcher.ended(name)
                 return
-            course.asked.update(job.key for job in course.jobs)
+            course.asked.update((job.key, job) for job in course.jobs)
             course.missing = {job.key for job in course.jobs if not self._holds(name, job)}
             if course.missing:
                 course.waited = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -13,7 +12,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.learning import Task, client_update, clipped_sums, traced
-from trilemma.learning.modules import scores
+from trilemma.learning.clipping import HELD_AT_ONCE, held_by_record
+from trilemma.learning.modules import copied, scores
 
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
@@ -50,7 +50,7 @@ class Sending:
         self.task, self.training, self.inputs, self.labels = task, training, inputs, labels
         self.one_by_one: str | None = None  # why clients do not compute in one pass
         self._often = often and task.layout.size <= _SMALL
-        self._model = copy.deepcopy(task.model)
+        self._model = copied(task.model)
         self._recorded: dict[tuple[str, torch.Size], _Function] = {}
         self._looped = task.way.kind == "looped"
 
@@ -157,7 +157,10 @@ class Sending:
 
     def _clips_many(self, rows: torch.Tensor) -> bool:
         """Whether a round's gradients, clipped one by one, are too many to be written out."""
-        return self._clips and math.prod(rows.shape[-2:]) * self.task.layout.size > _WRITTEN
+        if not self._clips:
+            return False
+        count = math.prod(rows.shape[-2:])
+        return count * self.task.layout.size > _WRITTEN or count * self._held > HELD_AT_ONCE
 
     @property
     def _clips(self) -> bool:
@@ -228,6 +231,12 @@ class Sending:
         if self._flops <= _BUSY_FLOPS:
             return None
         return f"a step of {self._flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+    @cached_property
+    def _held(self) -> int:
+        """Bytes that one record's forward pass holds."""
+        start = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
+        return held_by_record(self.task, start, self.inputs[0], self.labels[0])
 
     @cached_property
     def _flops(self) -> int:

@@ -7,12 +7,13 @@ import binascii
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.quantities import shown
 
 if TYPE_CHECKING:
     from trilemma.federation.cohorts import Federated
@@ -20,8 +21,45 @@ if TYPE_CHECKING:
 
 __all__ = ["Metric", "Score", "Scored", "read_scores", "write_scores"]
 
-Metric = Callable[[torch.Tensor, torch.Tensor], float]
 _EVALUATED: Final = 4096  # records at a time
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How good a model is: `function(outputs [n, ...], labels [n, ...])`, of all records at once.
+
+    `name` is what it is called ("": as the function is); `better` says of which there should be
+    more: higher or lower numbers.
+
+    >>> import math
+    >>> perplexity = lambda scores, tokens: math.exp(0.5)
+    >>> Metric(perplexity, "perplexity", better="lower").shown
+    'minus perplexity'
+    """
+
+    function: Callable[[torch.Tensor, torch.Tensor], float]
+    name: str = ""
+    better: Literal["higher", "lower"] = "higher"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidInput(
+                f"metric must be a function of outputs and labels, got {shown(self.function)}."
+            )
+        if self.better not in ("higher", "lower"):
+            raise InvalidInput(f"better must be 'higher' or 'lower', got {shown(self.better)}.")
+        usual = getattr(self.function, "__name__", type(self.function).__name__)
+        object.__setattr__(self, "name", self.name or usual.strip("<>"))
+
+    def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        """A number of which more is better: minus the function's where lower is."""
+        value = float(self.function(outputs, labels))
+        return -value if self.better == "lower" else value
+
+    @property
+    def shown(self) -> str:
+        """What that number is called."""
+        return f"minus {self.name}" if self.better == "lower" else self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +78,11 @@ class Scored:
 class Score:
     """Loss and metric of a model on records: accuracy, minus the loss, or what was asked for."""
 
-    def __init__(self, federated: Federated, metric: Metric | None) -> None:
+    def __init__(
+        self,
+        federated: Federated,
+        metric: Callable[[torch.Tensor, torch.Tensor], float] | None,
+    ) -> None:
         self.federated, self.task, self.metric = federated, federated.task, metric
 
     def of_test(self, weights: torch.Tensor, number: int) -> Scored:
@@ -61,12 +103,12 @@ class Score:
             outputs = torch.cat(parts)
             loss = float(self.task.loss_of(outputs, labels))
             if self.metric is not None:
-                return Scored(loss, _number(self.metric(outputs, labels), number), None)
+                return Scored(loss, _number(self.metric, outputs, labels, number), None)
             if self.task.classes is not None:
                 right = (outputs.argmax(1) == labels).float().cpu()
                 return Scored(loss, float(right.mean()), right)
             scores = self._minus_losses(outputs, labels)
-        metric = _number(-loss, number)
+        metric = _finite(-loss, number)
         if scores is None or not math.isclose(float(scores.mean()), metric, rel_tol=1e-3):
             return Scored(loss, metric, None)
         return Scored(loss, metric, scores)
@@ -86,14 +128,24 @@ class Score:
         return -losses.float().cpu()
 
 
-def _number(value: object, number: int) -> float:
+def _number(
+    metric: Callable[[torch.Tensor, torch.Tensor], float],
+    outputs: torch.Tensor,
+    labels: torch.Tensor,
+    number: int,
+) -> float:
     try:
-        found = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
+        value = metric(outputs, labels)
+        found = float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInput(
-            f"the metric must return a number, got {type(value).__name__}; return one for the "
-            "whole of the records."
+            f"the metric must return a number, and did not ({error}); return one for the whole "
+            "of the records."
         ) from None
+    return _finite(found, number)
+
+
+def _finite(found: float, number: int) -> float:
     if not math.isfinite(found):
         raise InvalidInput(
             f"the metric returned {found} after round {number}; let it return a finite "

@@ -7,7 +7,7 @@ from the system.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.round import Rounds
-from trilemma.federation.scoring import Metric, Score
+from trilemma.federation.scoring import Score
 from trilemma.federation.server import Labelled, Server
 from trilemma.protection.round_arithmetic import is_exact
 from trilemma.quantities import counted
@@ -79,7 +79,7 @@ def train(
     public: Labelled | None = None,
     clients_per_round: int | None = None,
     evaluate_every: int | None = None,
-    metric: Metric | None = None,
+    metric: Callable[[torch.Tensor, torch.Tensor], float] | None = None,
     real_rounds: int | None = None,
     secret: Any = None,
 ) -> tuple[History, ...]:

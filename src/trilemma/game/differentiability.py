@@ -98,7 +98,11 @@ def check_loss(
     """
     try:
         unlike = _unlike_labels(task, inputs[: local_training.batch])
-        coupled = local_training.by_record and task.couples_records(inputs, labels)
+        coupled = (
+            local_training.by_record
+            and task.couples_records(inputs, labels)
+            and not task.weighs_records(inputs, labels)
+        )
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError) as error:

@@ -246,6 +246,7 @@ def _trained(scenario: Scenario, task: TrainJob) -> History | Failed:
             weights=fresh_weights(scenario, [task.seed]),
             public=scenario.public_records,
             clients_per_round=scenario.cohort,
+            metric=scenario.metric,
             real_rounds=0,
         )
     except (InvalidInput, ProtocolViolation) as error:

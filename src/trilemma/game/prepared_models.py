@@ -11,6 +11,7 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
+from trilemma.learning.modules import copied
 from trilemma.learning.precision import LARGE, drawn_on
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     They are drawn as `drawn_on` says.
     """
     device = drawn_on(scenario.device, scenario.task.layout.size)
-    model = copy.deepcopy(scenario.task.model).to(device)
+    own = scenario.initialise is None
+    model = (copied if own else copy.deepcopy)(scenario.task.model).to(device)
     if scenario.initialise is None:
         _require_reset(model)
     rows, owners = [], _owners(model, scenario.task.layout.names)
@@ -117,6 +119,9 @@ def _seed(seed: int, device: torch.device) -> None:
 def redraw(model: nn.Module) -> None:
     """Draws the weights anew by every module's own `reset_parameters`."""
     for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        if own and not any(each.requires_grad for each in own):
+            continue  # a frozen body stays, and may be shared
         for name in ("reset_parameters", "_reset_parameters"):
             reset = getattr(module, name, None)
             if callable(reset):

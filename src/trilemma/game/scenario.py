@@ -15,6 +15,7 @@ from trilemma.beliefs.candidate_set import distance_of
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import pooled
 from trilemma.federation.deployment_terms import ServerTraining
+from trilemma.federation.scoring import Metric
 from trilemma.game.differentiability import (
     check_loss,
     check_shapes,
@@ -33,9 +34,11 @@ from trilemma.game.validation import (
     tried,
 )
 from trilemma.learning import LocalTraining, Task, way_of
-from trilemma.learning.modules import fitted
+from trilemma.learning.losses import Loss
+from trilemma.learning.modules import changing, copied, fitted, settled_lazily, stilled
 from trilemma.quantities import counted, whole
 from trilemma.records.columns import cells, column_hits
+from trilemma.records.parts import Unpacking
 from trilemma.records.range import InputSpec
 from trilemma.records.records import Dataset, Records
 
@@ -67,10 +70,13 @@ class Scenario:
     """A federation as an attacker meets it; checks itself once, when it is made.
 
     `loss(outputs, labels)` is the mean over a batch; labels are a class a record, or whatever the
-    loss takes: numbers, or several whole ones, a class a token or pixel. `clients` may be one
-    client's own records or public proxy data. Input shape and range are read from the clients'
-    data. `initialise(model)` redraws the weights in place from torch's global generator (None:
-    `reset_parameters`).
+    loss takes: numbers, or several whole ones, a class a token or pixel. Records whose labels are
+    None are their own: `loss(outputs, inputs)`. A record may have several inputs, in a tuple, or
+    in a dict by the keywords of forward(). `metric` says how good a model is (None: accuracy, or
+    minus the loss where there are no classes); of a function alone more is better. `clients` may
+    be one client's own records or public proxy data. Input shape and range are read from the
+    clients' data. `initialise(model)` redraws the weights in place from torch's global generator
+    (None: `reset_parameters`).
     `public` holds records of the same kind that belong to no client, which an attacker may own
     (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
     many of its clients take part in a round, drawn anew for each (None: all).
@@ -91,7 +97,7 @@ class Scenario:
     """
 
     model: nn.Module
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    loss: Callable[[torch.Tensor, Any], torch.Tensor]
     clients: Sequence[Dataset | Records]
     test: Dataset | Records
     local_training: LocalTraining = field(default_factory=LocalTraining)
@@ -110,6 +116,7 @@ class Scenario:
     words: Sequence[str] = ()
     device: str = "cpu"
     sends_statistics: bool = False
+    metric: Metric | Callable[[torch.Tensor, torch.Tensor], float] | None = None
     records: tuple[Records, ...] = field(init=False)
     test_records: Records = field(init=False)
     public_records: Records = field(init=False)
@@ -148,12 +155,29 @@ class Scenario:
                 "GroupNorm."
             )
         sent_at = self.local_training.lr if self.sends_statistics else None
+        self._settle(tried(records[0], (*records[1:], test, public)), spec)
         model, remarks = fitted(self.model, sent_at)
         model = model.to(self.device)
+        unlabelled = {each.unlabelled for each in (*records, test, public)}
+        if len(unlabelled) > 1:
+            raise InvalidInput(
+                "some records have labels and some have none; give all of them labels, or none."
+            )
+        loss: Loss = self.loss
+        if spec.parts:
+            unpacking = Unpacking(spec.parts)
+            model.register_forward_pre_hook(unpacking, prepend=True, with_kwargs=True)
+            if unlabelled == {True}:
+                loss = _OfInputs(self.loss, unpacking)
         some = tried(records[0], (*records[1:], test, public))
+        outputs_of(model, some.to(self.device))  # refused in a sentence, if it is
+        remarks = (*remarks, *stilled(model, some.to(self.device)))
         outputs = outputs_of(model, some.to(self.device))
         classes = self._classes(records, outputs)
-        task = Task(model, self.loss, classes)
+        task = Task(model, loss, classes, changing=changing(model, some.to(self.device)))
+        metric = self.metric
+        if metric is not None and not isinstance(metric, Metric):
+            metric = Metric(metric)
         for name, value in (
             ("records", records),
             ("test_records", test),
@@ -162,6 +186,7 @@ class Scenario:
             ("task", task),
             ("remarks", (*remarks, _FRESH if self.initialise is None else _OWN)),
             ("input_spec", spec),
+            ("metric", metric),
         ):
             object.__setattr__(self, name, value)
         for k, client in enumerate(records):
@@ -169,7 +194,7 @@ class Scenario:
         check_labels(test, classes, "the test set")
         check_labels(public, classes, "the public records")
         seen = records[0].labels[: len(outputs)].to(self.device)
-        check_mean(self.loss, outputs[: len(seen)], seen)
+        check_mean(loss, outputs[: len(seen)], seen)
         unit = records[0][torch.arange(self.local_training.unit_size) % len(records[0])]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
         if not task.runs_on(records[0].inputs[: self.local_training.batch]):
@@ -186,7 +211,9 @@ class Scenario:
         check_task(task, spec, inputs, labels)
         if self.sends_statistics:
             first = self.local_training.batch
-            check_statistics(self.model, task, inputs[:first], labels[:first], self.local_training)
+            check_statistics(
+                self.as_given(), task, inputs[:first], labels[:first], self.local_training
+            )
         check_loss(task, sample.inputs, sample.labels, self.local_training)
         check_update(
             task,
@@ -225,6 +252,49 @@ class Scenario:
         """Whether a record's share of an update depends on the records beside it."""
         sample = self._tried()
         return self.task.couples_records(sample.inputs, sample.labels)
+
+    def _settle(self, some: torch.Tensor, spec: InputSpec) -> None:
+        """Has lazy layers take their shapes before anything is copied."""
+        try:
+            if spec.parts:
+                given = Unpacking(spec.parts).given(some)
+                several = given if isinstance(given, tuple) else ()
+                named = given if isinstance(given, dict) else {}
+                settled_lazily(self.model, *several, **named)
+            else:
+                settled_lazily(self.model, some)
+        except (RuntimeError, ValueError, TypeError):
+            return  # what is wrong is told when the model is tried
+
+    def as_given(self) -> nn.Module:
+        """A copy of the model as it was given, that takes records as they are kept here."""
+        model = copied(self.model).to(self.device)
+        if self.input_spec.parts:
+            unpacking = Unpacking(self.input_spec.parts)
+            model.register_forward_pre_hook(unpacking, prepend=True, with_kwargs=True)
+        return model
+
+    @cached_property
+    def weighs_records(self) -> bool:
+        """Whether records are coupled, but by nothing else than what the loss divides by."""
+        sample = self._tried()
+        return self.couples_records and self.task.weighs_records(sample.inputs, sample.labels)
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether records are their own labels."""
+        return self.records[0].unlabelled
+
+    @cached_property
+    def foreign_labels(self) -> bool:
+        """Whether labels are numbers of another shape than what the model returns for a record."""
+        labels = self.records[0].labels
+        if self.classes is not None or not labels.is_floating_point():
+            return False
+        some = self._tried().inputs[:2]
+        weights = self.task.layout.flatten(dict(self.task.model.named_parameters())).detach()
+        with torch.no_grad():
+            return self.task.outputs(weights, some).shape[1:] != labels.shape[1:]
 
     @property
     def whole_labels(self) -> bool:
@@ -291,6 +361,17 @@ class Scenario:
                 f"classes is {self.classes}, but the model returns {outputs.shape[1]} scores."
             )
         return int(outputs.shape[1])
+
+
+@dataclass(frozen=True)
+class _OfInputs:
+    """A loss of what the model makes of several inputs, and of these as they were given."""
+
+    loss: Callable[[torch.Tensor, Any], torch.Tensor]
+    unpacking: Unpacking
+
+    def __call__(self, outputs: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        return self.loss(outputs, self.unpacking.given(inputs))
 
 
 Source = Scenario | Callable[[], Scenario]

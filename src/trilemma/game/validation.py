@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -11,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trilemma.errors import InvalidInput
 from trilemma.game.differentiability import first_line
-from trilemma.learning.modules import scores
+from trilemma.learning.modules import copied, scores
 from trilemma.quantities import shown
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     halves = _Halves()  # type: ignore[no-untyped-call]  # of torch
     try:
         with torch.no_grad(), halves:
-            outputs = scores(copy.deepcopy(model)(inputs))
+            outputs = scores(copied(model)(inputs))
     except torch.OutOfMemoryError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ adds more than its share of the clip, whatever the weights are.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,14 @@ from trilemma.learning.layer_products import Products, RecordLoss, record_gradie
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["clipped_products", "clipped_sums"]
+__all__ = ["HELD_AT_ONCE", "clipped_products", "clipped_sums", "held_by_record"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
 _WIDEST_ON_GPU: Final = 1 << 28
+HELD_AT_ONCE: Final = 1 << 30  # bytes that forward passes leave for backward, of all records
+_HELD_ON_GPU: Final = 1 << 34
+_HELD: OrderedDict[tuple[int, torch.Size], tuple[Task, int]] = OrderedDict()
+_KEPT: Final = 16
 
 _Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -37,11 +42,15 @@ def clipped_sums(
     """Σ_b shares_kb · min(1, clip / ‖g_kb‖) · g_kb [K, m], g_kb of client k's record b.
 
     Gradients are at weights [m], for inputs [K, B, ...], labels [K, B, ...] and shares [K, B].
-    A record whose gradient or norm is not finite adds nothing.
+    A record whose gradient or norm is not finite adds nothing. As many records are taken at once
+    as leave room for their gradients, and for what their forward passes hold: adapters are few
+    numbers, and the body behind them holds much.
     """
     clients, count = inputs.shape[:2]
     widest = _WIDEST_ON_GPU if weights.is_cuda else _WIDEST
-    size = max(1, widest // (clients * weights.numel()))
+    most = _HELD_ON_GPU if weights.is_cuda else HELD_AT_ONCE
+    held = held_by_record(task, weights, inputs[0, 0], labels[0, 0])
+    size = max(1, min(widest // (clients * weights.numel()), most // (clients * held)))
     total: list[torch.Tensor] = []
     for start in range(0, count, size):
         x, y, share = (each[:, start : start + size] for each in (inputs, labels, shares))
@@ -86,6 +95,38 @@ def _inner(rows: torch.Tensor | _Factors, along: torch.Tensor) -> torch.Tensor:
     slopes, read = rows
     held = along.view(slopes.shape[1], read.shape[1])
     return ((slopes @ held) * read).sum(1, dtype=torch.float64)
+
+
+def held_by_record(
+    task: Task, weights: torch.Tensor, record: torch.Tensor, label: torch.Tensor
+) -> int:
+    """Bytes that one record's forward pass holds for backward, besides what the model itself has.
+
+    Measured once for a task and a shape.
+    """
+    key = id(task), record.shape
+    if key not in _HELD:
+        own = {weights.untyped_storage().data_ptr()}
+        for each in (*task.model.parameters(), *task.model.buffers()):
+            own.add(each.untyped_storage().data_ptr())
+        found: dict[int, int] = {}
+
+        def note(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                found[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        start = weights.detach().requires_grad_()
+        with (
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
+        ):
+            task.mean_loss(start, record[None].detach(), label[None].detach())
+        _HELD[key] = task, max(1, sum(found.values()))  # holding the task keeps its id
+        if len(_HELD) > _KEPT:
+            _HELD.popitem(last=False)
+    return _HELD[key][1]
 
 
 def _loss_of(task: Task) -> RecordLoss:

@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.nn.functional import pad
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import UninitializedParameter
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.batch_norm_statistics import send_statistics
@@ -26,13 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "centred",
+    "changing",
+    "copied",
     "drop_nothing",
     "fitted",
     "normalises_batches",
     "read_by_layers",
     "scores",
+    "settled_lazily",
     "shift_biases",
     "shifted_biases",
+    "stilled",
 ]
 
 
@@ -43,7 +48,7 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
     running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
     Hugging Face's attention is computed in plain operations, which have second derivatives.
     """
-    made, remarks = copy.deepcopy(model), []
+    made, remarks = copied(model), []
     huggingface: Iterator[Any] = made.modules()
     for each in huggingface:
         if hasattr(each, "set_attn_implementation"):
@@ -89,6 +94,23 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
     return made, tuple(remarks)
 
 
+def copied(model: nn.Module) -> nn.Module:
+    """A copy of a model that shares the tensors of its frozen modules: a body is held once.
+
+    A module is frozen if it has parameters and trains none of them; nothing here writes to those.
+    """
+    shared: dict[int, Any] = {}
+    for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        if own and not any(each.requires_grad for each in own):
+            shared.update((id(each), each) for each in own)
+    for module in model.modules():  # what is tied to a trained module's weight is its own
+        if any(each.requires_grad for each in module.parameters(recurse=False)):
+            for each in module.parameters(recurse=False):
+                shared.pop(id(each), None)
+    return copy.deepcopy(model, shared)
+
+
 def scores(made: Any) -> Any:
     """What a model returns: a tensor, or the `logits` of what Hugging Face's models return."""
     return getattr(made, "logits", made)
@@ -106,6 +128,56 @@ def drop_nothing(model: nn.Module) -> list[str]:
     return off
 
 
+def changing(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+    """Buffers, by name, that forward() changes."""
+    used = copied(model)
+    before = {name: each.clone() for name, each in used.named_buffers()}
+    with torch.no_grad():
+        used(inputs)
+    return tuple(
+        name for name, each in used.named_buffers() if not torch.equal(each, before[name])
+    )
+
+
+def settled_lazily(model: nn.Module, *inputs: torch.Tensor, **named: torch.Tensor) -> None:
+    """Gives lazy layers their shapes, in place, by running the model on inputs once."""
+    if not any(isinstance(each, UninitializedParameter) for each in model.parameters()):
+        return
+    trained = [(each, each.training) for each in model.modules()]
+    model.eval()  # no statistics of these inputs
+    with torch.no_grad():
+        model(*inputs, **named)
+    for module, was in trained:
+        module.training = was
+
+
+def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+    """Puts a model whose forward() draws at random into eval mode, and says so; all but BatchNorm.
+
+    Dropout as a function, by the `training` of the module around it, is found by no other way.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        first, second = (scores(copied(model)(inputs)) for _ in range(2))
+    same = not isinstance(first, torch.Tensor) or torch.equal(first, second)
+    if same:
+        return ()
+    for module in model.modules():
+        if not isinstance(module, _BatchNorm):
+            module.training = False
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        first, second = (scores(copied(model)(inputs)) for _ in range(2))
+    if not torch.equal(first, second):
+        raise InvalidInput(
+            f"forward() of this {type(model).__name__} draws random numbers, so that no update of "
+            f"it can be told from another; leave that out, or do it in train mode alone."
+        )
+    said = (
+        "Dropout within forward() is off in what is trained and attacked here: whatever it would "
+        "hide is not counted on."
+    )
+    return (said,)
+
+
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
     return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
@@ -117,7 +189,7 @@ def centred(model: nn.Module, means: Mapping[str, torch.Tensor]) -> nn.Module:
     Its weights are (W, b̃), of which one record's gradient is (δ (x - m)ᵀ, δ): what is clipped and
     made noisy is that. A convolution subtracts m [channels] after padding.
     """
-    made = copy.deepcopy(model)
+    made = copied(model)
     for name, mean in means.items():
         layer, around = made.get_submodule(name), (0, 0, 0, 0)
         if isinstance(layer, nn.Conv2d):
@@ -152,7 +224,7 @@ def read_by_layers(
     model: nn.Module, layout: Layout, weights: torch.Tensor, inputs: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """What layers that can be centred read at weights [m], the mean: [e], or [channels, 1, 1]."""
-    made, means = copy.deepcopy(model), dict[str, torch.Tensor]()
+    made, means = copied(model), dict[str, torch.Tensor]()
 
     def note(name: str, layer: nn.Module, given: tuple[torch.Tensor]) -> None:
         axes = (0, 2, 3) if isinstance(layer, nn.Conv2d) else tuple(range(given[0].ndim - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 from torch.func import functional_call
@@ -20,6 +21,8 @@ from trilemma.updates import Layout
 
 __all__ = ["Task"]
 
+_ALIKE: Final = 1e-3  # relative, of what is computed in two ways
+
 
 @dataclass(frozen=True)
 class Task:
@@ -29,13 +32,15 @@ class Task:
     (BatchNorm statistics in eval mode) and frozen parameters are constants taken from the module,
     in the precision of the weights; BatchNorm in train mode, without any (`fitted`), works with
     those of the batch. `statistics` are the `rates` of running ones that are sent. `way` is how
-    all that is mapped over records and differentiated is run (`way_of`).
+    all that is mapped over records and differentiated is run (`way_of`). Buffers that are
+    `changing` whenever the model is used are those of the module at each call.
     """
 
     model: torch.nn.Module
     loss: Loss
     classes: int | None
     way: Way = field(default=Way(), compare=False)
+    changing: tuple[str, ...] = ()
     layout: Layout = field(init=False)
     aliases: tuple[tuple[str, str], ...] = field(init=False)
     statistics: torch.Tensor | None = field(init=False, compare=False)
@@ -72,6 +77,11 @@ class Task:
         """
         tied = {alias: tensors[name] for alias, name in self.aliases if name in tensors}
         held = converted(self.model, self._dtype, next(iter(tensors.values())).dtype)
+        if self.changing:
+            dtype = next(iter(tensors.values())).dtype
+            for name in self.changing:
+                own = self.model.get_buffer(name)
+                held[name] = (own.to(dtype) if own.dtype == self._dtype else own).clone()
         named = {**held, **tensors, **tied}
         if self.way.kind == "looped":
             made = holding(self.model, named)(inputs)
@@ -146,6 +156,31 @@ class Task:
             coupled(labels.to(outputs.device))
             for labels in label_batches(self.classes, inputs.shape[0])
         )
+
+    def weighs_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether a batch's loss couples records [S, ...] by what it is divided by, if it does.
+
+        As a mean over all tokens that are not padded: each record's slope is a multiple, positive
+        or zero, of that of its own loss. With one label a record a class's weight would go.
+        """
+        if self.normalises_batches or self.classes is not None:
+            return False
+        weights = self.layout.flatten(dict(self.model.named_parameters())).detach()
+        rows = range(inputs.shape[0])
+        outputs = self.outputs(weights, inputs).detach()
+        alone = torch.cat([self.outputs(weights, inputs[[i]]).detach() for i in rows])
+        if (outputs - alone).norm() > _ALIKE * outputs.norm():
+            return False
+        slope = self.way.grad(self.loss_of)
+        together = slope(outputs, targets)
+        for i in rows:
+            own, part = slope(outputs[[i]], targets[[i]])[0].flatten(), together[i].flatten()
+            if not torch.isfinite(own).all():  # a record that is all padding adds nothing
+                own = torch.zeros_like(own)
+            along = (part @ own) / (own @ own).clamp(min=torch.finfo(own.dtype).tiny)
+            if along < 0 or (part - along * own).norm() > _ALIKE * part.norm():
+                return False
+        return True
 
 
 def _aliases(model: torch.nn.Module) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ import torch
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["is_pair", "pair_of"]
+__all__ = ["is_pair", "pair_of", "tensor_of"]
 
 
 def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
@@ -23,7 +23,7 @@ def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
 
 def pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [n, *shape] and labels [n, ...]; real numbers keep their kind, floats are single."""
-    inputs, labels = _tensor(data[0], "inputs", whose), _tensor(data[1], "labels", whose)
+    inputs, labels = tensor_of(data[0], "inputs", whose), tensor_of(data[1], "labels", whose)
     if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels):
         raise InvalidInput(
             f"{whose} is given as a pair of inputs [n, ...] and labels [n], got the shapes "
@@ -34,7 +34,8 @@ def pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tens
     return inputs, labels
 
 
-def _tensor(values: Any, what: str, whose: str) -> torch.Tensor:
+def tensor_of(values: Any, what: str, whose: str) -> torch.Tensor:
+    """Numbers of a tensor, an array or a frame; `what` of `whose` they are is named in errors."""
     if isinstance(values, torch.Tensor):
         return values.detach()
     array = np.asarray(values)

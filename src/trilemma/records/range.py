@@ -10,6 +10,7 @@ import torch
 
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import Column, read_columns, relaxed, settled
+from trilemma.records.parts import Part, ranged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ class InputSpec:
     """Shape of one record's input and the range [low, high] of its entries.
 
     A table has `columns`, each with a range of its own; text has a `vocabulary`: its entries are
-    the numbers of tokens.
+    the numbers of tokens. Where a model takes several inputs, `parts` says what stands where.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +33,7 @@ class InputSpec:
     high: float
     columns: tuple[Column, ...] = field(default=(), repr=False)
     vocabulary: int | None = field(default=None, repr=False)
+    parts: tuple[Part, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.shape or any(size < 1 for size in self.shape):
@@ -56,7 +58,7 @@ class InputSpec:
     def discrete(self) -> bool:
         """Whether an entry is looked up in an embedding, so that no slope leads to it."""
         codes = any(column.kind == "code" for column in self.columns)
-        return codes or self.vocabulary is not None
+        return codes or self.vocabulary is not None or any(part.whole for part in self.parts)
 
     @classmethod
     def of(
@@ -66,6 +68,7 @@ class InputSpec:
 
         Whole numbers are tokens: the largest tells the vocabulary.
         """
+        parts = _parts((*clients, *others))
         shapes = {tuple(each.inputs.shape[1:]) for each in (*clients, *others)}
         if len(shapes) > 1:
             raise InvalidInput(f"all inputs must have one shape, got {sorted(shapes)}.")
@@ -78,11 +81,11 @@ class InputSpec:
         shape = shapes.pop()
         if not clients[0].inputs.is_floating_point():
             last = max(int(each.inputs.max()) for each in (*clients, *others))
-            return cls(shape, float(low), float(last), vocabulary=last + 1)
+            return cls(shape, float(low), float(last), vocabulary=last + 1, parts=parts)
         if columns:
             cls(shape, low, high, tuple(columns))  # before the data is read by columns
             columns = read_columns(columns, torch.cat([each.inputs for each in clients]))
-        return cls(shape, low, high, tuple(columns))
+        return cls(shape, low, high, tuple(columns), parts=parts)
 
     def bounds(self, like: torch.Tensor) -> tuple[float | torch.Tensor, float | torch.Tensor]:
         """The lowest and the highest value of the entries: of all, or of each of a table's [d]."""
@@ -129,3 +132,21 @@ class InputSpec:
         if self.columns:
             return settled(self.columns, inputs)
         return inputs.clamp(self.low, self.high)
+
+
+def _parts(several: Sequence[Records]) -> tuple[Part, ...]:
+    """Where the inputs of packed records stand, and their ranges; all must be packed alike."""
+    kinds = {tuple((p.name, p.shape, p.whole) for p in each.parts) for each in several}
+    if len(kinds) > 1:
+        shown = " and ".join(
+            sorted(
+                ", ".join(f"{name or 'one'} {list(shape)}" for name, shape, _ in kind) or "one"
+                for kind in kinds
+            )
+        )
+        raise InvalidInput(
+            f"all records must have the same inputs, but some have {shown}; give clients, test "
+            f"and public records alike."
+        )
+    parts = several[0].parts
+    return ranged(parts, [each.inputs for each in several]) if parts else ()

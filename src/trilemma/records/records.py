@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.records.pairs import is_pair, pair_of
+from trilemma.records.pairs import is_pair, pair_of, tensor_of
+from trilemma.records.parts import packed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trilemma.records.parts import Part
 
 __all__ = ["Dataset", "Records"]
 
@@ -30,11 +33,14 @@ class Dataset(Protocol):
 class Records:
     """Records as two tensors: inputs [n, *shape] and labels [n] (or targets [n, ...]).
 
-    Inputs are real numbers, or int64: the tokens of texts.
+    Inputs are real numbers, or int64: the tokens of texts. Those of several inputs are packed, and
+    `parts` says what stands where. Records that are `unlabelled` are their own labels.
     """
 
     inputs: torch.Tensor
     labels: torch.Tensor
+    parts: tuple[Part, ...] = ()
+    unlabelled: bool = False
 
     @classmethod
     def of(cls, dataset: Dataset | Records, whose: str) -> Records:
@@ -45,24 +51,47 @@ class Records:
             raise InvalidInput(f"{whose} has no records; leave it out, or give it some.")
         if is_pair(dataset):
             return cls._checked(*pair_of(dataset, whose), whose)
-        if isinstance(dataset, tuple) and len(dataset) == 2 and _are_arrays(*dataset):
-            _refuse_several(dataset[0], whose)
+        if isinstance(dataset, tuple) and len(dataset) == 2 and _is_batch(dataset[0], dataset[1]):
+            return cls._of_columns(dataset[0], dataset[1], whose)
         try:
-            size = len(dataset)
-            pairs = [dataset[index] for index in range(size)]
-            if pairs and isinstance(pairs[0][0], tuple | list | dict):
-                _refuse_several(pairs[0][0], whose)
-            inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
-            labels = torch.stack([torch.as_tensor(pair[1]) for pair in pairs])
+            pairs = [dataset[index] for index in range(len(dataset))]
+            firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            inputs = _stacked(firsts)
+            unlabelled = all(each is None for each in labels)
+            if isinstance(inputs, torch.Tensor) and not unlabelled:
+                return cls._checked(inputs, _stack(labels), whose)
+            return cls._of_columns(inputs, None if unlabelled else _stack(labels), whose)
         except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
             raise InvalidInput(
                 f"{whose} must be a sized dataset of (input, label) tensors of one shape, or a "
                 f"pair of arrays (inputs, labels), not empty ({type(error).__name__}: {error})."
             ) from error
-        return cls._checked(inputs, labels, whose)
 
     @classmethod
-    def _checked(cls, inputs: torch.Tensor, labels: torch.Tensor, whose: str) -> Records:
+    def _of_columns(cls, inputs: Any, labels: Any, whose: str) -> Records:
+        """Inputs [n, ...], or several of them in a tuple or dict, and labels [n, ...] or None."""
+        parts: tuple[Part, ...] = ()
+        if isinstance(inputs, dict):
+            given = {name: tensor_of(each, "inputs", whose) for name, each in inputs.items()}
+            rows, parts = packed(given, whose)
+        elif isinstance(inputs, tuple | list):
+            rows, parts = packed([tensor_of(each, "inputs", whose) for each in inputs], whose)
+        else:
+            rows = tensor_of(inputs, "inputs", whose)
+        unlabelled = labels is None
+        own = rows if unlabelled else tensor_of(labels, "labels", whose)
+        return cls._checked(*pair_of((rows, own), whose), whose, parts, unlabelled=unlabelled)
+
+    @classmethod
+    def _checked(
+        cls,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        whose: str,
+        parts: tuple[Part, ...] = (),
+        *,
+        unlabelled: bool = False,
+    ) -> Records:
         if inputs.dtype not in (torch.int32, torch.int64) and not inputs.is_floating_point():
             raise InvalidInput(
                 f"the inputs of {whose} are {inputs.dtype}, but an attack reconstructs real "
@@ -81,7 +110,8 @@ class Records:
             )
         else:
             inputs = inputs.to(torch.get_default_dtype())
-        return cls(inputs, labels if labels.is_floating_point() else labels.long())
+        labels = labels if labels.is_floating_point() else labels.long()
+        return cls(inputs, inputs if unlabelled else labels, parts, unlabelled)
 
     def __repr__(self) -> str:
         """Shapes alone: no record is ever part of a message or a log."""
@@ -91,10 +121,10 @@ class Records:
         return self.inputs.shape[0]
 
     def __getitem__(self, rows: torch.Tensor) -> Records:
-        return Records(self.inputs[rows], self.labels[rows])
+        return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
 
     def to(self, device: str) -> Records:
-        return Records(self.inputs.to(device), self.labels.to(device))
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
     def kinds(self) -> NDArray[np.int64]:
         """A number for each record [n]; records that are equal in input and label share theirs."""
@@ -115,19 +145,35 @@ def _is_empty(dataset: Any) -> bool:
     return shape[:1] == (0,) if shape is not None else hasattr(held, "__len__") and not len(held)
 
 
-def _are_arrays(parts: Any, labels: Any) -> bool:
-    """Whether several arrays are given, each with as many rows as there are labels."""
-    if not isinstance(parts, tuple | list | dict) or not hasattr(labels, "shape"):
-        return False
-    values = parts.values() if isinstance(parts, dict) else parts
-    return all(getattr(each, "shape", ())[:1] == labels.shape[:1] != () for each in values)
+def _is_batch(inputs: Any, labels: Any) -> bool:
+    """Whether this is a pair of a client's inputs and labels, and not a dataset of two records.
+
+    Labels None alone do not tell: one record's are None as well.
+    """
+    values = _values(inputs)
+    if labels is None:
+        return values is not None or hasattr(inputs, "shape")
+    return values is not None and hasattr(labels, "shape")
 
 
-def _refuse_several(parts: Any, whose: str) -> None:
-    """One record with several inputs; a list of numbers is one."""
-    values = parts.values() if isinstance(parts, dict) else parts
-    if isinstance(parts, dict) or any(hasattr(each, "shape") for each in values):
-        raise InvalidInput(
-            f"a record of {whose} has {len(parts)} inputs, but records are attacked as one tensor "
-            f"each; concatenate them, flattened, and split them again in the model's forward()."
-        )
+def _values(inputs: Any) -> list[Any] | None:
+    """Several inputs, in a tuple, list or dict; None for one, which a list of numbers is."""
+    if isinstance(inputs, dict):
+        return list(inputs.values())
+    if isinstance(inputs, tuple | list) and any(hasattr(each, "shape") for each in inputs):
+        return list(inputs)
+    return None
+
+
+def _stacked(rows: list[Any]) -> Any:
+    """The inputs of single records as columns: one, a tuple of some, or a dict."""
+    values = _values(rows[0])
+    if values is None:
+        return _stack(rows)
+    if isinstance(rows[0], dict):
+        return {name: _stack([row[name] for row in rows]) for name in rows[0]}
+    return tuple(_stack([row[place] for row in rows]) for place in range(len(values)))
+
+
+def _stack(rows: list[Any]) -> torch.Tensor:
+    return torch.stack([torch.as_tensor(row) for row in rows])

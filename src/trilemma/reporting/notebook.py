@@ -14,7 +14,7 @@ from trilemma.reporting.figures.trade_off_figure import draw_success
 from trilemma.reporting.page.page import verdict_cell
 from trilemma.reporting.page.panels import verdict_panels
 from trilemma.reporting.page.rounds_plot import rounds_series
-from trilemma.reporting.words.answer import answer, metric_name
+from trilemma.reporting.words.answer import answer, verdict_metric
 from trilemma.reporting.words.numbers import hundred, metric
 from trilemma.reporting.words.protection_text import family, phrase
 
@@ -39,7 +39,7 @@ def short(verdict: Verdict) -> str:
         said.append(answer(verdict).proof)
     if chosen.costs is not None:
         before, after = chosen.costs.unprotected_metric, chosen.costs.protected_metric
-        name = metric_name((before, after))
+        name = verdict_metric(verdict)
         said.append(f"{name} {metric(before, name)} → {metric(after, name)}")
     return f"Verdict({'; '.join(said)})"
 

@@ -18,12 +18,12 @@ from trilemma.records.records import Records
 
 __all__ = ["Control", "Kind"]
 
-Kind = Literal["numbers", "table", "text"]
+Kind = Literal["numbers", "table", "text", "sentences"]
 
 _CLASSES = 4
 _PSNR = 20.0  # dB at which a record of numbers counts as recovered
 _COLUMNS = 0.8  # of a table's
-_VOCABULARY, _WORDS = 40, 6
+_VOCABULARY, _WORDS, _WIDE = 40, 6, 24
 _LEVELS = (2, 4)  # of a table's categories, behind ten numbers
 
 
@@ -39,7 +39,8 @@ class Control:
     def of(cls, kind: Kind, units: int, seed: int) -> Control:
         """A line-up of all units' records, as many public ones, and the rest.
 
-        A sigmoid network of 16 inputs; for text an embedding of 40 words, and their mean.
+        A sigmoid network of 16 inputs; for text an embedding of 40 words, and their mean; for
+        sentences a causal attention over such words and their places.
         """
         spec = _spec(kind)
         task = Task(_model(kind), nn.functional.cross_entropy, _CLASSES)
@@ -73,7 +74,7 @@ class Control:
 
 
 def _spec(kind: Kind) -> InputSpec:
-    if kind == "text":
+    if kind in ("text", "sentences"):
         return InputSpec((_WORDS,), 0.0, _VOCABULARY - 1.0, vocabulary=_VOCABULARY)
     numbers = [
         Column(f"number {k}", mean=0.5, deviation=0.29, low=0.0, high=1.0) for k in range(10)
@@ -88,6 +89,8 @@ def _spec(kind: Kind) -> InputSpec:
 def _model(kind: Kind) -> nn.Module:
     if kind == "text":
         return _Words()
+    if kind == "sentences":
+        return _Sentences()
     return nn.Sequential(nn.Linear(16, 24), nn.Sigmoid(), nn.Linear(24, _CLASSES))
 
 
@@ -105,12 +108,33 @@ class _Words(nn.Module):
         return scores
 
 
+class _Sentences(nn.Module):
+    """Two causal attentions over words and their places, and classes of the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(_VOCABULARY, _WIDE), nn.Embedding(_WORDS, _WIDE)
+        self.keys = nn.ModuleList([nn.Linear(_WIDE, 3 * _WIDE) for _ in range(2)])
+        self.head = nn.Linear(_WIDE, _CLASSES)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Tokens [B, T] -> scores [B, classes]."""
+        x = self.words(tokens) + self.places.weight
+        behind = torch.ones(_WORDS, _WORDS, dtype=torch.bool, device=x.device).triu(1)
+        for keys in self.keys:
+            asked, held, told = keys(x).chunk(3, -1)
+            weights = (asked @ held.mT / _WIDE**0.5).masked_fill(behind, -torch.inf).softmax(-1)
+            x = x + weights @ told
+        scores: torch.Tensor = self.head(x[:, -1])
+        return scores
+
+
 def _records(kind: Kind, count: int, seed: int) -> Records:
     """Inputs [count, 16] or tokens [count, 6], and labels [count]."""
     source = Seeded(seed)
     draw = source.torch_generator("inputs")
     labels = torch.randint(0, _CLASSES, (count,), generator=source.torch_generator("labels"))
-    if kind == "text":
+    if kind in ("text", "sentences"):
         return Records(torch.randint(0, _VOCABULARY, (count, _WORDS), generator=draw), labels)
     inputs = torch.rand(count, 16, generator=draw, dtype=torch.float64)
     if kind == "table":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -20,6 +20,7 @@ from trilemma.game.jobs import Job
 from trilemma.game.playing.suite import why_not
 from trilemma.game.scenario import Scenario
 from trilemma.learning import client_update
+from trilemma.tuning.choice.choose import certain
 from trilemma.tuning.families.proof_conditions import check_scenario
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_jobs
@@ -41,7 +42,11 @@ _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the ba
 _MOST: Final = (
     2  # kinds of games of the leading attack, of which there are more than of all others
 )
-_OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
+_OF_KINDS: Final = (
+    "dager",
+    "tableak",
+    "tokens",
+)  # nobody misses them where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,9 @@ class Examined:
     """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
 
     `work` are the CPU seconds of a tuning as asked for and of a quick one, by their commands, at
-    least and usually at most, without what took too long to be timed. Processes share them; each
-    takes those that are spent `once` besides.
+    least and usually at most, without what took too long to be timed; `answers` those of what is
+    proved, where anything is. Processes share them; each takes those that are spent `once`
+    besides. `wall` and `cpu` are the seconds that were spent to find that out.
     """
 
     plan: Plan
@@ -67,10 +73,13 @@ class Examined:
     left_out: tuple[tuple[str, str], ...]
     work: Mapping[str, Left]
     once: float
+    answers: Mapping[str, Left] = field(default_factory=dict)
+    wall: float = 0.0
+    cpu: float = 0.0
 
-    def seconds(self, command: str, workers: int = 1) -> Left:
-        """How long a command takes with so many processes."""
-        least, most, not_timed = self.work[command]
+    def seconds(self, command: str, workers: int = 1, *, answer: bool = False) -> Left:
+        """How long a command takes with so many processes, all of it or until its `answer`."""
+        least, most, not_timed = (self.answers if answer else self.work)[command]
         return Left(self.once + least / workers, self.once + most / workers, not_timed)
 
 
@@ -88,21 +97,35 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
         if _command("quick") not in plans:
             plans[_command("quick")] = Plan.of(scenario, _quick(request))
         found = timed(crew, plan, *_kinds(list(plans.values())), tell)
-    work = {
-        command: Remaining(
-            possible_jobs(each),
-            share=each.setting.share(each.claim.rounds),
-            seconds=_with_starts(found, each),
-        ).left()
-        for command, each in plans.items()
-    }
+    work, answers = dict[str, Left](), dict[str, Left]()
+    for command, each in plans.items():
+        possible, first = possible_jobs(each), certain(each)
+        proved = {name: jobs for name, jobs in possible.items() if name in first}
+        for kept, jobs in ((work, possible), (answers, proved)):
+            timing, share = _with_starts(found, each), each.setting.share(each.claim.rounds)
+            left = Remaining(jobs, share=share, seconds=timing).left() if jobs else None
+            if left is not None:
+                kept[command] = left
+    for kept in (work, answers):
+        _order(kept)
     return Examined(
         plan,
         tuple(_suited(name, found, plan) for name in plan.suite.attacks),
         tuple(_left_out(plan)),
-        {command: left for command, left in work.items() if left is not None},
+        work,
         planned + found.once,
+        answers,
+        found.wall,
+        found.cpu,
     )
+
+
+def _order(work: dict[str, Left]) -> None:
+    """A quick tuning takes no longer than the whole, of which it does a part."""
+    quick, whole = work.get(_command("quick")), work.get(_command("usual"))
+    if quick is not None and whole is not None:
+        least, most = min(quick.least, whole.least), min(quick.most, whole.most)
+        work[_command("quick")] = Left(least, most, quick.not_timed)
 
 
 def _command(preset: Preset) -> str:
@@ -205,8 +228,9 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
         check_scenario(scenario, by_record=True)
     except InvalidInput as error:
         yield "a proof (--knows anyone)", str(error)
-    if scenario.classes is None:
-        yield "accuracy", "the labels are no classes: minus the loss is measured instead."
+    if scenario.classes is None and scenario.metric is None:
+        other = "minus the loss is measured instead, or what Scenario(metric=...) says"
+        yield "accuracy", f"the labels are no classes: {other}."
 
 
 def _by_reason(why: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trilemma.game.costs import fewest_rounds
 from trilemma.game.jobs import AttackJob
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
+from trilemma.tuning.choice.choose import control_of
 from trilemma.tuning.choice.other_adversary import BESIDE_GAMES
 from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
@@ -25,9 +26,7 @@ __all__ = ["possible_further", "possible_jobs"]
 
 def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
     """By procedure the units of each kind of work, of a whole tuning."""
-    suite = plan.suite
-    control = Range(CONTROL_GAMES, CONTROL_GAMES)
-    work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
+    work: dict[str, Work] = {}
     proved = [family for family in plan.families if plan.proves(family)]
     measured = [family for family in plan.families if not plan.proves(family)]
     if measured:
@@ -60,7 +59,11 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
             }
     if pictures and plan.scenario.show_records:
         work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
-    return {
+    control = Range(CONTROL_GAMES, CONTROL_GAMES)
+    controls: dict[str, Work] = {
+        control_of(name): {Kind("games", (name,)): control} for name in plan.suite.attacks
+    }
+    return controls | {
         name: {kind: Range(0, most) for kind, most in kinds.items()}
         for name, kinds in work.items()
     }

@@ -27,6 +27,7 @@ PRESETS: Final[Mapping[Preset, Mapping[str, Any]]] = MappingProxyType(
             "restarts": 5,
             "seeds": 10,
             "strengths": 10,
+            "minutes": None,
         },
     }
 )

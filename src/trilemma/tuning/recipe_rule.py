@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trilemma.federation.recipe import Judge
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
+    from trilemma.records.parts import Part
     from trilemma.tuning.request import Request
 
 __all__ = [
@@ -313,12 +314,23 @@ def how_chosen(recipe: Recipe, fixed: Fixed = _NOTHING) -> str:
 def _records_at_random(spec: InputSpec) -> torch.Tensor:
     """Inputs [128, *shape] of the range: uniform tokens, uniform from zero on, else normal."""
     draw, shape = Seeded(0).torch_generator("records"), (_RECORDS, *spec.shape)
+    if spec.parts:
+        rows = [_part_at_random(part, draw) for part in spec.parts]
+        return torch.cat(rows, 1)
     if spec.vocabulary is not None:
         return torch.randint(spec.vocabulary, shape, generator=draw)
     if _is_standardised(spec):
         normal = torch.randn(shape, generator=draw) * min(1.0, (spec.high - spec.low) / 4)
         return spec.settled(normal) if spec.columns else normal
     return spec.low + (spec.high - spec.low) * torch.rand(shape, generator=draw)
+
+
+def _part_at_random(part: Part, draw: torch.Generator) -> torch.Tensor:
+    """One input of several, [128, size], in its own range."""
+    shape = (_RECORDS, part.size)
+    if part.whole:
+        return torch.randint(int(part.low), int(part.high) + 1, shape, generator=draw)
+    return part.low + (part.high - part.low) * torch.rand(shape, generator=draw)
 
 
 def _is_standardised(spec: InputSpec) -> bool:

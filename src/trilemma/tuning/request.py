@@ -33,7 +33,7 @@ __all__ = [
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
 _BITS: Final = 63  # of a number: the largest that seeds and files hold
 # These decide no number of the others: a run may go on to have them, or more of them.
-BESIDE: Final = ("strengths",)
+BESIDE: Final = ("strengths", "minutes")
 _OF_A_RECIPE: Final = (
     *("recipe", "clip", "server_step", "momentum", "warm_start", "public_weight", "centring"),
 )
@@ -250,6 +250,11 @@ class Request(Settings):
     seeds: int = Field(5, description="Paired trainings that measure utility.")
     strengths: int = Field(6, description="Points of each family's curve, 0 for none.")
     seed: int = Field(0, description="Same seed, same numbers.")
+    minutes: float | None = Field(
+        20.0,
+        description="Once there is an answer, attacks end after so many minutes; the same command "
+        "goes on with them (default of --thorough: no end).",
+    )
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:
@@ -293,6 +298,8 @@ class Request(Settings):
         for name in ("momentum", "public_weight"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        if self.minutes is not None:
+            positive("minutes", self.minutes)
         if self.strengths < 0 or self.strengths == 1:
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "

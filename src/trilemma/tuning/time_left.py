@@ -18,7 +18,7 @@ from trilemma.protection.specs import parse_protection
 if TYPE_CHECKING:
     from trilemma.execution.pool import Spent
 
-__all__ = ["Kind", "Left", "Range", "Remaining", "Work", "amount_of", "kind_of"]
+__all__ = ["Kind", "Left", "Range", "Remaining", "Work", "amount_of", "busy", "kind_of"]
 
 _BUSY: Final = 1.5  # seconds by the clock for one of CPU, beyond which others hold the work up
 _ENOUGH_S: Final = 5.0  # CPU seconds from which on that is said
@@ -80,6 +80,19 @@ def amount_of(job: Job) -> int:
     if isinstance(job, BeliefJob):
         return job.count * job.draws
     return 1 if isinstance(job, TrainJob) else job.rounds
+
+
+def busy(left: Left, wall: float, cpu: float) -> str:
+    """That others hold the work up, where they do, and how long it takes so; of seconds spent.
+
+    >>> busy(Left(60.0, 120.0, ()), 30.0, 10.0)
+    '; this machine is busy: 3.0 to 6.0 min by the clock'
+    """
+    if not wall > _BUSY * cpu > _BUSY * _ENOUGH_S:
+        return ""
+    slower = wall / cpu
+    taken = spoken_range(slower * left.least, slower * left.most)
+    return f"; this machine is busy: {taken} by the clock"
 
 
 class Remaining:
@@ -155,8 +168,7 @@ class Remaining:
             least, most = (sum(column) for column in zip(*games, strict=True)) if games else (0, 0)
             return f"{least:,} to {most:,} games are usual" if least < most else ""
         wall, cpu = self._spent
-        busy = "; the machine is busy, so longer" if wall > _BUSY * cpu > _BUSY * _ENOUGH_S else ""
-        return f"{left.said} left{busy}"
+        return f"{left.said} left{busy(left, wall, cpu)}"
 
     def seconds(self, kind: Kind) -> float | None:
         """CPU seconds of a unit: measured, or from its next of kin; None where there is none."""

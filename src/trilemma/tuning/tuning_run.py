@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trilemma.attacks import get
 from trilemma.execution.scheduler import Scheduler
 from trilemma.game.job_results import decode
 from trilemma.protection.specs import parse_protection
-from trilemma.tuning.choice.advice import advice, contradictions, headline, limits, untried, weak
-from trilemma.tuning.choice.choose import choose, procedures
+from trilemma.tuning.choice.advice import (
+    advice,
+    contradictions,
+    headline,
+    limits,
+    not_yet,
+    unlearnt,
+    untried,
+    weak,
+    weighed,
+)
+from trilemma.tuning.choice.choose import attacked, certain, choose, controls
 from trilemma.tuning.choice.gallery_jobs import keep_gallery
+from trilemma.tuning.choice.other_adversary import beside
 from trilemma.tuning.further_results import further_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_further, possible_jobs
@@ -38,18 +51,22 @@ def tune(
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
-    answered: Callable[[], object] | None = None,
+    answered: Callable[[Verdict], object] | None = None,
     **settings: Any,
 ) -> Verdict:
     """The protection of least weighted loss whose leakage is shown to be within the budget.
 
     `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
     measured again; without it everything stays in memory. `workers` are processes, or actors of
-    the Ray cluster at the address `ray`. `answered` is called when the choice is made, while
-    further results are still measured. Where the scenario shows records, gallery.json in the run's
-    folder shows some beside what the attacks make of them.
+    the Ray cluster at the address `ray`. Proofs need trainings alone, and come first; `answered`
+    is called with a provisional verdict then, and with another when all families were measured.
+    Attacks end after the request's minutes, but not before there is an answer. Where the scenario
+    shows records, gallery.json in the run's folder shows some beside what the attacks make of
+    them.
     """
     plan, pictures = Plan.of(source, Request.of(request, settings), run=run), run is not None
+    limit = plan.request.minutes
+    until = None if limit is None else time.monotonic() + 60 * limit
     if run is not None:
         plan.setting.keep(run)
     with plan.crew(workers, ray) as pool:
@@ -61,32 +78,60 @@ def tune(
         )
         if ticker is not None:
             ticker.expect(remaining)
-        choice = choose(scheduler.run_all(procedures(plan)))
+        found = scheduler.run_all(certain(plan))
+        choice = choose(plan, found, {})
+        if choice.chosen is not None:
+            if answered is not None:
+                answered(verdict_on(plan, choice, {}, pending=True))
+            # What is proved is attacked first: that says most of it.
+            found |= scheduler.run_all({"first": beside(plan, choice.chosen)}, until=until)
+        others = list(attacked(plan).items())
+        size = max(2, workers)  # families side by side, so that some of them end
+        for start in range(0, len(others), size):
+            within = until if choice.chosen is not None else None
+            found |= scheduler.run_all(dict(others[start : start + size]), until=within)
+            choice = choose(plan, found, scheduler.unfinished)
         if ticker is not None:
             ticker.tell(choice.answer)
             remaining.expect(possible_further(plan, pictures=pictures))
-        if answered is not None:
-            answered()
-        further = scheduler.run_all(further_procedures(plan, choice, pictures=pictures))
-    gallery = further.pop("gallery", None)
+        if answered is not None and choice.chosen is not None:
+            answered(verdict_on(plan, choice, {}, pending=True))
+        for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
+            found |= scheduler.run_all({name: procedure}, until=until)
+        for name, control in controls(plan).items():
+            found |= scheduler.run_all({name: control}, until=until)
+        choice = choose(plan, found, scheduler.unfinished)
     if run is not None:
-        keep_gallery(gallery, run)
-    return verdict_on(plan, choice, further)
+        keep_gallery(found.get("gallery"), run)
+    return verdict_on(plan, choice, found, unfinished=scheduler.unfinished)
 
 
-def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdict:
-    """Everything in one value: what was chosen, and the further results by their fields."""
+def verdict_on(
+    plan: Plan,
+    choice: Choice,
+    further: Mapping[str, Any],
+    *,
+    pending: bool = False,
+    unfinished: Mapping[str, int] = MappingProxyType({}),
+) -> Verdict:
+    """Everything in one value: what was chosen, and the further results by their fields.
+
+    Attacks may be `pending`; the procedures that are `unfinished` have played so many games.
+    """
     request, chosen, control = plan.request, choice.chosen, choice.control
     protection = None if chosen is None else parse_protection(chosen.protection or "none")
     *others, last = limits(plan, chosen)
     return Verdict(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
+            *unlearnt(plan, chosen),
+            *not_yet(plan, unfinished, pending=pending),
             *contradictions(further.get("rounds", ())),
             *weak(chosen, control.by_attack, control.units),
             *others,
             *untried(plan, control.by_attack, control.units),
             *plan.scenario.remarks,
+            *weighed(plan.scenario),
             *(protection.caveats if protection else ()),
             last,
         ),
@@ -109,7 +154,7 @@ def verdict_on(plan: Plan, choice: Choice, further: Mapping[str, Any]) -> Verdic
                 control_units=control.units,
                 control_recovered=control.by_attack[name],
             )
-            for name in plan.suite.attacks
+            for name in control.by_attack
         ),
         deployment=(chosen and chosen.deployment) or plan.deployment,
         federation=plan.federation,

@@ -41,12 +41,14 @@ FIRST: Final = TrainJob("none", 0, _ROUNDS)
 class Timed:
     """CPU seconds a unit, with one start of each attack, and those that a process takes `once`.
 
-    What was `stopped` took too long, and has none.
+    What was `stopped` took too long, and has none. `wall` and `cpu` are seconds of all of it.
     """
 
     seconds: dict[Kind, float]
     stopped: frozenset[Kind]
     once: float = 0.0
+    wall: float = 0.0
+    cpu: float = 0.0
 
 
 def timed(
@@ -77,7 +79,7 @@ def timed(
                 crew.drop()
                 crew.submit(FIRST)
                 crew.next(within=_START_S)
-    return Timed(seconds, frozenset(stopped), watch.once)
+    return Timed(seconds, frozenset(stopped), watch.once, watch.wall, watch.cpu)
 
 
 class _Watch:
@@ -86,6 +88,7 @@ class _Watch:
     def __init__(self, crew: Crew[Job], plan: Plan, once: float) -> None:
         self._crew, self._plan, self._games, self.once = crew, plan, 0, once
         self._begun = time.monotonic()
+        self.wall = self.cpu = 0.0
 
     @property
     def late(self) -> bool:
@@ -145,6 +148,8 @@ class _Watch:
         self._crew.submit(task)
         left = self._begun + _PATIENCE_S - time.monotonic()
         self._crew.next(within=max(_LEAST_S, left))
+        self.wall += self._crew.spent.wall
+        self.cpu += self._crew.spent.cpu
         return self._crew.spent.cpu
 
 

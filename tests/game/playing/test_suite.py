@@ -103,7 +103,7 @@ def test_tables_and_texts_have_attacks_of_their_own() -> None:
         suite_of(written, "nothing", ("dlg",))
     fixed = Reader(402, 12, 4)
     fixed.token.weight.requires_grad_(False)
-    with pytest.raises(InvalidInput, match=r"reads the rows of an embedding.*knows='candidates'"):
+    with pytest.raises(InvalidInput, match=r"reads texts off the gradient.*knows='candidates'"):
         suite_of(replace(written, model=fixed), "nothing")
 
 

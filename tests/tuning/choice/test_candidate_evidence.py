@@ -146,10 +146,11 @@ def test_a_key_is_told_with_its_length() -> None:
 
 def test_the_worst_client_has_enough_games_and_limits_for_all_at_once() -> None:
     clients = {0: (40, 4), 1: (20, 6), 2: (19, 19)}
-    worst, few = _worst_client(Counts(79, {"a": 29}, clients, 0), 0.95, KAPPA)
+    worst, leakiest, few = _worst_client(Counts(79, {"a": 29}, clients, 0), 0.95, KAPPA)
+    assert leakiest == 1
     assert few == 1, "client 2 has too few games for limits of its own"
     assert worst is not None
     assert worst.value == bernoulli_leakage(6 / 20, KAPPA)
     tail = 0.05 / 2 / 2  # two clients, two sides
     assert worst.high == pytest.approx(bernoulli_leakage(beta.isf(tail, 7, 14), KAPPA))
-    assert _worst_client(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, 1)
+    assert _worst_client(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, None, 1)

@@ -12,7 +12,7 @@ from torch import nn
 from trilemma.game.jobs import AttackJob, Job, TrainJob
 from trilemma.observations import Adversary
 from trilemma.tuning.choice.advice import limits
-from trilemma.tuning.choice.choose import Choice, choose, procedures
+from trilemma.tuning.choice.choose import Choice, attacked, certain, choose, controls
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 
@@ -26,7 +26,8 @@ def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
     }
     made = Plan.of(small(), Request(**{**asked, **settings}))
     run = runner(Simulated(small, None, 1, 2, 0, **laws))
-    return choose({name: run(procedure) for name, procedure in procedures(made).items()})
+    wanted = {**certain(made), **attacked(made), **controls(made)}
+    return choose(made, {name: run(procedure) for name, procedure in wanted.items()}, {})
 
 
 def test_the_best_is_chosen_and_the_control_kept() -> None:
@@ -58,12 +59,15 @@ def plan(clients: int = 2, **settings: Any) -> Plan:
 
 
 def test_every_family_and_the_control() -> None:
-    found = procedures(plan(families=("randomization", "paillier")))
-    assert list(found) == ["control", "baseline", "randomization", "paillier"]
+    made = plan(families=("randomization", "paillier"))
+    assert list(certain(made)) == ["paillier"]
+    found = attacked(made)
+    assert list(found) == ["baseline", "randomization"]
     done: list[Job] = []
     run = runner(Simulated(small, None, 1, 2, 0), done)
-    control = run(found["control"])
-    assert control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
+    won = {name: run(each) for name, each in controls(made).items()}
+    assert list(won) == ["control, gaussian-posterior", "control, analytic"]
+    assert choose(made, won, {}).control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
     for task in done:
         assert isinstance(task, AttackJob)
         assert (task.protection, task.rounds) == ("none", 1)
@@ -78,14 +82,15 @@ def test_every_family_and_the_control() -> None:
 def test_families_with_noise_are_proved_and_the_others_measured() -> None:
     made = plan(basis="proved", families=("randomization", "secret-sharing"))
     assert [made.proves(family) for family in made.families] == [True, False]
-    assert "baseline" in procedures(made)
+    assert "baseline" in attacked(made)
     run = runner(Simulated(small, None, 1, 2, 0))
-    found = choose({name: run(each) for name, each in procedures(made).items()})
+    wanted = {**certain(made), **attacked(made)}
+    found = choose(made, {name: run(each) for name, each in wanted.items()}, {})
     assert {each.name: each.basis for each in found.candidates} == {
         "randomization": "certified",
         "secret-sharing": "measured",
     }
-    assert "baseline" not in procedures(plan(basis="proved"))
+    assert "baseline" not in attacked(plan(basis="proved"))
 
 
 def test_where_the_model_allows_no_proof_everything_is_measured() -> None:

@@ -76,6 +76,9 @@ class Executor(Protocol[Kind]):
         """
         ...
 
-    def next(self) -> tuple[Kind, bytes]:
-        """The next finished task and its payload; waits for it."""
+    def next(self, within: float | None = None) -> tuple[Kind, bytes]:
+        """The next finished task and its payload; waits for it, for so many seconds at most.
+
+        Then `TimeoutError`; where a task is done in this process, it is waited for all the same.
+        """
         ...

@@ -14,6 +14,7 @@ import math
 import os
 import socket
 import sys
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -90,9 +91,13 @@ class Cluster(Generic[Kind]):
             self._waiting.append(task)
         self._hand_out()
 
-    def next(self) -> tuple[Kind, bytes]:
-        """The next finished task and its payload; waits for it."""
+    def next(self, within: float | None = None) -> tuple[Kind, bytes]:
+        """The next finished task and its payload; `TimeoutError` after `within` seconds."""
+        end = None if within is None else time.monotonic() + within
         while not self._finished:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if left is not None and not self._ray.wait(list(self._pending), timeout=left)[0]:
+                raise TimeoutError(f"no task was finished within {within} seconds")
             self._receive()
         task, payload, self.spent = self._finished.popleft()
         return task, payload

@@ -25,13 +25,15 @@ class Claim:
     attacker picks one of `candidates` (N), so that a blind guess succeeds in exactly 1/N of all
     games. The candidates are records of the client itself, all but one of them set aside; where
     a client has too few they come from all clients and one is `inserted`. Participation (which
-    rounds hold the record) is granted to the attacker where it is `known`.
+    rounds hold the record) is granted to the attacker where it is `known`. Clients set `apart`
+    hold too few records for a line-up, where most others have enough: no game is about theirs.
     """
 
     rounds: int
     candidates: int
     inserted: bool = False
     participation: Participation = "known"
+    apart: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -55,16 +57,22 @@ class Claim:
 
         One round: min(100, n - S + 1), the decoys are outside the batch. A training, or an update
         of all records: min(100, 1 + n // 4), the decoys leave the client's data. Where that is
-        fewer than 20, the candidates come from all clients' records.
+        fewer than 20, the candidates come from all clients' records; but where that is so of a
+        minority of clients alone, these are set apart.
 
         >>> Claim.of([150] * 10, 4, rounds=150).candidates
         38
         >>> Claim.of([150] * 10, 4, rounds=1).candidates
         100
         """
-        least = min(sizes)
-        own = 1 + least // 4 if rounds > 1 or unit_size >= least else least - unit_size + 1
+
+        def largest(size: int) -> int:
+            return 1 + size // 4 if rounds > 1 or unit_size >= size else size - unit_size + 1
+
         wanted = LINE_UP if line_up is None else line_up
+        small = tuple(k for k, size in enumerate(sizes) if largest(size) < min(wanted, _FEWEST))
+        apart = small if 2 * len(small) < len(sizes) else ()
+        own = min(largest(size) for k, size in enumerate(sizes) if k not in apart)
         inserted = own < min(wanted, _FEWEST)
         most = 1 + sum(sizes) // 4 if inserted else own
         if line_up is not None and line_up > most:
@@ -72,7 +80,7 @@ class Claim:
                 f"a line-up of {line_up} candidates was asked for, but these clients allow "
                 f"{most}; ask for fewer, or leave it out."
             )
-        return cls(rounds, min(wanted, most), inserted)
+        return cls(rounds, min(wanted, most), inserted, apart=apart)
 
     @property
     def kappa(self) -> float:

@@ -148,7 +148,8 @@ class Arena:
     def draw(self, number: int, seed: int) -> Game:
         """The game with this number: its client is drawn at random, and so is all else."""
         draw = Seeded(seed).generator("game", number)
-        client = int(draw.integers(len(self.sizes)))
+        members = [k for k in range(len(self.sizes)) if k not in self.claim.apart]
+        client = members[int(draw.integers(len(members)))]
         inserted = self.claim.inserted
         line_up = draw.permutation(self._eligible(None if inserted else client))
         line_up = line_up[: self.claim.candidates]

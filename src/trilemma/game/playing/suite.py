@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from trilemma.attacks import Analytic, Linkage, Rung, Tokens, get
+from trilemma.attacks import Analytic, Dager, Linkage, Rung, Tokens, get
 from trilemma.attacks.base import RUNGS, links
 from trilemma.errors import InvalidInput
 from trilemma.game.playing.games import Arena
@@ -25,7 +25,11 @@ _LADDER: Final[dict[Rung, tuple[str, ...]]] = {
     "rest": ("exact-posterior",),
 }
 _TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
-_TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
+_TEXT: Final[dict[Rung, tuple[str, ...]]] = {
+    **_LADDER,
+    "nothing": ("dager", "tokens"),
+    "public": (),
+}
 _WHOLE: Final = ("dlg", "idlg", "inverting-gradients", "map", "tableak")
 _SEARCHING: Final = ("analytic", "linkage", *_WHOLE)
 _BEHIND: Final = 2  # unknown numbers for each that is read, above which no search is tried
@@ -99,6 +103,17 @@ def why_not(scenario: Scenario, name: str) -> str | None:
             f"{name} weighs all classes that a record may have, but these have a label for each "
             f"of their parts: attacks that compare the updates of candidates are run instead"
         )
+    if name in (*_WHOLE, "linkage") and scenario.unlabelled:
+        return (
+            f"{name} searches a record and its label apart, but these records are their own "
+            f"labels: attacks that compare the updates of candidates are run instead"
+        )
+    if name in (*_WHOLE, "linkage") and scenario.foreign_labels:
+        shape = tuple(scenario.records[0].labels.shape[1:])
+        return (
+            f"{name} searches labels of the shape that the model returns, but these have "
+            f"{shape} a record: attacks that compare the updates of candidates are run instead"
+        )
     if name in _WHOLE and (once := scenario.task.way.once):
         return (
             f"{name} searches by the derivative of an update in its inputs, which this model does "
@@ -128,6 +143,12 @@ def why_not(scenario: Scenario, name: str) -> str | None:
         )
     if name == "tableak" and not spec.columns:
         return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
+    records = scenario.local_training.unit_size
+    if name == "dager" and not Dager.applies(scenario.task, spec, records):
+        return (
+            f"{name} reads texts off the gradient of a layer behind the embedding that is wider "
+            f"than a batch has tokens, which this {type(scenario.model).__name__} has not"
+        )
     if name == "tokens" and not Tokens.applies(scenario.task, spec):
         return (
             f"{name} reads the rows of an embedding that is trained and does nothing but look "

@@ -50,7 +50,9 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
     elif isinstance(result, Paper):
         drawn = {"trade-off": partial(draw_trade_off, result)}
     else:
-        drawn = _curves(result.points, bare_panels(result.points), result.front, None)
+        drawn = _curves(
+            result.points, bare_panels(result.points), result.front, None, result.federation.metric
+        )
     files = []
     with plain_style():
         for name, draw in drawn.items():
@@ -71,16 +73,20 @@ def _verdict(verdict: Verdict) -> Drawings:
     if series := rounds_series(verdict.rounds):
         drawn["rounds"] = lambda: draw_rounds(series, budget)
     if verdict.curves:
-        places = front_places(verdict.curves)
-        drawn |= _curves(verdict.curves, verdict_panels(verdict), places, budget)
+        places, own = front_places(verdict.curves), verdict.federation.metric
+        drawn |= _curves(verdict.curves, verdict_panels(verdict), places, budget, own)
     drawn["ranking"] = lambda: draw_ranking(verdict)
     return drawn
 
 
 def _curves(
-    points: Sequence[Point], panels: Sequence[Panel], front: Sequence[int], budget: float | None
+    points: Sequence[Point],
+    panels: Sequence[Panel],
+    front: Sequence[int],
+    budget: float | None,
+    own: str,
 ) -> Drawings:
-    metric = metric_name(each.metric for each in points)
+    metric = metric_name((each.metric for each in points), own)
     curves: Drawings = {
         "leakage": lambda: draw_leakage(points, panels, budget),
         "costs": lambda: draw_costs(points, panels, metric),

@@ -136,7 +136,9 @@ def front_context(front: Front) -> dict[str, Any]:
         "front": front,
         "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
-        "metric_name": metric_name(each.metric for each in front.points),
+        "metric_name": metric_name(
+            (each.metric for each in front.points), front.federation.metric
+        ),
         "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
         "glossary": GLOSSARY,

@@ -61,7 +61,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen; `proof` says in a few words what it rests on."""
+    """The first screen; `proof` says in a few words what it rests on, and `warns` of a client."""
 
     headline: str
     use: str
@@ -69,6 +69,7 @@ class Answer:
     lede: str
     leaks: Card
     costs: tuple[Card, ...] = ()
+    warns: bool = False
 
 
 def answer(verdict: Verdict) -> Answer:
@@ -87,11 +88,20 @@ def answer(verdict: Verdict) -> Answer:
     return Answer(
         headline=verdict.headline,
         use=_use(chosen),
-        proof=_PROOF[chosen.basis],
+        proof=_PROOF[chosen.basis] + _beyond(verdict, chosen),
+        warns=bool(_beyond(verdict, chosen)),
         lede=_lede(verdict),
         leaks=_leaks(verdict, chosen),
-        costs=() if chosen.costs is None else _costs(chosen.costs),
+        costs=() if chosen.costs is None else _costs(chosen.costs, verdict),
     )
+
+
+def _beyond(verdict: Verdict, chosen: Candidate) -> str:
+    """Which client leaks more than the budget, though all of them together do not."""
+    worst = chosen.worst_client
+    if worst is None or worst.value <= verdict.request.budget:
+        return ""
+    return f"; client {chosen.leakiest_client} leaks {number(worst.value)}, above the budget"
 
 
 def who(request: Request) -> str:
@@ -99,19 +109,22 @@ def who(request: Request) -> str:
     return "the server" if request.adversary is Adversary.SERVER else "a curious client"
 
 
-def metric_name(values: Iterable[float | None]) -> str:
-    """Tuning measures accuracy, or minus the loss where there are no classes.
+def metric_name(values: Iterable[float | None], own: str = "") -> str:
+    """Accuracy, minus the loss where there are no classes, or a metric of one's `own`.
 
     >>> metric_name([0.93, None, 0.91]), metric_name([-0.4])
     ('accuracy', 'minus the loss')
     """
+    if own:
+        return own
     inside = all(value is None or 0 <= value <= 1 for value in values)
     return "accuracy" if inside else "minus the loss"
 
 
 def verdict_metric(verdict: Verdict) -> str:
     """What a verdict's trainings are measured by."""
-    return metric_name(each.costs.protected_metric for each in verdict.candidates if each.costs)
+    values = (each.costs.protected_metric for each in verdict.candidates if each.costs)
+    return metric_name(values, verdict.federation.metric)
 
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
@@ -176,7 +189,8 @@ def _lede(verdict: Verdict) -> str:
         f"Of the protections tried, {best} while the leakage is within the budget of "
         f"{number(asked.budget)}{sure}."
     )
-    ties = " The measurements do not tell which; this one sends the fewest bits." if tied else ""
+    first = "this one keeps the metric best, or sends the fewest bits"
+    ties = f" The measurements do not tell which; {first}." if tied else ""
     return f"{told}{goal}{ties}"
 
 
@@ -218,15 +232,16 @@ def _unprotected(verdict: Verdict) -> str:
     )
 
 
-def _costs(costs: Costs) -> tuple[Card, ...]:
+def _costs(costs: Costs, verdict: Verdict) -> tuple[Card, ...]:
     before, after, loss = costs.unprotected_metric, costs.protected_metric, costs.utility_loss
-    name = metric_name((before, after))
+    name, constant = verdict_metric(verdict), verdict.federation.baseline
+    beside = "" if constant is None else f" One constant answer reaches {metric(constant, name)}."
     lost = f"A loss of {points(loss)}" if name == "accuracy" else f"It falls by {interval(loss)}"
     utility = Card(
         name.capitalize(),
         f"{metric(before, name)} → {metric(after, name)}",
         f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}."
-        f"{_against_the_best(costs, name)}",
+        f"{_against_the_best(costs, name)}{beside}",
     )
     slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
     seconds = shielded.seconds / max(plain.seconds, 1e-12)

@@ -27,7 +27,7 @@ def show_front(front: Front) -> None:
         f"{front.request.seed}"
     )
     out.title(f"Front: {len(front.front)} of {len(front.points)} points")
-    shown = metric_name(each.metric for each in front.points)
+    shown = metric_name((each.metric for each in front.points), front.federation.metric)
     best = [(front.points[place], place) for place in front.front]
     best.sort(key=lambda pair: pair[0].objectives or ())
     out.table(
@@ -68,7 +68,7 @@ def _cells(each: Point) -> tuple[str, ...]:
 def _reading(front: Front) -> list[str]:
     corner = ", ".join(f"{value:g}" for value in front.reference)
     best = front.points[front.knee].protection
-    name = metric_name(each.metric for each in front.points)
+    name = metric_name((each.metric for each in front.points), front.federation.metric)
     lines = [
         (
             f"leakage: {100 * front.request.confidence:g} % interval of one point alone; {name}: "

@@ -12,19 +12,32 @@ from trilemma.tuning.proof.proof_wording import proved_headline, proved_limits
 
 if TYPE_CHECKING:
     from trilemma.game.playing.claims import Claim
+    from trilemma.game.scenario import Scenario
     from trilemma.tuning.families.family_setting import Setting
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.verdict import RoundsPoint
 
-__all__ = ["advice", "contradictions", "headline", "limits", "untried", "weak"]
+__all__ = [
+    "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt", "untried", "weak",
+    "weighed",
+]  # fmt: skip
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
     "public": "owns public records of the same kind",
     "candidates": "has a list of {n} candidates",
     "rest": "has a list of {n} candidates and every other record of every client",
+}
+_SHOWN_AS: Final = {
+    "first": "attacks on the first answer",
+    "beside": "attacks on what was chosen",
+    "rounds": "leakage by rounds",
+    "beliefs": "the paper's leakage",
+    "curves": "curves",
+    "gallery": "pictures",
+    "baseline": "trainings without protection",
 }
 _COMBINED: Final = "randomization+secret-sharing"
 
@@ -87,6 +100,7 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
                 f"About a record that the training uses, as it does {used:.3g} % of them: what "
                 f"the others leak is not averaged in."
             )
+    sentences += _apart(plan)
     if claim.inserted:
         sentences.append(
             "The clients hold too few records for line-ups of their own: the claim is about a "
@@ -116,8 +130,10 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
 
     `won` of so many unprotected rounds by each attack.
     """
+    if chosen is None or chosen.basis != "measured" or not won:
+        return ()
     best = max(won, key=lambda name: won[name])
-    if chosen is None or chosen.basis != "measured" or 2 * won[best] >= games:
+    if 2 * won[best] >= games:
         return ()
     said = (
         f"Weak attackers: without any protection the best of them ({best}) is right in "
@@ -127,9 +143,66 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
     return (said,)
 
 
+def _apart(plan: Plan) -> list[str]:
+    """Which clients hold too few records for a line-up, and what to do about them."""
+    return [
+        f"Client {k} is set apart: with {plan.setting.records[k]} records it has too few for a "
+        f"line-up of its own, and no game is about a record of it. In an update of few records "
+        f"each shows more: leave the client out, or let it send under secure aggregation only, "
+        f"or ask for a proof, which holds for it as for the others."
+        for k in plan.claim.apart
+    ]
+
+
+def not_yet(
+    plan: Plan, unfinished: Mapping[str, int], *, pending: bool = False
+) -> tuple[str, ...]:
+    """What was not finished when the minutes were over, and how far it got."""
+    if pending:
+        return ("Provisional: attacks on this answer are still under way, and follow.",)
+    if not unfinished or plan.request.minutes is None:
+        return ()
+    each = ", ".join(
+        f"{_SHOWN_AS.get(name, name)} ({games} games played)" for name, games in unfinished.items()
+    )
+    said = (
+        f"After {plan.request.minutes:g} minutes attacks were ended. Not finished: {each}. The "
+        f"same command goes on with them, for as long again."
+    )
+    return (said,)
+
+
+def unlearnt(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
+    """That the unprotected model learnt nothing, so that nothing can be said of what is lost."""
+    constant = plan.federation.baseline
+    if chosen is None or chosen.costs is None or constant is None:
+        return ()
+    reached = chosen.costs.unprotected_metric
+    if reached > constant:
+        return ()
+    said = (
+        f"Nothing was learnt: without protection {plan.federation.metric} is {reached:.3g}, and "
+        f"one constant answer for all records has {constant:.3g}, so that what a protection costs "
+        f"is not known; train longer, with another step or model, and tune again."
+    )
+    return (said,)
+
+
+def weighed(scenario: Scenario) -> tuple[str, ...]:
+    """That records count alike where they are clipped, whatever the loss divides a batch by."""
+    if not scenario.weighs_records:
+        return ()
+    said = (
+        "The loss divides by what a whole batch holds, such as its tokens that are not padded. "
+        "Where records are clipped one by one, as for a proof, each one's own loss is taken, "
+        "divided by its own: all records count the same."
+    )
+    return (said,)
+
+
 def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
     """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
-    idle = [name for name in plan.suite.attacks[1:] if not won[name]]
+    idle = [name for name in plan.suite.attacks[1:] if not won.get(name, 1)]
     request = plan.request
     tests = not all(map(plan.proves, plan.families))
     if not idle or request.preset != "quick" or not tests:

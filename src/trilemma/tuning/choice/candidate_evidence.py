@@ -58,7 +58,7 @@ def measured_candidate(
     except InvalidInput as error:  # such as noise below the grid of a transport
         return replace(candidate, feasible=False, statement=f"Cannot be run: {error}")
     counts, confidence = found.counts, pricing.confidence
-    worst, pooled = _worst_client(counts, confidence, kappa)
+    worst, leakiest, pooled = _worst_client(counts, confidence, kappa)
     success = success_rate(counts.successes, counts.units, confidence)
     candidate = replace(
         candidate,
@@ -69,6 +69,7 @@ def measured_candidate(
         fresh=counts.units,
         fresh_right=counts.successes,
         worst_client=worst,
+        leakiest_client=leakiest,
         pooled_clients=pooled,
         failed_units=counts.failed,
     )
@@ -166,16 +167,20 @@ def _reached(calibration: Calibration, kappa: float) -> float | None:
     return bernoulli_leakage(calibration.smallest_upper_limit, kappa)
 
 
-def _worst_client(counts: Counts, confidence: float, kappa: float) -> tuple[Estimate | None, int]:
+def _worst_client(
+    counts: Counts, confidence: float, kappa: float
+) -> tuple[Estimate | None, int | None, int]:
     """The largest leakage of a client with enough games, by limits that hold for all at once.
 
-    Besides, how many clients have too few games for limits of their own.
+    Besides, which client that is, and how many have too few games for limits of their own.
     """
-    enough = [each for each in counts.by_client.values() if each[0] >= _ENOUGH]
+    enough = {k: each for k, each in counts.by_client.items() if each[0] >= _ENOUGH}
     few = len(counts.by_client) - len(enough)
     if not enough:
-        return None, few
-    each = 1 - (1 - confidence) / len(enough)
-    clients = [client_leakage(hits, n, confidence=each, kappa=kappa) for n, hits in enough]
-    ends = ([getattr(c, end) for c in clients] for end in ("value", "low", "high"))
-    return Estimate(*map(max, ends)), few
+        return None, None, few
+    sure = 1 - (1 - confidence) / len(enough)
+    clients = {
+        k: client_leakage(hits, n, confidence=sure, kappa=kappa) for k, (n, hits) in enough.items()
+    }
+    ends = ([getattr(c, end) for c in clients.values()] for end in ("value", "low", "high"))
+    return Estimate(*map(max, ends)), max(clients, key=lambda k: clients[k].value), few

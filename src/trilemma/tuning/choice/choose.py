@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from trilemma.protection.specs import in_words
 from trilemma.tuning.choice.candidate_evidence import measured_candidate
+from trilemma.tuning.families.calibrator import CONTROL_GAMES, control_jobs
+from trilemma.tuning.families.game_counts import Counts, seen_of
 from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.proof.proved_candidates import certified_candidate
+from trilemma.tuning.results.candidate import Candidate
 
 if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
+    from trilemma.game.jobs import AttackJob
     from trilemma.tuning.families.family import Family
-    from trilemma.tuning.families.game_counts import Counts
+    from trilemma.tuning.families.game_counts import Seen
     from trilemma.tuning.plan import Plan
-    from trilemma.tuning.results.candidate import Candidate
 
-__all__ = ["Choice", "choose", "procedures"]
+__all__ = ["Choice", "attacked", "certain", "choose", "control_of", "controls"]
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,36 @@ class Choice:
         return f"the answer: {found}; further results follow"
 
 
-def procedures(plan: Plan) -> dict[str, Procedure[Any]]:
-    """All that is measured before anything is chosen, by name."""
-    wanted: dict[str, Procedure[Any]] = {"control": plan.gauge().control()}
-    if not all(map(plan.proves, plan.families)):
-        wanted["baseline"] = _baseline(plan)
-    return wanted | {family.name: _candidate(plan, family) for family in plan.families}
+def certain(plan: Plan) -> dict[str, Procedure[Any]]:
+    """By family what trainings alone find: proofs, and what rests on a key."""
+    return {
+        family.name: _candidate(plan, family)
+        for family in plan.families
+        if plan.proves(family) or family.seen == "nothing"
+    }
+
+
+def attacked(plan: Plan) -> dict[str, Procedure[Any]]:
+    """By family what only attacks find, and the trainings that they all are compared with."""
+    own = certain(plan)
+    wanted = {
+        family.name: _candidate(plan, family) for family in plan.families if family.name not in own
+    }
+    return {"baseline": _baseline(plan), **wanted} if wanted else {}
+
+
+def controls(plan: Plan) -> dict[str, Procedure[Seen]]:
+    """By attack its games on unprotected single rounds, the strongest first."""
+    return {control_of(job.attacks[0]): _control(job) for job in control_jobs(plan.suite)}
+
+
+def control_of(attack: str) -> str:
+    """What the control of an attack is called among procedures."""
+    return f"control, {attack}"
+
+
+def _control(job: AttackJob) -> Procedure[Seen]:
+    return seen_of(job, (yield [job]))
 
 
 def _candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
@@ -63,9 +90,29 @@ def _baseline(plan: Plan) -> Procedure[None]:
     yield plan.pricing.baseline()
 
 
-def choose(measured: Mapping[str, Any]) -> Choice:
-    """Rank the candidates among what the procedures returned."""
-    candidates = dict(measured)
-    control = candidates.pop("control")
-    candidates.pop("baseline", None)
-    return Choice(ranked(list(candidates.values())), control)
+def choose(plan: Plan, measured: Mapping[str, Any], unfinished: Mapping[str, int]) -> Choice:
+    """Rank the candidates among what the procedures returned.
+
+    Of those `unfinished` it is said how many games they have played; others have not begun.
+    """
+    candidates = [
+        measured[family.name]
+        if family.name in measured
+        else Candidate(
+            family.name,
+            "measured",
+            feasible=False,
+            deployable=family.deployable,
+            statement=f"Not finished: {unfinished.get(family.name, 0)} games were played.",
+        )
+        for family in plan.families
+    ]
+    return Choice(ranked(candidates), control(plan, measured))
+
+
+def control(plan: Plan, measured: Mapping[str, Any]) -> Counts:
+    """What the attacks whose games were played win of unprotected single rounds."""
+    seen = {name: measured.get(control_of(name)) for name in plan.suite.attacks}
+    won = {name: int(each.correct[name].sum()) for name, each in seen.items() if each is not None}
+    failed = sum(each.failed for each in seen.values() if each is not None)
+    return Counts(CONTROL_GAMES if won else 0, won, {}, failed)

@@ -118,15 +118,16 @@ def priced(
 def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The candidates, the best first; those that cannot be chosen keep no rank and come last.
 
-    Ties are candidates whose objective lies within the interval of the best; of these the one that
-    sends the fewest bits comes first, then by name. That two intervals meet is not enough: a
+    Ties are candidates whose objective lies within the interval of the best; of these the one of
+    the best metric, in hundredths, comes first, then that which sends the fewest bits, then by
+    name. That two intervals meet is not enough: a
     candidate of which little is known would win over one that is five times as good.
     """
     able = [each for each in candidates if each.feasible and each.deployable and each.objective]
     order = sorted(able, key=_value)
     best = order[0].objective if order else None
     tied = [each for each in order if _ties(each.objective, best)]
-    order = sorted(tied, key=_bits) + [each for each in order if each not in tied]
+    order = sorted(tied, key=_order) + [each for each in order if each not in tied]
 
     def other(candidate: Candidate) -> bool:
         """Whether it is not the very protection that comes first, under another name."""
@@ -145,9 +146,11 @@ def _value(candidate: Candidate) -> float:
     return candidate.objective.value
 
 
-def _bits(candidate: Candidate) -> tuple[float, str]:
-    bits = math.inf if candidate.costs is None else candidate.costs.protected.bits
-    return bits, candidate.name
+def _order(candidate: Candidate) -> tuple[float, float, str]:
+    if candidate.costs is None:
+        return math.inf, math.inf, candidate.name
+    reached = -round(candidate.costs.protected_metric, 2)
+    return reached, candidate.costs.protected.bits, candidate.name
 
 
 def _ties(one: Estimate | None, best: Estimate | None) -> bool:

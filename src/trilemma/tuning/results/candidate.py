@@ -28,8 +28,8 @@ class Candidate:
     within the budget is shown by the procedure as a whole. `rounds` is what it was tested for;
     `worst_client` is over the clients with at least 20 games, and `pooled_clients` says how many
     have fewer. `deployment` is what must be run where that is not what was attacked, as for a
-    certificate. `rank` 1 is the least objective, or sends the fewest bits of those `tied` with
-    that: whose objective lies within its interval.
+    certificate. `rank` 1 is the least objective, or of those `tied` with that, whose
+    objective lies within its interval, has the best metric, then the fewest bits.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Candidate:
     fresh: int = 0
     fresh_right: int = 0
     worst_client: Shares | None = None
+    leakiest_client: int | None = None
     pooled_clients: int = 0
     units: int = 0
     tests: tuple[Tested, ...] = ()

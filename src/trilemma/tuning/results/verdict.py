@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from trilemma.federation.deployment_terms import Deployment
+from trilemma.federation.scoring import Metric
+from trilemma.game.baseline import constant_metric
 from trilemma.game.playing.claims import Claim, Participation
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
@@ -99,7 +101,11 @@ class PaperLeakage:
 
 @dataclass(frozen=True)
 class Federation:
-    """What was tuned; `data_hash` is keyed, and its key stays in the run folder."""
+    """What was tuned; `data_hash` is keyed, and its key stays in the run folder.
+
+    `metric` is what utility is measured by, of which more is better, and `baseline` what the best
+    constant answer reaches of it on the test records (None: there is none).
+    """
 
     scenario: str
     clients: int
@@ -109,6 +115,8 @@ class Federation:
     public_records: int
     public_is_test: bool
     data_hash: str
+    metric: str = ""
+    baseline: float | None = None
 
     @classmethod
     def of(cls, scenario: Scenario, tag: str) -> Self:
@@ -122,7 +130,15 @@ class Federation:
             public_records=len(scenario.public_records),
             public_is_test=scenario.public is None,
             data_hash=tag,
+            metric=_metric(scenario),
+            baseline=constant_metric(scenario),
         )
+
+
+def _metric(scenario: Scenario) -> str:
+    if isinstance(scenario.metric, Metric):
+        return scenario.metric.shown
+    return "minus the loss" if scenario.classes is None else "accuracy"
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,0 +1,110 @@
+"""A metric of the user's own, the constant answer beside it, and where nothing was learnt."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import nn
+from torch.nn.functional import cross_entropy, l1_loss, mse_loss
+
+from trilemma import LocalTraining, Metric, Scenario, tune
+from trilemma.errors import InvalidInput
+from trilemma.game.baseline import constant_metric
+from trilemma.reporting.words.answer import answer
+
+ONE = LocalTraining(batch=4, lr=0.2)
+
+
+def linear(
+    loss: object, labels: torch.Tensor, outputs: int = 1, metric: object = None
+) -> Scenario:
+    x = torch.rand(len(labels), 3, generator=torch.Generator().manual_seed(0))
+    return Scenario(
+        nn.Linear(3, outputs),
+        loss,  # type: ignore[arg-type]
+        [(x, labels)] * 2,
+        (x, labels),
+        ONE,
+        metric=metric,  # type: ignore[arg-type]
+        rounds=3,
+    )
+
+
+def test_the_constant_answer_is_the_majority_the_mean_and_the_median() -> None:
+    y = torch.from_numpy(norm.rvs(3.0, 2.0, size=(301, 1), random_state=0)).float()
+    classes = torch.tensor([0] * 50 + [1] * 151 + [2] * 100)
+    assert constant_metric(linear(cross_entropy, classes, 3)) == pytest.approx(151 / 301)
+    assert constant_metric(linear(mse_loss, y)) == pytest.approx(
+        -float(np.var(y.numpy())), rel=1e-3
+    )
+    median = float(np.abs(y.numpy() - np.median(y.numpy())).mean())
+    found = constant_metric(linear(l1_loss, y))
+    assert found is None or found == pytest.approx(-median, rel=1e-2)
+
+
+def test_per_token_classes_have_the_entropy_of_each_place() -> None:
+    tokens = torch.randint(5, (200, 4), generator=torch.Generator().manual_seed(1))
+
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(5, 4), nn.Linear(4, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.head(self.table(x)).transpose(1, 2)
+            return scores
+
+    scenario = Scenario(Table(), cross_entropy, [(tokens, tokens)], (tokens, tokens), ONE)
+    shares = torch.stack([torch.bincount(column, minlength=5) / 200 for column in tokens.T])
+    entropy = -(shares * shares.log()).sum(1).mean()
+    assert constant_metric(scenario) == pytest.approx(-float(entropy), rel=1e-3)
+
+
+def test_log_probabilities_have_no_constant_answer() -> None:
+    """Their loss has no least value over all outputs."""
+
+    def loss(outputs: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
+        return -(outputs * chances).sum(1).mean()
+
+    chances = torch.full((40, 2), 0.5)
+    assert constant_metric(linear(loss, chances, 2)) is None
+
+
+def perplexity(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+    return math.exp(float(cross_entropy(outputs, labels)))
+
+
+def test_a_metric_is_checked_and_named() -> None:
+    labels = torch.arange(40) % 2
+    assert linear(cross_entropy, labels, 2, perplexity).metric == Metric(perplexity)
+    metric = Metric(perplexity, better="lower")
+    assert metric.shown == "minus perplexity"
+    scores = torch.zeros(40, 2)
+    assert metric(scores, labels) == pytest.approx(-2.0)
+    with pytest.raises(InvalidInput, match="better must be 'higher' or 'lower', got 'more'"):
+        Metric(perplexity, better="more")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="metric must be a function"):
+        Metric("accuracy")  # type: ignore[arg-type]
+
+
+def test_a_verdict_shows_the_metric_its_constant_and_that_nothing_was_learnt() -> None:
+    labels = torch.randint(2, (60,), generator=torch.Generator().manual_seed(3))
+    draw = torch.Generator().manual_seed(4)
+    own = torch.rand(60, 3, generator=draw), torch.randint(2, (60,), generator=draw)
+    test = torch.rand(60, 3, generator=draw), labels
+    metric = Metric(perplexity, better="lower")
+    scenario = Scenario(nn.Linear(3, 2), cross_entropy, [own], test, ONE, metric=metric, rounds=3)
+    verdict = tune(
+        scenario, knows="anyone", preset="quick", families="randomization", seeds=2, quiet=True
+    )
+    assert verdict.federation.metric == "minus perplexity"
+    shares = torch.bincount(labels) / 60
+    constant = -math.exp(-float((shares * shares.log()).sum()))
+    assert verdict.federation.baseline == pytest.approx(constant, rel=1e-3)
+    assert "Minus perplexity" in repr(answer(verdict).costs)
+    assert "One constant answer reaches" in repr(answer(verdict).costs)
+    assert any(each.startswith("Nothing was learnt") for each in verdict.limits)

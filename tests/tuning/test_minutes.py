@@ -1,0 +1,87 @@
+"""A proof answers first; attacks end after the minutes, and go on where they stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trilemma import LocalTraining, Scenario, Verdict
+from trilemma.api import tune as ask
+from trilemma.errors import InvalidInput
+from trilemma.tuning.request import Request
+from trilemma.tuning.tuning_run import tune
+
+ASKED: dict[str, Any] = {
+    "preset": "quick",
+    "families": ("randomization", "compression"),
+    "seeds": 2,
+    "attacks": ("gaussian-posterior",),
+}
+
+
+def scenario() -> Scenario:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.rand(200, 6, generator=draw)
+    y = (x[:, 0] > x[:, 1]).long()
+    clients = [(x[k:150:3], y[k:150:3]) for k in range(3)]
+    training = LocalTraining(batch=4, lr=0.5)
+    return Scenario(
+        nn.Linear(6, 2), cross_entropy, clients, (x[150:], y[150:]), training, rounds=6
+    )
+
+
+def test_a_proof_is_told_before_anything_is_attacked() -> None:
+    heard: list[Verdict] = []
+    verdict = tune(scenario(), **ASKED, minutes=1e-9, answered=heard.append)
+    first = heard[0]
+    assert first.chosen == "randomization"
+    assert first.basis == "certified"
+    assert first.attacks == ()
+    assert "Provisional: attacks on this answer are still under way, and follow." in first.limits
+    assert verdict.protection == first.protection
+    (said,) = (each for each in verdict.limits if "attacks were ended" in each)
+    assert "compression (0 games played)" in said
+    assert "control, gaussian-posterior (0 games played)" in said
+    (other,) = (each for each in verdict.candidates if each.name == "compression")
+    assert other.rank is None
+    assert other.statement == "Not finished: 0 games were played."
+
+
+def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole = ask(scenario, **ASKED, out=tmp_path / "whole", quiet=True)
+    short = ask(scenario, **ASKED, out=tmp_path / "ended", minutes=1e-9, quiet=True)
+    assert Verdict.load(tmp_path / "ended").limits == short.limits
+    assert (tmp_path / "ended" / "report.html").exists()
+    again = ask(scenario, **ASKED, out=tmp_path / "ended", quiet=True)
+    assert not any("attacks were ended" in each for each in again.limits)
+    for one, other in zip(whole.candidates, again.candidates, strict=True):
+        assert (one.name, one.tests, one.success, one.leakage) == (
+            other.name,
+            other.tests,
+            other.success,
+            other.leakage,
+        )
+    assert [each.control_recovered for each in whole.attacks] == [
+        each.control_recovered for each in again.attacks
+    ]
+    assert whole.beside == again.beside
+
+
+def test_time_never_ends_what_gives_the_first_answer() -> None:
+    """Without a proof the measured families are searched to their end."""
+    asked = {**ASKED, "families": ("randomization",), "basis": "measured"}
+    verdict = tune(scenario(), **asked, minutes=1e-9)
+    (candidate,) = verdict.candidates
+    assert candidate.tests or candidate.points
+
+
+def test_minutes_are_checked_and_decide_no_number() -> None:
+    with pytest.raises(InvalidInput, match="minutes must be"):
+        Request(minutes=0.0)
+    assert Request(preset="thorough").minutes is None
+    assert "minutes" not in Request(minutes=3.0).decides()
