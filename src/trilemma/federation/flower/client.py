@@ -14,6 +14,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
+from trilemma.deployment.flower.enforcing import TERMS_OF_MOD
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
@@ -110,6 +111,7 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
             reason = f"{type(error).__name__}: {detail}"
             return Message(Error(_REFUSED, reason), reply_to=message)
 
+    setattr(mod, TERMS_OF_MOD, agreed)  # so that a node can tell whether an app is protected
     return mod
 
 

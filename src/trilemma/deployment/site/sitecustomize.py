@@ -1,0 +1,80 @@
+"""Imported by each Python that has this folder in PYTHONPATH: the node's policy binds Flower apps.
+
+An app's own mod keeps to the node's policy; an app without one would not. So `ClientApp` here
+answers no message of an app whose first mod is not `protect_mod`, before anything of it runs. Only
+its public constructor and call are wrapped. An app is code that runs as this node, so this stops
+what was forgotten, left out or weakened, not what was written to get around it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class _Watching(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Wraps ClientApp once its module is imported, so that other programs pay nothing."""
+
+    def __init__(self) -> None:
+        self.loader: Any = None
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "flwr.clientapp.client_app":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            self.loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self.loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        _wrap(module.ClientApp)
+
+
+def _wrap(app: Any) -> None:
+    start, call = app.__init__, app.__call__
+
+    @wraps(start)
+    def starts(self: Any, *args: Any, **settings: Any) -> None:
+        start(self, *args, **settings)
+        given = settings.get("mods", args[1] if len(args) > 1 else None)
+        self.trilemma_first_mod = next(iter(given or ()), None)
+
+    @wraps(call)
+    def calls(self: Any, message: Any, context: Any) -> Any:
+        if "trilemma-policy" in context.node_config or "TRILEMMA_POLICY" in os.environ:
+            from trilemma.deployment.flower.enforcing import refusal_of  # with all of torch
+
+            if (refused := refusal_of(self.trilemma_first_mod, message, context)) is not None:
+                return refused
+        return call(self, message, context)
+
+    app.__init__, app.__call__ = starts, calls
+
+
+def _run_the_next() -> None:
+    """Another sitecustomize that this one stands in front of."""
+    here = Path(__file__).parent
+    others = [path for path in sys.path if Path(path or ".").resolve() != here.resolve()]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+sys.meta_path.insert(0, _Watching())
+_run_the_next()
