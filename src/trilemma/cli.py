@@ -16,6 +16,7 @@ import typer
 import trilemma
 from trilemma.commands import keys
 from trilemma.commands.attacking.attack import attack
+from trilemma.commands.deploy import deploy
 from trilemma.commands.estimate import estimate
 from trilemma.commands.figures import figures
 from trilemma.commands.paper import paper
@@ -64,6 +65,7 @@ def _everywhere(
 
 app.command()(attack)
 app.command()(check)
+app.command()(deploy)
 app.command()(estimate)
 app.command()(explain)
 app.command()(figures)

@@ -7,9 +7,10 @@ from typing import Final
 
 from flwr.app import Context, Error, Message
 
-__all__ = ["TERMS_OF_MOD", "refusal_of"]
+from trilemma.deployment.site.wrapping import TERMS_OF_MOD
 
-TERMS_OF_MOD: Final = "trilemma_terms"  # what `protect_mod` writes on its mod
+__all__ = ["refusal_of"]
+
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
-from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,28 +41,9 @@ class _Watching(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        _wrap(module.ClientApp)
+        from trilemma.deployment.site.wrapping import wrap
 
-
-def _wrap(app: Any) -> None:
-    start, call = app.__init__, app.__call__
-
-    @wraps(start)
-    def starts(self: Any, *args: Any, **settings: Any) -> None:
-        start(self, *args, **settings)
-        given = settings.get("mods", args[1] if len(args) > 1 else None)
-        self.trilemma_first_mod = next(iter(given or ()), None)
-
-    @wraps(call)
-    def calls(self: Any, message: Any, context: Any) -> Any:
-        if "trilemma-policy" in context.node_config or "TRILEMMA_POLICY" in os.environ:
-            from trilemma.deployment.flower.enforcing import refusal_of  # with all of torch
-
-            if (refused := refusal_of(self.trilemma_first_mod, message, context)) is not None:
-                return refused
-        return call(self, message, context)
-
-    app.__init__, app.__call__ = starts, calls
+        wrap(module.ClientApp)
 
 
 def _run_the_next() -> None:

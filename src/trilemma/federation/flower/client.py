@@ -14,7 +14,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from trilemma.deployment.flower.enforcing import TERMS_OF_MOD
+from trilemma.deployment.site.wrapping import TERMS_OF_MOD
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
