@@ -101,7 +101,8 @@ class AdmitTask(Filter):
             node.policy.require_cohort(None, threshold=1)
         node.examine(model)
         node.count("train", 1 if deployment is None else deployment.cohort)
-        return AskedUpdate(terms, model)
+        copies = {name: array.clone() for name, array in model.items()}  # scripts train in place
+        return AskedUpdate(terms, copies)
 
     def _node(self, site: str) -> Node:
         if bool(self.verdict) == bool(self.protection):
@@ -229,16 +230,20 @@ def _arrays(shareable: Shareable, kind: str) -> dict[str, torch.Tensor]:
     try:
         dxo = from_shareable(shareable)
     except (ValueError, TypeError):
-        raise ProtocolViolation(f"the payload is no DXO, and {kind} is asked for.") from None
+        raise ProtocolViolation(f"the payload is no DXO, and {_word(kind)} is due.") from None
     if dxo.data_kind != kind:
         raise ProtocolViolation(
-            f"the payload is of kind {dxo.data_kind!r:.80}, and only {kind} passes; set "
+            f"the payload is of kind {_word(dxo.data_kind):.80}, and only {_word(kind)} passes; set "
             "params_transfer_type=TransferType.DIFF, or send what local_update returns."
         )
     arrays = _tensors(dxo.data)
     if not arrays:
         raise ProtocolViolation("the payload holds no floating-point array.")
     return arrays
+
+
+def _word(kind: object) -> str:
+    return str(getattr(kind, "value", kind))
 
 
 def _tensors(data: object) -> dict[str, torch.Tensor]:
