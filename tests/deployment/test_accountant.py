@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-flwr = pytest.importorskip("flwr.serverapp", reason="needs the extra `flower`")
-if not hasattr(flwr, "PrivacyAccountant"):
-    pytest.skip("this Flower has no privacy accountants", allow_module_level=True)
+pytest.importorskip("flwr.supercore.privacy_accounting", reason="needs flwr 1.41 or later")
 
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -108,9 +106,7 @@ def test_its_state_goes_on_elsewhere() -> None:
 
 
 def test_sampling_that_it_does_not_count_is_refused() -> None:
-    poisson = PrivacyConfig(
-        1e-5, 3, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.POISSON
-    )
+    poisson = PrivacyConfig(1e-5, 3, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.POISSON)
     with pytest.raises(InvalidInput, match="use no-amplification"):
         LedgerAccountant(poisson)
     with pytest.raises(InvalidInput, match="population_size is 4"):

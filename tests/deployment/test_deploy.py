@@ -61,8 +61,8 @@ def test_the_policy_that_is_written_takes_the_verdict_and_no_other(
 def test_flower_builds_the_app_as_its_hub_asks(verdict: Path, tmp_path: Path) -> None:
     """By Flower's own check of formats, and by its limits; the example as well."""
     pytest.importorskip("flwr", reason="needs the extra `flower`")
-    from flwr.common.config import get_fab_config, get_metadata_from_config
     from flwr.cli.build import build_fab_from_disk
+    from flwr.common.config import get_fab_config, get_metadata_from_config
 
     api.deploy(verdict, flower=tmp_path / "app")
     for folder in (tmp_path / "app", ROOT / "examples" / "flower-digits"):

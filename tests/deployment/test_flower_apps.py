@@ -1,4 +1,4 @@
-"""Flower's simulation and TLS deployment, with what `trilemma deploy` writes and a node's policy."""
+"""Flower's simulation and TLS deployment, with what `trilemma deploy` writes and a policy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def without_protection(app: Path) -> None:
     client.write_text(text.replace("ClientApp(mods=[protect_mod(terms)])", "ClientApp()"))
     server = app / "protected_app" / "server_app.py"
     text = server.read_text()
-    line = "    grid = ProtectedGrid(grid, terms, checkpoint=str(settings[\"checkpoint\"]) or None)\n"
+    line = (
+        '    grid = ProtectedGrid(grid, terms, checkpoint=str(settings["checkpoint"]) or None)\n'
+    )
     assert line in text
     text = text.replace(line, "").replace("grid.resumed", "").replace("grid.rounds_left", "")
     server.write_text(text)
@@ -143,9 +145,7 @@ def replies(app: ClientApp, policy: Path | None) -> list[Message]:
 
 
 @pytest.mark.parametrize("mods", ["none", "another first", "weak"])
-def test_a_node_with_a_policy_answers_no_weaker_app(
-    mods: str, tmp_path: Path
-) -> None:
+def test_a_node_with_a_policy_answers_no_weaker_app(mods: str, tmp_path: Path) -> None:
     """The server gets a fixed code; nothing of the app runs."""
     policy = tmp_path / "trilemma-policy.toml"
     policy.write_text('protection = "secret-sharing"\n')

@@ -158,7 +158,9 @@ def test_a_policy_that_is_not_there_lets_nothing_out(tmp_path: Path) -> None:
 
 
 def test_a_policy_is_written_as_it_is_read(tmp_path: Path) -> None:
-    asked = Policy(4, 3, parse_protection(f"{NOISE}+{HIDDEN}"), 150, (), "warn", (), tmp_path / "k")
+    asked = Policy(
+        4, 3, parse_protection(f"{NOISE}+{HIDDEN}"), 150, (), "warn", (), tmp_path / "k"
+    )
     assert policy(tmp_path, asked.as_toml()) == asked
 
 

@@ -53,7 +53,9 @@ def deploy(
         for path in done.files:
             print(printable(path))
         for difference in done.differences:
-            line = f"{difference.field}: {difference.verdict} in the verdict, {difference.app} here"
+            line = (
+                f"{difference.field}: {difference.verdict} in the verdict, {difference.app} here"
+            )
             print(printable(line))
         if check is not None and not done.differences:
             print(f"{printable(check)} is what {done.verdict} says.")

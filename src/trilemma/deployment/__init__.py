@@ -1,1 +1,1 @@
-"""Where a verdict runs: a node's own policy, adapters to frameworks, and what a federation needs."""
+"""Where a verdict runs: nodes and their policies, adapters to frameworks, apps and jobs."""

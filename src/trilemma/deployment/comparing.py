@@ -74,7 +74,7 @@ def _flower(verdict: Path, terms: Terms, app: Path) -> list[Difference]:
     pairs = {
         "verdict": (digest_of(verdict.read_bytes()), _digest(own.source)),
         "protection": (terms.protection.describe(), own.protection.describe()),
-        **_fields("deployment", terms.deployment, own.deployment),
+        **_fields(terms.deployment, own.deployment),
         **{name: (getattr(terms, name), getattr(own, name)) for name in _SETTINGS},
     }
     for name in ("rounds", "num-server-rounds"):
@@ -195,7 +195,7 @@ def _json(path: Path) -> dict[str, Any]:
 # Both
 
 
-def _fields(name: str, measured: Any, own: Any) -> dict[str, tuple[Any, Any]]:
+def _fields(measured: Any, own: Any) -> dict[str, tuple[Any, Any]]:
     """Each field of a value and of its parts, of both; an own value of None has none."""
     pairs: dict[str, tuple[Any, Any]] = {}
     there = {} if own is None else asdict(own)

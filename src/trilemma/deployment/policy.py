@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import logging
 import re
 import tomllib
@@ -242,14 +243,13 @@ def weaknesses(protection: Protection, least: Protection) -> list[str]:
     >>> weaknesses(weak, parse_protection("randomization:variance=4e-4,clip=1.0"))
     ['noise of 0.01 times the clip, and 0.02 at least is asked for']
     """
-    found = []
     reads, most = protection.transport.server_reads, least.transport.server_reads
     if _READS.index(reads) < _READS.index(most):
-        found.append(f"the server reads {_read(reads)}, and {_read(most)} at most is asked for")
-    for asked in least.transforms:
-        if sentence := _weakness(protection, asked):
-            found.append(sentence)
-    return found
+        found = [f"the server reads {_read(reads)}, and {_read(most)} at most is asked for"]
+    else:
+        found = []
+    others = (_weakness(protection, asked) for asked in least.transforms)
+    return found + [sentence for sentence in others if sentence]
 
 
 def _weakness(protection: Protection, asked: Transform) -> str | None:
@@ -329,4 +329,6 @@ def _is_texts(value: object) -> bool:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    return str(value) if isinstance(value, int) else '"{}"'.format(str(value).replace("\\", "\\\\"))
+    if isinstance(value, int):
+        return str(value)
+    return json.dumps(str(value))  # which TOML reads alike

@@ -1,4 +1,4 @@
-"""What a federation needs to run a verdict, written into a folder: an app or a job, and a policy."""
+"""What a federation needs to run a verdict: an app or a job, and a policy, in a folder."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def test_the_server_takes_the_measured_step() -> None:
 
 def test_the_server_takes_no_whole_models_and_no_unlike_ones() -> None:
     aggregator = VerdictStep()
-    with pytest.raises(InvalidInput, match="TransferType.DIFF"):
+    with pytest.raises(InvalidInput, match=r"TransferType\.DIFF"):
         aggregator.accept_model(FLModel(params={"w": np.zeros(2)}, params_type=ParamsType.FULL))
     aggregator.accept_model(FLModel(params={"w": np.zeros(2)}, params_type=ParamsType.DIFF))
     with pytest.raises(InvalidInput, match="unlike models"):

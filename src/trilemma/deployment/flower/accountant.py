@@ -109,7 +109,7 @@ class LedgerAccountant:
             self._own = events
         elif _square(events) > _square(self._events) * (1 + 1e-9):
             raise InvalidInput(
-                "the state holds more releases than the ledger does; put a copy of the ledger back."
+                "the state holds more releases than the ledger; put a copy of the ledger back."
             )
 
     @property

@@ -12,4 +12,11 @@ from trilemma.deployment.nvflare.server_step import VerdictStep, verdict_recipe
 from trilemma.deployment.nvflare.site_filters import AdmitTask, BindScope, ProtectUpdate
 from trilemma.deployment.nvflare.training import local_update
 
-__all__ = ["AdmitTask", "BindScope", "ProtectUpdate", "VerdictStep", "local_update", "verdict_recipe"]
+__all__ = [
+    "AdmitTask",
+    "BindScope",
+    "ProtectUpdate",
+    "VerdictStep",
+    "local_update",
+    "verdict_recipe",
+]

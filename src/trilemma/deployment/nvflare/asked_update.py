@@ -50,7 +50,7 @@ class AskedUpdate:
     def close(self) -> None:
         """The script has answered, or never will."""
         self._watching.close()
-        if _NOW == [self]:
+        if [self] == _NOW:
             _NOW.clear()
 
     def protected(self, differences: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -220,9 +220,7 @@ def require_plain(terms: Terms) -> None:
 def _block(error: TrilemmaError) -> NoReturn:
     """Refuses by NVFlare's own code; the reason stays in the site's log."""
     _LOG.error("the site refuses: %s", error)
-    raise ContentBlockedException(
-        f"{type(error).__name__}: the site's log says why"
-    ) from None
+    raise ContentBlockedException(f"{type(error).__name__}: the site's log says why") from None
 
 
 def _arrays(shareable: Shareable, kind: str) -> dict[str, torch.Tensor]:
@@ -233,8 +231,8 @@ def _arrays(shareable: Shareable, kind: str) -> dict[str, torch.Tensor]:
         raise ProtocolViolation(f"the payload is no DXO, and {_word(kind)} is due.") from None
     if dxo.data_kind != kind:
         raise ProtocolViolation(
-            f"the payload is of kind {_word(dxo.data_kind):.80}, and only {_word(kind)} passes; set "
-            "params_transfer_type=TransferType.DIFF, or send what local_update returns."
+            f"the payload is of kind {_word(dxo.data_kind):.80}, and only {_word(kind)} passes; "
+            "set params_transfer_type=TransferType.DIFF, or send what local_update returns."
         )
     arrays = _tensors(dxo.data)
     if not arrays:

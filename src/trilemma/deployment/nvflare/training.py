@@ -34,8 +34,8 @@ def local_update(model: torch.nn.Module, loss: Loss, dataset: Dataset | Records)
     if asked is None:
         raise NotConfigured(
             "this process was asked for nothing by trilemma's filters; put them into the site's "
-            "privacy.json (trilemma deploy VERDICT --nvflare DIR), and train in the site's process "
-            "(launch_external_process=False)."
+            "privacy.json (trilemma deploy VERDICT --nvflare DIR), and train in the site's own "
+            "process (launch_external_process=False)."
         )
     before = _arrays(model)
     try:

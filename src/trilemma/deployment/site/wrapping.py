@@ -29,7 +29,9 @@ def wrap(app: Any) -> None:
         if "trilemma-policy" in context.node_config or "TRILEMMA_POLICY" in os.environ:
             from trilemma.deployment.flower.enforcing import refusal_of  # with all of torch
 
-            if (refused := refusal_of(getattr(self, FIRST_MOD, None), message, context)) is not None:
+            if (
+                refused := refusal_of(getattr(self, FIRST_MOD, None), message, context)
+            ) is not None:
                 return refused
         return call(self, message, context)
 

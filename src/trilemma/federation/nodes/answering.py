@@ -1,7 +1,7 @@
 """How a node answers the stages of a message; what trains or evaluates is the caller's.
 
-What a node checks before it counts an asking (run, terms, policy, cohort, model, ledger) depends on no
-record; after that it answers whatever its app makes of its records (`working`).
+What a node checks before it counts an asking (run, terms, policy, cohort, model, ledger) depends
+on no record; after that it answers whatever its app makes of its records (`working`).
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class Node:
     public keys of all nodes;
     `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
     `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-policy` [TRILEMMA_POLICY], the file of
-    its policy, which the app's terms have to keep to; `trilemma-min-cohort` and `trilemma-threshold`,
-    which override the app's terms.
+    its policy, which the app's terms have to keep to; `trilemma-min-cohort` and
+    `trilemma-threshold`, which override the app's terms.
     """
 
     terms: Terms
@@ -114,7 +114,9 @@ class Node:
                 f"{len(stage.cohort)}."
             )
         if self.policy is not None:
-            self.policy.require_cohort(len(stage.cohort), self.terms.threshold_of(len(stage.cohort)))
+            self.policy.require_cohort(
+                len(stage.cohort), self.terms.threshold_of(len(stage.cohort))
+            )
         self.terms.require_room(len(stage.cohort))
 
     def examine(self, arrays: Mapping[str, torch.Tensor]) -> None:

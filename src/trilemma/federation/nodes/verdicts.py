@@ -40,9 +40,7 @@ def measured_deployment(path: str | Path) -> Deployment:
     return _read(path, _content(path))[1]
 
 
-def claimed_terms(
-    path: str | Path, content: bytes | None = None, **settings: Any
-) -> Terms:
+def claimed_terms(path: str | Path, content: bytes | None = None, **settings: Any) -> Terms:
     """Terms for the deployment that a verdict file itself states (its `content`, where read)."""
     verdict, measured = _read(path, _content(path) if content is None else content)
     text = verdict["protection"]
