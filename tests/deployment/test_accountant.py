@@ -22,7 +22,7 @@ from flwr.serverapp import (
     SamplingMethod,
 )
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
-from tests.federation.flower.harness import DirectGrid
+from tests.deployment.flower.harness import DirectGrid
 
 from trilemma.deployment.flower.accountant import LedgerAccountant
 from trilemma.errors import InvalidInput

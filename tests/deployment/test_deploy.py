@@ -12,11 +12,11 @@ from tests.deployment.verdicts import QUIET, SINGLE, SUMMED, deployment, verdict
 from typer.testing import CliRunner
 
 from trilemma import api
-from trilemma.cli import app as cli
+from trilemma.cli.main import app as cli
+from trilemma.deployment.nodes.verdict_terms import from_verdict
 from trilemma.deployment.policy import Policy, digest_of
 from trilemma.deployment.writing import joined_scopes
 from trilemma.errors import InvalidInput
-from trilemma.federation.nodes.verdicts import from_verdict
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,14 +17,14 @@ pytest.importorskip("flwr", reason="needs the extra `flower`: pip install 'trile
 
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from tests.federation.flower.harness import DirectGrid
-from tests.federation.flower.machines import ROOT, free_ports, machine, quiet, read, run
+from tests.deployment.flower.harness import DirectGrid
+from tests.deployment.flower.machines import ROOT, free_ports, machine, quiet, read, run
 
 from trilemma import api
 from trilemma.deployment import site
+from trilemma.deployment.flower import Terms, protect_mod
+from trilemma.deployment.nodes.ledger import Ledger
 from trilemma.deployment.site.wrapping import wrapped
-from trilemma.federation.flower import Terms, protect_mod
-from trilemma.federation.nodes.files.ledger import Ledger
 
 ROUNDS = 2
 SUMMED = f"{QUIET}+secret-sharing:ring_bits=64,clip_range=4.0,precision_bits=30,max_weight=100"

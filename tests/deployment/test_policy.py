@@ -12,12 +12,12 @@ import pytest
 import torch
 from tests.deployment.verdicts import SINGLE, SUMMED, deployment, verdict_file
 
+from trilemma.deployment.nodes.round_events import Event
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.verdict_terms import claimed_terms, from_verdict
 from trilemma.deployment.policy import Policy, digest_of, weaknesses
 from trilemma.errors import InvalidInput, NotConfigured, PolicyRefused
-from trilemma.federation.nodes.events import Event
-from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import claimed_terms, from_verdict
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 
 NOISE = "randomization:variance=1e-4,clip=1.0"
 HIDDEN = "secret-sharing:max_weight=100"

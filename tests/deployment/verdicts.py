@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from trilemma.federation.deployment import Deployment, ServerTraining
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
 from trilemma.learning import LocalTraining
 from trilemma.scenarios.digits import digits
 

@@ -1,1 +1,1 @@
-"""Where a verdict runs: nodes and their policies, adapters to frameworks, apps and jobs."""
+"""Where it runs: node protocol, policy and ledger, and the frameworks that people use already."""

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.policy import digest_of
 from trilemma.deployment.writing import FILTERS
 from trilemma.errors import InvalidInput, TrilemmaError
-from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import claimed_terms
 
 __all__ = ["Difference", "compare"]
 

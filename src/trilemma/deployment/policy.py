@@ -33,21 +33,21 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.errors import InvalidInput, NotConfigured, PolicyRefused, UnknownName
-from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import claimed_terms
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.base import Transform
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.randomization import Randomization
+from trilemma.execution.run_files import parse_json
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.base import Transform
+from trilemma.protection.transforms.compression import Compression
+from trilemma.protection.transforms.randomization import Randomization
 from trilemma.quantities import whole
-from trilemma.work.files import parse_json
 
 if TYPE_CHECKING:
     import torch
 
-    from trilemma.federation.nodes.events import Event
+    from trilemma.deployment.nodes.round_events import Event
 
 __all__ = ["MODEL_CHECKS", "ModelCheck", "Policy", "digest_of", "weaknesses"]
 

@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.policy import Policy, digest_of
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment
-from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import claimed_terms
-from trilemma.work.files import new_folder, parse_json, write_text
+from trilemma.execution.run_files import new_folder, parse_json, write_text
+from trilemma.federation.deployment_terms import Deployment
 
 __all__ = ["FILTERS", "Framework", "joined_scopes", "policy_of", "write_deployment"]
 

@@ -26,6 +26,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
+from trilemma.deployment.nodes.ledger import Ledger
 from trilemma.deployment.nvflare import (
     AdmitTask,
     BindScope,
@@ -34,7 +35,6 @@ from trilemma.deployment.nvflare import (
     local_update,
 )
 from trilemma.errors import InvalidInput, NotConfigured
-from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.scenarios.digits import digits
 
 SCENARIO = digits(clients=4)

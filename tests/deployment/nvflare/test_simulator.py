@@ -15,7 +15,7 @@ from tests.deployment.verdicts import QUIET, by_hand, verdict_file
 pytest.importorskip("nvflare", reason="needs the extra `nvflare`: pip install 'trilemma[nvflare]'")
 
 from trilemma import api
-from trilemma.federation.nodes.files.ledger import Ledger
+from trilemma.deployment.nodes.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
 

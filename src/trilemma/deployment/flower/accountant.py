@@ -11,9 +11,9 @@ from typing import Any, Final
 from flwr.serverapp import GaussianPrivacyEvent, PrivacyConfig, PrivacySpent, SamplingMethod
 from scipy.optimize import brentq
 
+from trilemma.deployment.nodes.ledger import Ledger
+from trilemma.deployment.nodes.round_events import Event, epsilon_of
 from trilemma.errors import InvalidInput
-from trilemma.federation.nodes.events import Event, epsilon_of
-from trilemma.federation.nodes.files.ledger import Ledger
 from trilemma.quantities import counted, positive
 
 __all__ = ["LedgerAccountant"]

@@ -10,13 +10,13 @@ from typing import Final
 
 import torch
 
+from trilemma.deployment.nodes.app_steps import Step, require_training, watched_steps
+from trilemma.deployment.nodes.node_training import Made, only_made
+from trilemma.deployment.nodes.terms import Terms
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.federation.nodes.local import Made, only_made
-from trilemma.federation.nodes.steps import Step, require_training, watched_steps
-from trilemma.federation.nodes.terms import Terms
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.sessions import protected
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.sessions import protected
 from trilemma.updates import Layout
 
 __all__ = ["AskedUpdate", "asked_now"]

@@ -13,10 +13,10 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 from nvflare.client.config import TransferType
 
+from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.nvflare.site_filters import require_plain
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import Deployment, ServerTraining
-from trilemma.federation.nodes.verdicts import claimed_terms
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
 
 __all__ = ["VerdictStep", "verdict_recipe"]
 

@@ -25,11 +25,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.app_common.app_constant import AppConstants
 
+from trilemma.deployment.nodes.node import Node
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.nvflare.asked_update import AskedUpdate
 from trilemma.errors import InvalidInput, ProtocolViolation, TrilemmaError
-from trilemma.federation.nodes.node import Node
-from trilemma.federation.nodes.terms import Terms
-from trilemma.federation.nodes.verdicts import claimed_terms
 
 __all__ = ["AdmitTask", "BindScope", "ProtectUpdate", "require_plain"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import torch
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
+from trilemma.deployment.nodes.node_training import local_update as node_update
+from trilemma.deployment.nodes.node_training import watched
 from trilemma.deployment.nvflare.asked_update import asked_now
 from trilemma.errors import NotConfigured
-from trilemma.federation.nodes.local import local_update as node_update
-from trilemma.federation.nodes.local import watched
 
 if TYPE_CHECKING:
     from trilemma.learning.losses import Loss
