@@ -64,5 +64,5 @@ def by_hand(rounds: int) -> torch.nn.Module:
                     total += scale * gradient  # type: ignore[operator]
         with torch.no_grad():
             for values, total in zip(model.parameters(), moved, strict=True):
-                values -= step * total
+                values.sub_(step * total)
     return model

@@ -49,7 +49,7 @@ class _NoStore:
         self.change = change
 
 
-class AdmitTask(Filter):
+class AdmitTask(Filter):  # type: ignore[misc]
     """Refuses, before any work, a task that the site's terms or policy do not allow.
 
     One that they allow is counted in the ledger before the script runs. `verdict` is the file of
@@ -120,7 +120,7 @@ class AdmitTask(Filter):
         return Node.of(terms, 0, 0, config, _NoStore({}))
 
 
-class ProtectUpdate(DXOFilter):
+class ProtectUpdate(DXOFilter):  # type: ignore[misc]
     """Lets nothing out but the protected difference of weights that `AdmitTask` let be asked for.
 
     Noise, clip and compression are those of the terms; other kinds of payload are refused, and
@@ -166,7 +166,7 @@ class ProtectUpdate(DXOFilter):
         return DXO(DataKind.WEIGHT_DIFF, data, {MetaKey.NUM_STEPS_CURRENT_ROUND: 1})
 
 
-class BindScope(FLComponent):
+class BindScope(FLComponent):  # type: ignore[misc]
     """Puts the site's two filters first into the scope of each task that has them not yet.
 
     Its arguments are those of `AdmitTask`.
