@@ -137,11 +137,11 @@ def test_flowers_strategy_stops_where_the_ledger_says() -> None:
 
 def _between(mu: list[float]) -> float:
     """An ε between those of two Gaussian mechanisms at δ = 1e-5, by bisection."""
-    found = []
-    for each in mu:
+    epsilons = []
+    for one in mu:
         low, high = 0.0, 100.0
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (middle, high) if delta_of(each, middle) > 1e-5 else (low, middle)
-        found.append(high)
-    return sum(found) / 2
+            low, high = (middle, high) if delta_of(one, middle) > 1e-5 else (low, middle)
+        epsilons.append(high)
+    return sum(epsilons) / 2

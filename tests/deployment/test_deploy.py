@@ -104,9 +104,11 @@ def test_an_app_of_another_verdict_differs_in_its_fields(verdict: Path, tmp_path
     pytest.importorskip("flwr", reason="needs the extra `flower`")
     api.deploy(verdict, flower=tmp_path / "app")
     other = verdict_file(tmp_path / "other.json", SUMMED, rounds=9)
-    found = {each.field: each for each in api.deploy(other, check=tmp_path / "app").differences}
-    assert set(found) == {"verdict", "rounds", "run config, rounds"}
-    assert (found["rounds"].verdict, found["rounds"].app) == ("9", "3")
+    differences = {
+        part.field: part for part in api.deploy(other, check=tmp_path / "app").differences
+    }
+    assert set(differences) == {"verdict", "rounds", "run config, rounds"}
+    assert (differences["rounds"].verdict, differences["rounds"].app) == ("9", "3")
 
 
 def test_the_documents_have_their_schema(verdict: Path, tmp_path: Path) -> None:
@@ -206,8 +208,8 @@ def test_an_exported_job_is_compared(single: Path, tmp_path: Path) -> None:
     for filters in ("scopes", "components"):
         assert filters in scopes
     (job / "privacy.json").write_text(scopes.replace("ProtectUpdate", "Nothing"))
-    found = {each.field: each.app for each in api.deploy(single, check=job).differences}
-    assert found == {
+    differences = {part.field: part.app for part in api.deploy(single, check=job).differences}
+    assert differences == {
         "rounds": "4",
         "aggregator": "None",
         "what sites send": "FULL",
@@ -216,7 +218,7 @@ def test_an_exported_job_is_compared(single: Path, tmp_path: Path) -> None:
         ),
     }
     other = verdict_file(tmp_path / "other.json", QUIET)
-    fields = {each.field for each in api.deploy(other, check=job).differences}
+    fields = {part.field for part in api.deploy(other, check=job).differences}
     assert "scope 'trilemma', verdict" in fields
 
 
@@ -232,3 +234,19 @@ def test_what_nvflare_exports_is_what_the_verdict_says(single: Path, tmp_path: P
     recipe = verdict_recipe(single, name="job", model=torch.nn.Linear(3, 2), train_script=script)
     recipe.export(str(tmp_path / "exported"))
     assert api.deploy(single, check=tmp_path / "exported").differences == ()
+
+
+def test_the_docs_show_the_script_that_is_written(single: Path, tmp_path: Path) -> None:
+    api.deploy(single, nvflare=tmp_path / "job")
+    script = (tmp_path / "job" / "client.py").read_text().partition("\n\n")[2]
+    assert script in (ROOT / "docs" / "nvflare.md").read_text()
+
+
+def test_the_policy_of_the_docs_can_be_read(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "flower.md").read_text()
+    example = text.partition("```toml\nsmallest-cohort")[2].partition("```")[0]
+    path = tmp_path / "trilemma-policy.toml"
+    path.write_text("smallest-cohort" + example.replace("6b86...", "0" * 64))
+    policy = Policy.load(path)
+    assert (policy.smallest_cohort, policy.threshold, policy.rounds) == (10, 7, 150)
+    assert policy.model_check == "refuse"

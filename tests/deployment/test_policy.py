@@ -49,8 +49,8 @@ def policy(folder: Path, text: str) -> Policy:
 def test_a_protection_is_as_strong_as_another_or_says_where_not(
     own: str, least: str, weaker: str
 ) -> None:
-    found = " ".join(weaknesses(parse_protection(own), parse_protection(least)))
-    assert (weaker in found) if weaker else not found
+    said = " ".join(weaknesses(parse_protection(own), parse_protection(least)))
+    assert (weaker in said) if weaker else not said
 
 
 def test_terms_of_its_own_verdict_pass(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_a_signed_verdict_passes_and_an_altered_one_does_not(tmp_path: Path) -> 
     with pytest.raises(PolicyRefused, match=r"verdict\.signature\.json cannot be read"):
         asked.require(claimed_terms(path))
     sign = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", str(key), "-in", str(path)]
-    made = subprocess.run(sign, check=True, capture_output=True).stdout
+    signed = subprocess.run(sign, check=True, capture_output=True).stdout
     signature = tmp_path / "verdict.signature.json"
-    signature.write_text(json.dumps({"ed25519": b64encode(made).decode()}))
+    signature.write_text(json.dumps({"ed25519": b64encode(signed).decode()}))
     asked.require(claimed_terms(path))
     verdict_file(path, "none")
     with pytest.raises(PolicyRefused, match="holds no signature"):

@@ -110,8 +110,8 @@ def _terms_of_app(app: Path, module: str, name: str) -> Terms | None:
             raise InvalidInput(f"{module} of {app} has no {name!r}.") from None
         except TrilemmaError as error:
             raise _Contradicts(str(error)) from None
-    found = getattr(getattr(client, FIRST_MOD, None), TERMS_OF_MOD, None)
-    return found if isinstance(found, Terms) else None
+    terms = getattr(getattr(client, FIRST_MOD, None), TERMS_OF_MOD, None)
+    return terms if isinstance(terms, Terms) else None
 
 
 @contextmanager

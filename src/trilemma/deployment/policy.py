@@ -245,11 +245,11 @@ def weaknesses(protection: Protection, least: Protection) -> list[str]:
     """
     reads, most = protection.transport.server_reads, least.transport.server_reads
     if _READS.index(reads) < _READS.index(most):
-        found = [f"the server reads {_read(reads)}, and {_read(most)} at most is asked for"]
+        weaker = [f"the server reads {_read(reads)}, and {_read(most)} at most is asked for"]
     else:
-        found = []
+        weaker = []
     others = (_weakness(protection, asked) for asked in least.transforms)
-    return found + [sentence for sentence in others if sentence]
+    return weaker + [sentence for sentence in others if sentence]
 
 
 def _weakness(protection: Protection, asked: Transform) -> str | None:

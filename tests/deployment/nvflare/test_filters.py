@@ -63,8 +63,8 @@ def reply(arrays: Mapping[str, Any], kind: str = DataKind.WEIGHT_DIFF, **meta: A
     return DXO(kind, dict(arrays), meta).to_shareable()
 
 
-def numpy_arrays(made: FLModel) -> dict[str, np.ndarray]:
-    return {name: values.numpy() for name, values in made.params.items()}
+def numpy_arrays(update: FLModel) -> dict[str, np.ndarray]:
+    return {name: values.numpy() for name, values in update.params.items()}
 
 
 def flat(arrays: Mapping[str, Any]) -> np.ndarray:
@@ -84,8 +84,8 @@ def test_what_leaves_is_the_gradient_that_the_verdict_names(
     """Against clipping record by record with plain autograd."""
     network, context = model(), task()
     admit.process(shown(network), context)
-    made = local_update(network, cross_entropy, PART)
-    out = ProtectUpdate().process(reply(numpy_arrays(made)), context)
+    update = local_update(network, cross_entropy, PART)
+    out = ProtectUpdate().process(reply(numpy_arrays(update)), context)
     total, own = torch.zeros(2410), model()
     for index in range(len(PART)):
         own.zero_grad()
@@ -128,9 +128,12 @@ def test_compression_keeps_a_random_share_scaled_up() -> None:
 def test_nothing_leaves_beside_the_update(admit: AdmitTask) -> None:
     network, context = model(), task()
     admit.process(shown(network), context)
-    made = local_update(network, cross_entropy, PART)
-    made.metrics, made.meta = {"accuracy": 0.9}, {"NUM_STEPS_CURRENT_ROUND": 375, "patient": "Doe"}
-    given = FLModelUtils.to_shareable(made)
+    update = local_update(network, cross_entropy, PART)
+    update.metrics, update.meta = (
+        {"accuracy": 0.9},
+        {"NUM_STEPS_CURRENT_ROUND": 375, "patient": "Doe"},
+    )
+    given = FLModelUtils.to_shareable(update)
     given.set_header("patient", "Doe")
     given["patient"] = "Doe"
     out = ProtectUpdate().process(given, context)
@@ -156,12 +159,12 @@ def test_payloads_of_other_kinds_are_refused(admit: AdmitTask, kind: str) -> Non
 def test_a_result_that_nobody_asked_for_is_refused(admit: AdmitTask) -> None:
     network, context = model(), task()
     admit.process(shown(network), context)
-    made = reply(numpy_arrays(local_update(network, cross_entropy, PART)))
-    ProtectUpdate().process(made, context)
+    update = reply(numpy_arrays(local_update(network, cross_entropy, PART)))
+    ProtectUpdate().process(update, context)
     with pytest.raises(ContentBlockedException):
-        ProtectUpdate().process(made, context)
+        ProtectUpdate().process(update, context)
     with pytest.raises(ContentBlockedException):
-        ProtectUpdate().process(made, task())
+        ProtectUpdate().process(update, task())
 
 
 def test_of_a_script_that_failed_its_code_leaves(admit: AdmitTask) -> None:
@@ -203,8 +206,8 @@ def test_training_that_fails_sends_zeros(admit: AdmitTask) -> None:
     def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("record 7 is Jane Doe")
 
-    made = local_update(network, loss, PART)
-    sent = from_shareable(ProtectUpdate().process(reply(numpy_arrays(made)), context))
+    update = local_update(network, loss, PART)
+    sent = from_shareable(ProtectUpdate().process(reply(numpy_arrays(update)), context))
     assert np.abs(flat(sent.data)).max() < 1e-7
 
 

@@ -63,6 +63,8 @@ class AskedUpdate:
         )
         try:
             update = self._update(layout, differences)
+            if update.dtype != torch.float64:
+                update = update.to(torch.float32)  # noise needs more digits than halves have
             if not torch.isfinite(update).all():
                 raise InvalidInput("the update holds NaN or infinity; lower the learning rate.")
         except Exception as error:  # of any kind: it may depend on a record
