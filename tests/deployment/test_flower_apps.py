@@ -104,16 +104,20 @@ def over_tls(folder: Path, app: Path, saved: Path) -> str:
         "LIMIT": "500",
         "PORT": str(free_ports(5)),
     }
-    done = subprocess.run(
-        ["bash", str(ROOT / "examples/flower-deployment.sh")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    with (folder / "script.log").open("w") as told:
+        script = subprocess.Popen(
+            ["bash", str(ROOT / "examples/flower-deployment.sh")],
+            env=environment,
+            stdout=told,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        script.wait(timeout=600)
+    finally:
+        script.terminate()  # its trap ends what it started
+        script.wait(timeout=60)
     logs = [read(path) for path in sorted(work.glob("node-*.log"))]
-    return done.stdout + done.stderr + "".join(logs)
+    return (folder / "script.log").read_text(errors="replace") + "".join(logs)
 
 
 @pytest.mark.slow
