@@ -45,7 +45,7 @@ $(READY): pyproject.toml constraints.txt
 
 # What tests, checks and benchmarks need on top.
 $(TOOLS): $(READY)
-	$(PIP) -e '.[dev,postgresql,ray]'
+	$(PIP) -e '.[dev,nvflare,postgresql,ray]'
 	touch $@
 
 # What benchmarks/peers.py compares with, in an environment of its own.

@@ -22,7 +22,7 @@ from trilemma.beliefs.intervals import clopper_pearson  # noqa: E402
 from trilemma.game.playing.games import Arena  # noqa: E402
 from trilemma.game.playing.guesses import play  # noqa: E402
 from trilemma.game.playing.observer import Observer  # noqa: E402
-from trilemma.game.recovering.units import Measurement, unit_views  # noqa: E402
+from trilemma.game.recovering.units import Measurement, observe_units  # noqa: E402
 from trilemma.game.scenario import Scenario  # noqa: E402
 from trilemma.learning import LocalTraining  # noqa: E402
 from trilemma.observations import Adversary  # noqa: E402
@@ -80,8 +80,10 @@ def scenario(**training: object) -> Scenario:
 
 def whole(made: Scenario, batches: int) -> tuple[int, int]:
     """Of unprotected batches those that are read to the last token, and tokens read at all."""
-    views, truth, _ = unit_views(made, Measurement(units=batches, steps=0), range(batches))
-    found = Dager()(views, restarts=1, seed=0).inputs
+    asked = Measurement(units=batches, steps=0)
+    units = observe_units(made, asked, range(batches), protected=False)
+    found = Dager()(units.views, restarts=1, seed=0).inputs
+    truth = units.records.inputs
     right = [_matched(one, other) for one, other in zip(found, truth, strict=True)]
     return sum(each == BATCH * LENGTH for each in right), sum(right)
 

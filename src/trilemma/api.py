@@ -43,6 +43,7 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget,
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
+    from trilemma.deployment.comparing import Difference
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
     from trilemma.game.scenario import Scenario, Source
@@ -60,16 +61,10 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-    "attack",
-    "attack_verdict",
-    "audit",
-    "check",
-    "estimate",
-    "paper",
-    "pareto",
-    "recover",
-    "tune",
-]
+__all__ = [
+    "attack", "attack_verdict", "audit", "check", "deploy", "estimate", "paper", "pareto",
+    "recover", "tune",
+]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -701,3 +696,64 @@ def attack_verdict(
                 ray=ray,
                 ticker=ticker,
             )
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What `deploy` wrote, or in what an app that was there differs from the verdict."""
+
+    verdict: str
+    files: tuple[Path, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values; docs/deploy.schema.json says what they are."""
+        return {
+            "schema_version": 1,
+            "verdict": self.verdict,
+            "files": [str(path) for path in self.files],
+            "differences": [difference.as_json() for difference in self.differences],
+        }
+
+
+def deploy(
+    verdict: Path | str,
+    *,
+    flower: Path | str | None = None,
+    nvflare: Path | str | None = None,
+    check: Path | str | None = None,
+    scenario: str | None = None,
+    scopes: Path | str | None = None,
+) -> Deployed:
+    """What a federation needs to run a verdict: `deploy("runs/first", flower="app")`.
+
+    An app for Flower or a job for NVFlare is written into a folder, with the verdict and a policy
+    for the nodes; or the app or exported job in `check` is compared with the verdict, field by
+    field, which imports its code. `scenario` is named where the verdict does not say how it was
+    made; NVFlare's `scopes` are a site's privacy.json that trilemma's filters join.
+    """
+    from trilemma.deployment.comparing import compare  # imports torch, which takes seconds
+    from trilemma.deployment.policy import digest_of
+    from trilemma.deployment.writing import write_deployment
+
+    given = {"flower": flower, "nvflare": nvflare, "check": check}
+    if len(named := {name: Path(path) for name, path in given.items() if path is not None}) != 1:
+        raise InvalidInput(
+            f"deploy does one of --flower, --nvflare and --check, got {len(named)} of them."
+        )
+    path = Path(verdict)
+    path = path / "verdict.json" if path.is_dir() else path
+    ((name, folder),) = named.items()
+    files: list[Path] = []
+    differences: list[Difference] = []
+    if name == "check":
+        differences = compare(path, folder)
+    else:
+        files = write_deployment(
+            path,
+            "flower" if name == "flower" else "nvflare",
+            folder,
+            scenario=scenario,
+            scopes=None if scopes is None else Path(scopes),
+        )
+    return Deployed(digest_of(path.read_bytes()), tuple(files), tuple(differences))

@@ -17,6 +17,7 @@ __all__ = [
     "ForeignCiphertext",
     "InvalidInput",
     "NotConfigured",
+    "PolicyRefused",
     "ProtocolViolation",
     "RangeExceeded",
     "SecretExposure",
@@ -58,6 +59,10 @@ class ForeignCiphertext(InvalidInput):
 
 class NotConfigured(InvalidInput):
     """A node lacks a key, a file or a name that its owner has to give it."""
+
+
+class PolicyRefused(TrilemmaError):
+    """A node's own policy asks for more than the terms of an app or a job give."""
 
 
 class ProtocolViolation(TrilemmaError):

@@ -18,6 +18,7 @@ from trilemma.cli import keys
 from trilemma.cli.attack import attack
 from trilemma.cli.audit import audit
 from trilemma.cli.check import check
+from trilemma.cli.deploy import deploy
 from trilemma.cli.estimate import estimate
 from trilemma.cli.explain import explain
 from trilemma.cli.figures import figures
@@ -66,6 +67,7 @@ def _everywhere(
 app.command()(attack)
 app.command()(audit)
 app.command()(check)
+app.command()(deploy)
 app.command()(estimate)
 app.command()(explain)
 app.command()(figures)

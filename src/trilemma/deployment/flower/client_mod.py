@@ -30,6 +30,7 @@ from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.node import Node
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Kind, Terms
+from trilemma.deployment.site.wrapping import TERMS_OF_MOD
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
@@ -110,6 +111,7 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
             reason = f"{type(error).__name__}: {detail}"
             return Message(Error(_REFUSED, reason), reply_to=message)
 
+    setattr(mod, TERMS_OF_MOD, agreed)  # so that a node can tell whether an app is protected
     return mod
 
 

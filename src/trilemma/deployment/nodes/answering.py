@@ -1,7 +1,7 @@
 """How a node answers the stages of a message; what trains or evaluates is the caller's.
 
-What a node checks before it counts an asking (run, terms, cohort, model, ledger) depends on no
-record; after that it answers whatever its app makes of its records (`working`).
+What a node checks before it counts an asking (run, terms, policy, cohort, model, ledger) depends
+on no record; after that it answers whatever its app makes of its records (`working`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def _step(node: Node, stage: Stage, call: Callable[[Stage], Call]) -> Stage:
     asked = None
     if any(session.wants_update for session in sessions.values()):
         asked = call(stage)
+        if stage.kind == "train":
+            node.examine(asked.arrays)
         node.spend(stage)
     blobs: dict[str, bytes] = {}
     try:

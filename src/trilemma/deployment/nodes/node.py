@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,8 +15,10 @@ import torch
 from trilemma.deployment.nodes.diary import Diary
 from trilemma.deployment.nodes.identities import NodeIdentity
 from trilemma.deployment.nodes.ledger import Ledger
+from trilemma.deployment.nodes.round_events import Event
 from trilemma.deployment.nodes.stages import Stage
-from trilemma.deployment.nodes.terms import Terms
+from trilemma.deployment.nodes.terms import Kind, Terms
+from trilemma.deployment.policy import Policy
 from trilemma.errors import NotConfigured, ProtocolViolation, TrilemmaError
 from trilemma.protection.sessions import ProtectedClient
 from trilemma.protection.transports.base import Transport
@@ -53,8 +55,9 @@ class Node:
     [TRILEMMA_PEERS], its Ed25519 key, beside which it keeps a diary of its rounds, and the pinned
     public keys of all nodes;
     `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
-    `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-min-cohort` and `trilemma-threshold`,
-    which override the app's terms.
+    `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-policy` [TRILEMMA_POLICY], the file of
+    its policy, which the app's terms have to keep to; `trilemma-min-cohort` and
+    `trilemma-threshold`, which override the app's terms.
     """
 
     terms: Terms
@@ -72,7 +75,16 @@ class Node:
             if (value := config.get(f"{_PREFIX}-{name}")) is not None:
                 own: dict[str, Any] = {setting: whole(f"{_PREFIX}-{name}", value)}
                 terms = replace(terms, **own)
-        return cls(terms, run, number, config, store)
+        node = cls(terms, run, number, config, store)
+        if node.policy is not None:
+            node.policy.require(terms)
+        return node
+
+    @cached_property
+    def policy(self) -> Policy | None:
+        """What its owner asks of every app, whatever the app says."""
+        path = self._path("policy")
+        return None if path is None else Policy.load(path)
 
     def check(self, stage: Stage) -> None:
         """Raises unless the stage is for this node, in this run, under its own terms."""
@@ -101,7 +113,16 @@ class Node:
                 f"this node is summed with {least} clients at least, and the server names "
                 f"{len(stage.cohort)}."
             )
+        if self.policy is not None:
+            self.policy.require_cohort(
+                len(stage.cohort), self.terms.threshold_of(len(stage.cohort))
+            )
         self.terms.require_room(len(stage.cohort))
+
+    def examine(self, arrays: Mapping[str, torch.Tensor]) -> None:
+        """Checks the model that the server sent, where the node's policy asks for that."""
+        if self.policy is not None:
+            self.policy.examine(arrays)
 
     # Sessions
 
@@ -144,13 +165,17 @@ class Node:
         """Notes a round for the diary, and counts it in the ledger."""
         if self._diary is not None:
             self._diary.answer(stage)
+        self.count(stage.kind, len(stage.cohort))
+
+    def count(self, kind: Kind, clients: int) -> None:
+        """Counts in the ledger an asking of so many clients; raises where it is one too many."""
         if (book := self._book()) is None:
             return
         ledger, data = book
-        if stage.kind == "train":
-            ledger.spend(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
+        if kind == "train":
+            ledger.spend(data, self.terms.event(clients), self._refusal)
         else:
-            ledger.count(data, stage.kind)
+            ledger.count(data, kind)
 
     def query(self, action: str) -> None:
         """Counts a query to the app; raises unless the terms name it."""
@@ -190,7 +215,7 @@ class Node:
             )
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book  # before keys are made, so that others can do without this node
-            ledger.check(data, self.terms.event(len(stage.cohort)), self.terms.refusal)
+            ledger.check(data, self.terms.event(len(stage.cohort)), self._refusal)
         if self._diary is not None:
             self._diary.begin(stage)
         for key in self._keys(stage):
@@ -261,7 +286,8 @@ class Node:
     def _book(self) -> tuple[Ledger, str] | None:
         """The ledger and the name that this node's data have in it."""
         path, data = self._path("ledger"), self.config.get(f"{_PREFIX}-data")
-        if path is None and not self.terms.limited:
+        counts = self.policy is not None and self.policy.rounds is not None
+        if path is None and not self.terms.limited and not counts:
             return None
         if data is None and (shared := os.environ.get("TRILEMMA_DATA")) is not None:
             # The nodes of a simulation share one environment, and each has a part of the data.
@@ -275,6 +301,11 @@ class Node:
                 f"--node-config{_SIMULATED.format(names)}."
             )
         return Ledger(path), str(data)
+
+    def _refusal(self, events: Sequence[Event]) -> str | None:
+        """Why data with these events must not go on, by the node's policy or by its terms."""
+        reason = None if self.policy is None else self.policy.refusal(events)
+        return reason or self.terms.refusal(events)
 
     def _path(self, name: str) -> Path | None:
         value = self.config.get(f"{_PREFIX}-{name}", os.environ.get(f"TRILEMMA_{name.upper()}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ class Terms:
     largest leakage of a line-up of `candidates` (None: of any size). `deployment` is what a claim
     was made for: the nodes keep to it, in its rounds too. With any of these nothing but the
     protected update leaves a node: metrics and queries are refused, and an evaluation runs for
-    the node alone.
+    the node alone. `source` is the file of the verdict that they were read from.
 
     >>> Terms.of("secret-sharing:max_weight=2000", metrics=("train_loss",)).threshold_of(10)
     7
@@ -63,6 +63,7 @@ class Terms:
     candidates: int | None = None
     learning_rate: float = 1.0
     deployment: Deployment | None = None
+    source: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.protection.cancels:

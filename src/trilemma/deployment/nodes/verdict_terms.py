@@ -13,7 +13,7 @@ from trilemma.errors import InvalidInput
 from trilemma.execution.run_files import parse_json
 from trilemma.federation.deployment_terms import Deployment
 
-__all__ = ["from_verdict", "measured_deployment"]
+__all__ = ["claimed_terms", "from_verdict", "measured_deployment"]
 
 _VERSION: Final = 4
 _DEPLOYMENT: Final = TypeAdapter(Deployment)
@@ -25,15 +25,10 @@ def from_verdict(path: str | Path, deployment: Deployment, **settings: Any) -> T
     What was measured holds for the updates that were attacked, so a federation that differs in any
     field of its deployment is refused, with a sentence for each.
     """
-    verdict, measured = _read(path)
-    text = verdict["protection"]
-    if text is None:
-        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
-    if not isinstance(text, str):
-        raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
-    if differences := measured.mismatches(deployment):
+    content = _content(path)
+    if differences := _read(path, content)[1].mismatches(deployment):
         raise InvalidInput(f"{path} does not fit this federation: {' '.join(differences)}")
-    return Terms.deployed(text, measured, **settings)
+    return claimed_terms(path, content, **settings)
 
 
 def measured_deployment(path: str | Path) -> Deployment:
@@ -42,17 +37,34 @@ def measured_deployment(path: str | Path) -> Deployment:
     A federation takes from it how its nodes and its server train, and states all else of its own:
     `replace(measured_deployment(path), parameters=..., clients=..., rounds=...)`.
     """
-    return _read(path)[1]
+    return _read(path, _content(path))[1]
 
 
-def _read(path: str | Path) -> tuple[dict[str, Any], Deployment]:
+def claimed_terms(path: str | Path, content: bytes | None = None, **settings: Any) -> Terms:
+    """Terms for the deployment that a verdict file itself states (its `content`, where read)."""
+    verdict, measured = _read(path, _content(path) if content is None else content)
+    text = verdict["protection"]
+    if text is None:
+        raise InvalidInput(f"{path} chose no protection: none kept its budget; tune anew.")
+    if not isinstance(text, str):
+        raise InvalidInput(f"{path} is not a verdict: its protection is {text!r:.80}; tune anew.")
+    source = str(Path(path).absolute())
+    return Terms.deployed(text, measured, source=source, **settings)
+
+
+def _content(path: str | Path) -> bytes:
     try:
-        verdict = parse_json(Path(path).read_bytes())
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _read(path: str | Path, content: bytes) -> tuple[dict[str, Any], Deployment]:
+    try:
+        verdict = parse_json(content)
         version, _ = verdict["schema_version"], verdict["protection"]
         if version == _VERSION:
             measured = _DEPLOYMENT.validate_json(json.dumps(verdict["deployment"]), strict=True)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"{path} is not a verdict ({reason}); make one anew.") from None
