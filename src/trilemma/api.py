@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-__all__ = [
     "attack", "attack_verdict", "audit", "check", "deploy", "estimate", "paper", "pareto",
     "recover", "tune",
 ]  # fmt: skip
