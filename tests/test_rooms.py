@@ -91,6 +91,7 @@ SUB_RANK = {
         "possible": 8,
         "timing": 8,
         "again": 9,
+        "audit_canaries": 9,
         "checking": 9,
         "rating": 9,
         "tune": 9,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trilemma.api import (
         attack,
         attack_verdict,
+        audit_canaries,
         check,
         estimate,
         pareto,
@@ -73,6 +74,7 @@ __all__ = [
     "Verdict",
     "attack",
     "attack_verdict",
+    "audit_canaries",
     "bernoulli_leakage",
     "check",
     "estimate",
@@ -114,6 +116,7 @@ _HOME: Final = {
     "Verdict": "tuning.results.verdict",
     "attack": "api",
     "attack_verdict": "api",
+    "audit_canaries": "api",
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
     "estimate": "api",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trilemma.protections.protection import Protection
     from trilemma.records.records import Records
     from trilemma.tuning.again import Replication
+    from trilemma.tuning.audit_canaries import CanaryAudit
     from trilemma.tuning.checking import Examined
     from trilemma.tuning.rating import Ratings
     from trilemma.tuning.results.front import Front, SamplerName
@@ -55,7 +56,17 @@ if TYPE_CHECKING:
 
     Given = Scenario | Callable[..., Scenario] | str
 
-__all__ = ["attack", "attack_verdict", "check", "estimate", "paper", "pareto", "recover", "tune"]
+__all__ = [
+    "attack",
+    "attack_verdict",
+    "audit_canaries",
+    "check",
+    "estimate",
+    "paper",
+    "pareto",
+    "recover",
+    "tune",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -584,25 +595,12 @@ def attack_verdict(
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     with Ticker("attack", quiet=quiet) as ticker:
         ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
-        from trilemma.scenarios.sources import (  # imports torch, which takes seconds
-            source_of,
-            with_public,
-        )
+        from trilemma.scenarios.sources import with_public  # imports torch, which takes seconds
         from trilemma.tuning.again import attack_again
         from trilemma.tuning.results.verdict import Verdict
 
         found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
-        options = dict(found.source)
-        name = options.pop("scenario", None)
-        given: Given | None = scenario or (None if name is None else str(name))
-        if given is None:
-            raise InvalidInput(
-                "the verdict was made in Python and does not say how to make its scenario; name "
-                "it with --scenario module:function, or give it as scenario."
-            )
-        if not (isinstance(given, str) or callable(given)):
-            options = {}  # it is made already
-        source = source_of(given, options)
+        source = _source_of(found, scenario)
         described = {
             "command": "attack",
             "verdict": found.as_json(),
@@ -624,3 +622,48 @@ def attack_verdict(
                 ray=ray,
                 ticker=ticker,
             )
+
+
+def _source_of(verdict: Verdict, scenario: Given | None) -> Source:
+    """The federation of a verdict: its own, or the one that is given."""
+    from trilemma.scenarios.sources import source_of  # imports torch, which takes seconds
+
+    options = dict(verdict.source)
+    name = options.pop("scenario", None)
+    given: Given | None = scenario or (None if name is None else str(name))
+    if given is None:
+        raise InvalidInput(
+            "the verdict was made in Python and does not say how to make its scenario; name "
+            "it with --scenario module:function, or give it as scenario."
+        )
+    if not (isinstance(given, str) or callable(given)):
+        options = {}  # it is made already
+    return source_of(given, options)
+
+
+def audit_canaries(
+    verdict: Verdict | Path | str,
+    scenario: Given | None = None,
+    *,
+    canaries: int = 500,
+    seed: int | None = None,
+    quiet: bool = False,
+) -> CanaryAudit:
+    """One training as a verdict (or that of a run folder) deploys, with canaries in it.
+
+    From what is released follows a lower bound on what leaks, beside what was proved. The
+    federation is the verdict's own, unless a `scenario` is given; the `seed` of the canaries is a
+    random one unless it is given.
+    """
+    from trilemma.work.progress import Ticker
+
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    with Ticker("canaries", quiet=quiet) as ticker:
+        ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
+        from trilemma.tuning.audit_canaries import audit_verdict
+        from trilemma.tuning.results.verdict import Verdict
+
+        found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
+        source = _source_of(found, scenario)
+        ticker.say(f"training with {canaries:,} canaries")
+        return audit_verdict(source, found, canaries=canaries, seed=seed)

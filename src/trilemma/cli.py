@@ -16,6 +16,7 @@ import typer
 import trilemma
 from trilemma.commands import keys
 from trilemma.commands.attacking.attack import attack
+from trilemma.commands.canaries import canaries
 from trilemma.commands.estimate import estimate
 from trilemma.commands.figures import figures
 from trilemma.commands.paper import paper
@@ -63,6 +64,7 @@ def _everywhere(
 
 
 app.command()(attack)
+app.command()(canaries)
 app.command()(check)
 app.command()(estimate)
 app.command()(explain)

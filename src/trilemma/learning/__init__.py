@@ -17,7 +17,7 @@ from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
 from trilemma.learning.trying import way_of
-from trilemma.learning.update import client_update, clip_records
+from trilemma.learning.update import client_update, clip_records, summed_records
 from trilemma.learning.ways import Way
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "draw_rows",
     "record_gradients",
     "stack_rows",
+    "summed_records",
     "traced",
     "way_of",
     "written_out",

@@ -1,0 +1,189 @@
+"""Canaries in the proved digits deployment, as it should be and with faults, 100 trainings each.
+
+Makes the certified verdict on digits, unless the folder of such a run is given. Trainings sum in
+the clear (the transport's arithmetic to the bit); one is run with keys, shares and masks as well.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
+
+from benchmarks.deployed import certified
+from benchmarks.pages.stamp import stamp
+from trilemma.bounds.canaries import count_canaries
+from trilemma.entropy import Seeded, System
+from trilemma.estimation.models import fresh_weights
+from trilemma.estimation.scenario import Scenario
+from trilemma.federation.canaries import run_canaries
+from trilemma.federation.conformance import records_bounded
+from trilemma.federation.recipe import Recipe
+from trilemma.learning import client_update
+from trilemma.protections.protection import Protection
+from trilemma.protections.round_info import RoundInfo
+from trilemma.protections.transforms.base import Partial
+from trilemma.protections.transforms.randomization import Randomization
+from trilemma.scenarios import load_scenario
+from trilemma.tuning.audit_canaries import audit_verdict
+from trilemma.tuning.certificate.beside import recipe_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "canaries.md"
+RUNS: Final = 100
+CANARIES: Final = 500
+
+
+@dataclass(frozen=True)
+class Reused(Randomization):
+    """Noise whose first client draws it from one and the same seed in every round."""
+
+    def apply(
+        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> Partial:
+        own = Seeded(7) if client == 0 else entropy
+        return super().apply(update, client=client, round=round, entropy=own)
+
+
+def ideal(mu: float) -> list[str]:
+    """What canaries show that nothing but Gaussian noise hides, and how often it is too much."""
+    lines = ["| canaries | median of the bound over mu | bounds above mu |", "|---|---|---|"]
+    draw = np.random.default_rng(0)
+    for count in (100, 300, 500, 1000):
+        shown = []
+        for _ in range(2000):
+            used = draw.random(count) < 0.5
+            scores = used + draw.normal(size=count) / mu
+            shown.append(count_canaries(scores, used, 1).mu / mu)
+        above = np.mean(np.array(shown) > 1)
+        lines.append(f"| {count:,} | {np.median(shown):.2f} | {above:.3f} of 2,000 |")
+    return lines
+
+
+def deployments(protection: Protection, recipe: Recipe) -> dict[str, tuple[Protection, Recipe]]:
+    """The deployment as proved, and with one fault each."""
+    noise = next(each for each in protection.transforms if isinstance(each, Randomization))
+    unclipped = replace(recipe, local_training=replace(recipe.local_training, record_clip=None))
+
+    def under(*transforms: Any) -> Protection:
+        return Protection(transforms, protection.transport)
+
+    return {
+        "as proved": (protection, recipe),
+        "no noise": (under(), recipe),
+        "noise / 3": (under(replace(noise, variance=noise.variance / 9)), recipe),
+        "no clip": (protection, unclipped),
+        "one client's seed reused": (under(Reused(noise.variance)), recipe),
+    }
+
+
+def bounded(scenario: Scenario, protection: Protection, recipe: Recipe, faulty: bool) -> int:
+    """In how many of 100 models the test of the denominator fails."""
+    training, failed = recipe.local_training, 0
+    assert training.record_clip is not None
+    for number in range(RUNS):
+        weights = fresh_weights(scenario, [number])[0]
+        records = scenario.records[number % len(scenario.records)]
+        info = RoundInfo.new([0], Seeded(number), run="conformance")
+
+        def sent(rows: torch.Tensor) -> torch.Tensor:
+            given = records.inputs[rows], records.labels[rows]
+            with torch.no_grad():
+                update = client_update(scenario.task, weights, *given, training)
+            if faulty:
+                update = update * training.batch / len(rows)
+            return protection.apply(update.double(), 0, info, Seeded(number)).values
+
+        bound = training.record_clip / training.batch
+        found = records_bounded(sent, len(records), bound, number)
+        failed += not next(each for each in found if each.test == "denominator").holds
+    return failed
+
+
+def main() -> None:
+    """Write the page."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(made) / "run"
+        verdict = certified(folder)
+    assert verdict.choice is not None
+    proof, own = verdict.choice.certificate, recipe_of(verdict.choice)
+    assert proof is not None
+    assert own is not None
+    assert verdict.protection is not None
+    scenario = load_scenario("digits-mlp")
+    mu = math.sqrt(proof.rounds) / proof.noise_multiplier
+    present = mu * math.sqrt(proof.survivors / verdict.deployment.cohort)
+    rows = []
+    every = deployments(verdict.protection, replace(own, rounds=proof.rounds))
+    for name, (protection, recipe) in every.items():
+        shown, alarms, noise, fresh = [], 0, 0, 0
+        for seed in range(RUNS):
+            run = run_canaries(
+                scenario,
+                protection,
+                recipe,
+                clip=proof.record_clip,
+                denominator=recipe.local_training.batch,
+                canaries=CANARIES,
+                seed=seed,
+                messages=False,
+                weights=fresh_weights(scenario, [seed])[0],
+            )
+            shown.append(run.count.mu)
+            alarms += run.count.mu > mu
+            sized, unrelated = run.findings
+            noise, fresh = noise + (not sized.holds), fresh + (not unrelated.holds)
+            if seed % 20 == 19:
+                print(f"{name}: {seed + 1} trainings", file=sys.stderr, flush=True)
+        low, middle, high = np.quantile(shown, (0.1, 0.5, 0.9))
+        rows.append(
+            f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] | {alarms} | {noise} | {fresh} |"
+        )
+        print(rows[-1], file=sys.stderr, flush=True)
+    whole = audit_verdict(scenario, verdict, canaries=CANARIES, seed=0)
+    clean, faulty = (bounded(scenario, verdict.protection, own, each) for each in (False, True))
+    lines = [
+        "# Canaries in a deployment",
+        "",
+        f"`python benchmarks/canaries.py` ({stamp()})",
+        "",
+        f"Digits, {verdict.deployment.clients} clients, {proof.rounds} rounds, "
+        f"`{verdict.protection.describe()}`; {CANARIES} canaries of {RUNS} trainings each. Proved "
+        f"is mu = {mu:.3f}, which counts the noise of {proof.survivors} honest clients; all "
+        f"{verdict.deployment.cohort} took part here, whose noise leaves mu = {present:.3f}.",
+        "",
+        "## Canaries that nothing but noise hides",
+        "",
+        *ideal(mu),
+        "",
+        "## Trainings of the deployment",
+        "",
+        "*Bound*: the median of the lower bounds on mu at 95 %, and where 80 of 100 lie. *Alarms*: "
+        "bounds above what was proved. Beside them, how often the two tests of the noise fail.",
+        "",
+        "| deployment | bound | alarms of 100 | noise test fails | fresh noise fails |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        f"With keys, shares, masks and the system's noise, one training: {whole.right} of "
+        f"{CANARIES} told rightly, mu at least {whole.mu_low:.3f}, tests "
+        f"{'hold' if whole.conforms else 'FAIL'}.",
+        "",
+        "## The denominator",
+        "",
+        f"Of {RUNS} models each, the test fails for {clean} as deployed, and for {faulty} of a "
+        "client that divides by the number of its records.",
+    ]
+    PAGE.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
