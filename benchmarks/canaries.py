@@ -32,6 +32,7 @@ from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.base import Partial
 from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.audit_canaries import audit_verdict
 from trilemma.tuning.certificate.beside import recipe_of
@@ -68,9 +69,15 @@ def ideal(mu: float) -> list[str]:
 
 
 def deployments(protection: Protection, recipe: Recipe) -> dict[str, tuple[Protection, Recipe]]:
-    """The deployment as proved, and with one fault each."""
+    """The deployment as proved, and with one fault each.
+
+    Without a clip gradients leave the transport's range and make the server's step diverge; who
+    leaves it out has to change both.
+    """
     noise = next(each for each in protection.transforms if isinstance(each, Randomization))
-    unclipped = replace(recipe, local_training=replace(recipe.local_training, record_clip=None))
+    training = replace(recipe.local_training, record_clip=None)
+    unclipped = replace(recipe, local_training=training, server_lr=1.0)
+    wide = replace(protection, transport=SecretSharing(clip_range=8.0))
 
     def under(*transforms: Any) -> Protection:
         return Protection(transforms, protection.transport)
@@ -79,7 +86,7 @@ def deployments(protection: Protection, recipe: Recipe) -> dict[str, tuple[Prote
         "as proved": (protection, recipe),
         "no noise": (under(), recipe),
         "noise / 3": (under(replace(noise, variance=noise.variance / 9)), recipe),
-        "no clip": (protection, unclipped),
+        "no clip": (wide, unclipped),
         "one client's seed reused": (under(Reused(noise.variance)), recipe),
     }
 

@@ -25,7 +25,7 @@ def test_guesses_no_better_than_coins_show_nothing() -> None:
 
 @pytest.mark.parametrize("mu", [0.3, 0.9, 2.5])
 def test_bound_exceeds_mu_in_one_of_twenty_runs_at_most(mu: float) -> None:
-    draw, runs, above = np.random.default_rng(1), 4000, 0
+    draw, runs, above = np.random.default_rng(1), 1500, 0
     for _ in range(runs):
         used = draw.random(200) < 0.5
         above += count_canaries(used + draw.normal(size=200) / mu, used, 1).mu > mu
@@ -35,7 +35,7 @@ def test_bound_exceeds_mu_in_one_of_twenty_runs_at_most(mu: float) -> None:
 def test_rounds_of_an_adaptive_training_tell_no_more_than_their_sum() -> None:
     """The rest of a sum follows earlier releases, and directions turn: mu is √R/z all the same."""
     draw, rounds, size, z, count, above = np.random.default_rng(2), 12, 80, 4.0, 60, 0
-    mu, runs = math.sqrt(rounds) / z, 400
+    mu, runs = math.sqrt(rounds) / z, 150
     for _ in range(runs):
         used, scores, state = draw.random(count) < 0.5, np.zeros(count), np.zeros(size)
         for _ in range(rounds):
@@ -51,7 +51,7 @@ def test_rounds_of_an_adaptive_training_tell_no_more_than_their_sum() -> None:
 def test_ideal_canaries_show_so_much_of_mu(count: int, share: float) -> None:
     draw, mu = np.random.default_rng(3), 0.906
     shown = []
-    for _ in range(400):
+    for _ in range(200):
         used = draw.random(count) < 0.5
         shown.append(count_canaries(used + draw.normal(size=count) / mu, used, 1).mu / mu)
     assert float(np.median(shown)) == pytest.approx(share, abs=0.05)

@@ -166,11 +166,17 @@ def run_canaries(
         )
         read, mean = _released(protection, sent, info, entropy, secret)
         for which, released in read:
-            products = hidden.products(number, released.double().numpy()) * denominator / clip
+            rest = released - own[list(which)].sum(0)  # whoever knows all records can do so
+            products = hidden.products(number, rest.double().numpy()) * denominator / clip
             seen = np.isin(np.arange(canaries) % len(clients), which)
             scores[seen] += products[seen] / recipe.rounds
             residuals.add(number, released - sent[list(which)].sum(0), len(which))
         current = server.step(current, mean.to(current)[None], number)
+        if not torch.isfinite(current).all():
+            raise InvalidInput(
+                f"the model diverged in round {number}, so that there is nothing to audit; lower "
+                "the server's step."
+            )
     count = count_canaries(scores, hidden.used, recipe.rounds)
     return CanaryRun(recipe.rounds, count, residuals.findings())
 

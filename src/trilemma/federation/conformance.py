@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Residuals", "records_bounded"]
 
-_LEVEL: Final = 1e-3  # of each test: how often it errs where nothing is wrong
+_LEVEL: Final = 1e-6  # of each test: how often it errs where nothing is wrong
 _KEPT: Final = 4096  # coordinates of each round's noise that are kept, the first ones
 _FLOAT: Final = 1e-4  # of a record's bound: what sums in single precision may differ by
 _PAIRS: Final = 16  # records that are left out, one at a time
@@ -108,8 +108,8 @@ def records_bounded(
     sent(A) + sent(B) is the same however the records are parted into A and B, unless records
     share something: a denominator by their number, or statistics of the batch.
     """
-    if records < 4:
-        raise InvalidInput(f"records are parted in two ways, which takes 4, got {records}.")
+    if records < 8:
+        raise InvalidInput(f"records are parted in two ways, which takes 8, got {records}.")
     draw = np.random.default_rng(seed)
     order = torch.from_numpy(draw.permutation(records))
     whole = sent(order).double()
@@ -117,8 +117,7 @@ def records_bounded(
         float((whole - sent(torch.cat([order[:i], order[i + 1 :]])).double()).norm())
         for i in range(min(_PAIRS, records))
     ]
-    half = records // 2
-    parts = [sent(order[:1]) + sent(order[1:]), sent(order[:half]) + sent(order[half:])]
+    parts = [sent(order[:some]) + sent(order[some:]) for some in (records // 4, records // 2)]
     apart = float((parts[0].double() - parts[1].double()).norm())
     largest = max(moved)
     return (
