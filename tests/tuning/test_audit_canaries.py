@@ -54,12 +54,15 @@ def test_a_deployment_that_forgot_its_noise_raises_an_alarm_that_says_so(verdict
     assert summary(audit).startswith("ALARM")
 
 
-def test_the_command_prints_and_exits_by_what_it_saw(verdict: Verdict, tmp_path: Path) -> None:
+def test_the_command_prints_and_exits_by_what_it_saw(
+    verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     verdict.save(tmp_path / "verdict.json")
     own = ("--scenario", "tests.commands.own_scenario:small", "--canaries", "60", "--seed", "1")
-    done = here(["canaries", str(tmp_path), *own, "--json"])
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
+    code, out, err = here(monkeypatch, capsys, "canaries", str(tmp_path), *own, "--json")
+    assert code == 0, err
+    said = json.loads(out)
     assert said["conforms"] is True
     assert said["canaries"] == 60
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.protections.protection import Protection
 
-__all__ = ["Canaries", "CanaryRun", "run_canaries"]
+__all__ = ["RAW", "Canaries", "CanaryRun", "run_canaries"]
 
 RAW: Final = 4.0  # clips: how long a canary is before it is clipped, which shows where nothing is
 _BLOCK: Final = 1 << 22  # coordinates of canaries that are written out at once
@@ -84,7 +84,7 @@ class Canaries:
 
     def rows(self, round: int, which: NDArray[np.int64]) -> NDArray[np.float64]:
         """The directions [k, m] of some canaries, each of norm 1."""
-        signs, places = self._drawn(round)
+        signs, places = self.drawn(round)
         units = np.zeros((len(which), self.parameters))
         units[np.arange(len(which)), places[which]] = 1.0
         made: NDArray[np.float64] = idct(units, norm="ortho", overwrite_x=True)
@@ -92,11 +92,12 @@ class Canaries:
 
     def products(self, round: int, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         """⟨vector, direction⟩ [count] of all canaries."""
-        signs, places = self._drawn(round)
+        signs, places = self.drawn(round)
         transformed: NDArray[np.float64] = dct(vector * signs, norm="ortho")
         return transformed[places]
 
-    def _drawn(self, round: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def drawn(self, round: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The signs [m] of a round's directions, and the places [count] in the transform."""
         draw = Seeded(self.seed).generator("canary directions", round)
         signs = 2.0 * draw.integers(0, 2, self.parameters) - 1.0
         return signs, draw.permutation(self.parameters)[: self.count]

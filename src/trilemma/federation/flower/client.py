@@ -17,6 +17,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
+    ModelRefused,
     NotConfigured,
     ProtocolViolation,
     RangeExceeded,
@@ -34,6 +35,7 @@ from trilemma.federation.flower.messages import (
     write_stages,
 )
 from trilemma.federation.nodes.answering import answer
+from trilemma.federation.nodes.model_check import ModelCheck
 from trilemma.federation.nodes.node import Node
 from trilemma.federation.nodes.stages import Stage
 from trilemma.federation.nodes.state import units
@@ -45,7 +47,7 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
-_PUBLIC: Final = (BudgetSpent, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
+_PUBLIC: Final = (BudgetSpent, ModelRefused, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
 _DEFAULT_ACTION: Final = "default"  # of a message whose type names none
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
@@ -72,13 +74,14 @@ class _ContextStore:
         self.context.state[_CHANGE] = ArrayRecord({"change": Array(change.numpy())})
 
 
-def protect_mod(terms: Terms | Protection | str) -> Mod:
+def protect_mod(terms: Terms | Protection | str, *, check: ModelCheck | None = None) -> Mod:
     """A mod that lets no update, metric or record count leave this node but under the terms.
 
     Put it first in `ClientApp(mods=[...])`. It refuses plain train and evaluate messages, and
     queries that the terms do not name, and takes keys, peers and its own minimum cohort from the
     node's configuration alone (see `Node`). What the app makes of its records never makes it
-    refuse: zeros leave in place of what cannot be used, and the node's log says why.
+    refuse: zeros leave in place of what cannot be used, and the node's log says why. With a
+    `check` the node looks at each model before it trains, and warns or refuses (`Node`).
     """
     agreed = Terms.of(terms)
 
@@ -97,7 +100,10 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
                 )
 
             def call(stage: Stage) -> Call:
-                return _call(node, stage, message, context, call_next)
+                asked = _call(node, stage, message, context, call_next)
+                if check is not None and stage.kind == "train":
+                    check.require(asked.arrays, store.memory, node.model_check)
+                return asked
 
             replies = answer(node, cast(Kind, kind), stages, call)
             return Message(RecordDict(dict(write_stages(replies))), reply_to=message)

@@ -54,7 +54,8 @@ class Node:
     public keys of all nodes;
     `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
     `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-min-cohort` and `trilemma-threshold`,
-    which override the app's terms.
+    which override the app's terms; `trilemma-model-check` (warn or refuse), what follows where a
+    look at the model finds something.
     """
 
     terms: Terms
@@ -102,6 +103,11 @@ class Node:
                 f"{len(stage.cohort)}."
             )
         self.terms.require_room(len(stage.cohort))
+
+    @property
+    def model_check(self) -> str:
+        """What follows where a look at the model finds something: warn, or refuse."""
+        return str(self.config.get(f"{_PREFIX}-model-check", "warn"))
 
     # Sessions
 
