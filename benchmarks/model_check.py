@@ -16,7 +16,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
 
 from benchmarks.pages.stamp import machine, stamp
-from trilemma.attacks.crafted import CRAFTS, craft, hidden_linear, shown_rows
+from trilemma.attacks.crafted import craft, hidden_linear, shown_rows
 from trilemma.estimation.models import fresh_weights
 from trilemma.estimation.recipes import own_recipe
 from trilemma.estimation.scenario import Scenario
@@ -161,7 +161,7 @@ def main() -> None:
     for name, (scenario, rounds) in every.items():
         if hidden_linear(scenario.task.model) is None:
             continue
-        for kind in CRAFTS:
+        for kind in ("imprint", "trap", "trapdoor", "overflow"):
             noticed, read = attacked(scenario, rounds, kind, knowing=False)
             told = "" if scenario.input_spec.discrete else f"{100 * read:.0f} %"
             attacks.append(f"| {name} | {kind} | {noticed} | {told} |")

@@ -5,7 +5,8 @@ units one direction v and biases that part the records by ⟨v, u⟩ into slices
 "Robbing the Fed"): a unit that one record alone activates shows it, u = ∂W_i / ∂b_i.
 `trap` gives every unit a direction of its own, in which hardly any record reaches it (Boenisch
 et al. 2023). `trapdoor` leaves the model as it is but for the first unit, which fires for one
-record alone, `gain` times as strongly as others. `overflow` does so until the rest drowns.
+record alone; `trapdoors` has a record for each unit. `overflow` is a trapdoor ten thousand times
+as strong as other units, beside which the rest drowns.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def craft(
 ) -> torch.Tensor:
     """Weights [m] of a kind, made from honest `weights` [m] and records of the attacker's own.
 
-    `inputs` [n, ...] are what slices are made by; of those kinds that are for one record, it is
-    the first.
+    `inputs` [n, ...] are what slices are made by; those kinds that are for certain records are for
+    the first of them.
     """
     if kind not in CRAFTS:
         raise UnknownName("crafted model", kind, [*CRAFTS])
@@ -157,26 +158,42 @@ def _trap(
     return made | _evenly(task, name, tensors, draw)
 
 
-def _one_record(
-    gain: float, task: Task, name: str, tensors: _Tensors, read: torch.Tensor, draw: torch.Generator
+def _for_records(
+    gain: float,
+    most: int,
+    task: Task,
+    name: str,
+    tensors: _Tensors,
+    read: torch.Tensor,
+    draw: torch.Generator,
 ) -> dict[str, torch.Tensor]:
+    """Unit i fires for record i alone, of the first `most`: the rest lie beyond its edge.
+
+    Its direction is Fisher's, Σ⁻¹(u_i - mean), which parts one point from a cloud best.
+    """
     weight, bias = tensors[f"{name}.weight"].clone(), tensors[f"{name}.bias"].clone()
-    target, others = read[0, 0].double(), read[1:].flatten(0, 1).double()
-    centre = others.mean(0)
-    spread = (others - centre).T @ (others - centre) / len(others)
+    rows = read.flatten(0, 1).double()
+    spread = torch.cov(rows.T, correction=0)
     ridge = 1e-3 * spread.diagonal().mean().clamp(min=1e-9) * torch.eye(len(spread)).to(spread)
-    direction = torch.linalg.solve(spread + ridge, target - centre)
-    direction = direction / direction.norm().clamp(min=1e-300)
-    edge = (target @ direction + (others @ direction).max()) / 2
-    reach = (target @ direction - edge).abs().clamp(min=1e-3)
-    usual = weight.norm(dim=1).median()
-    slope = 8 / reach if _bounded(task.model) else gain * usual
-    weight[0], bias[0] = (slope * direction).to(weight), (-slope * edge).to(bias)
+    units = min(most, len(weight), len(read) - 1)
+    targets = read[:units, 0].double()
+    directions = torch.linalg.solve(spread + ridge, (targets - rows.mean(0)).T).T
+    directions = directions / directions.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    reached = directions @ rows.T
+    own = (directions * targets).sum(1)
+    mine = torch.arange(reached.shape[1], device=rows.device) // read.shape[1]
+    reached[mine == torch.arange(units, device=rows.device)[:, None]] = -torch.inf
+    edges = (own + reached.amax(1)) / 2
+    reach = (own - edges).abs().clamp(min=1e-3)
+    usual = weight.norm(dim=1).median().double()
+    slopes = 8 / reach if _bounded(task.model) else (gain * usual).expand(units)
+    weight[:units] = (slopes[:, None] * directions).to(weight)
+    bias[:units] = (-slopes * edges).to(bias)
     made = {f"{name}.weight": weight, f"{name}.bias": bias}
     if (after := _next(task, name, len(bias))) is not None:
         behind = tensors[f"{after}.weight"].clone()
-        signs = torch.randn(len(behind), generator=draw).sign().to(behind)
-        behind[:, 0] = gain * behind.abs().mean() * signs
+        signs = torch.randn(len(behind), units, generator=draw).sign().to(behind)
+        behind[:, :units] = gain * behind.abs().mean() * signs
         made[f"{after}.weight"] = behind
     return made
 
@@ -186,6 +203,7 @@ _Craft = Callable[[Task, str, _Tensors, torch.Tensor, torch.Generator], dict[str
 CRAFTS: Final[Mapping[str, _Craft]] = {
     "imprint": _imprint,
     "trap": _trap,
-    "trapdoor": partial(_one_record, 1.0),
-    "overflow": partial(_one_record, 1e4),
+    "trapdoor": partial(_for_records, 1.0, 1),
+    "trapdoors": partial(_for_records, 1.0, 1 << 30),
+    "overflow": partial(_for_records, 1e4, 1),
 }

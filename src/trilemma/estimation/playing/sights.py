@@ -17,6 +17,7 @@ import torch
 
 from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
+from trilemma.attacks.crafted import craft
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.estimation.models import fresh_weights, prepare_models
@@ -56,7 +57,8 @@ class Observer:
     clients, the fewest that a round may end with (None: of the whole cohort), the tagged record's
     among them. Participation is granted, or secret: then all rounds of a training are attacked.
     `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
-    the scenario.
+    the scenario. A malicious server hands out `crafted` weights of a kind (`attacks.crafted`) in
+    the rounds that it attacks, and keeps its model as it was.
     """
 
     arena: Arena
@@ -71,6 +73,7 @@ class Observer:
     threshold: int | None = None
     participation: Participation = "known"
     recipe: Recipe | None = None
+    crafted: str | None = None
 
     def __post_init__(self) -> None:
         if self.participation == "secret" and self.rung != "rest":
@@ -102,6 +105,7 @@ class Observer:
         numbers = [game.number for game in games]
         scenario = self.arena.scenario
         weights = prepare_models(scenario, numbers, steps=self.steps, seed=self.seed)
+        weights = self._handed(weights, games, [True] * len(games), 0)
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
@@ -145,18 +149,41 @@ class Observer:
             drawing = [
                 draw if round < last[p] else None for p, draw in zip(played, noise, strict=True)
             ]
-            means, sent = self._sent(sending, weights, made, shares, seen, drawing)
+            handed = self._handed(weights, [games[p] for p in played], seen, round)
+            means, sent = self._sent(sending, handed, made, shares, seen, drawing)
             for row, updates in sent.items():
                 game, batches = games[played[row]], made[row]
                 if seen[row]:
-                    view = self._view(game, weights[row], batches, updates, round)
+                    view = self._view(game, handed[row], batches, updates, round)
                     views[played[row]].append(view)
                 if seen[row] and self._sees_mean:
                     means[row] = view.observation.update
                 else:
                     means[row] = self._mean(updates, game, batches, round)
+            if self.crafted is not None:
+                means[torch.tensor(seen)] = 0.0  # of another model than the server's own
             weights = server.step(weights, means, round)
         return views
+
+    def _handed(
+        self, weights: torch.Tensor, games: Sequence[Game], attacked: Sequence[bool], round: int
+    ) -> torch.Tensor:
+        """The weights [U, m] that clients get: a malicious server's own in attacked rounds."""
+        if self.crafted is None or not any(attacked):
+            return weights
+        handed, public = weights.clone(), self._public.inputs
+        for row, game in enumerate(games):
+            if attacked[row]:
+                inputs = public
+                if RUNGS.index(self.rung) >= RUNGS.index("candidates"):
+                    candidates = np.roll(game.line_up, -round * len(game.line_up) // 2)
+                    own = self.arena.pool_there.inputs[torch.from_numpy(candidates).to(public.device)]
+                    inputs = torch.cat([own, public])
+                draw = Seeded(self.seed).integer("crafted", game.number, round)
+                handed[row] = craft(
+                    self.crafted, self.arena.scenario.task, weights[row], inputs, draw
+                )
+        return handed
 
     @property
     def _sees_mean(self) -> bool:
