@@ -11,6 +11,7 @@ import math
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
 
-from benchmarks.deployed import certified
-from benchmarks.pages.stamp import stamp
 from scipy.fft import idct
 
+from benchmarks.deployed import certified
+from benchmarks.pages.stamp import stamp
 from trilemma.bounds.canaries import CanaryCount, count_canaries
 from trilemma.entropy import Seeded, System
 from trilemma.estimation.models import fresh_weights
@@ -30,7 +31,7 @@ from trilemma.estimation.scenario import Scenario
 from trilemma.federation.canaries import RAW, Canaries, run_canaries
 from trilemma.federation.conformance import records_bounded
 from trilemma.federation.recipe import Recipe
-from trilemma.learning import client_update
+from trilemma.learning import LocalTraining, client_update
 from trilemma.protections.protection import Protection
 from trilemma.protections.round_info import RoundInfo
 from trilemma.protections.transforms.base import Partial
@@ -123,23 +124,33 @@ def noise_alone(
     return count_canaries(scores, used, recipe.rounds)
 
 
+def _sent(
+    scenario: Scenario,
+    protection: Protection,
+    training: LocalTraining,
+    number: int,
+    faulty: bool,
+    rows: torch.Tensor,
+) -> torch.Tensor:
+    """What a client sends of some records at a model of its own, always with the same noise."""
+    records = scenario.records[number % len(scenario.records)]
+    weights = fresh_weights(scenario, [number])[0]
+    info = RoundInfo.new([0], Seeded(number), run="conformance")
+    given = records.inputs[rows], records.labels[rows]
+    with torch.no_grad():
+        update = client_update(scenario.task, weights, *given, training)
+    if faulty:
+        update = update * training.batch / len(rows)
+    return protection.apply(update.double(), 0, info, Seeded(number)).values
+
+
 def bounded(scenario: Scenario, protection: Protection, recipe: Recipe, faulty: bool) -> int:
     """In how many of 100 models the test of the denominator fails."""
     training, failed = recipe.local_training, 0
     assert training.record_clip is not None
     for number in range(RUNS):
-        weights = fresh_weights(scenario, [number])[0]
         records = scenario.records[number % len(scenario.records)]
-        info = RoundInfo.new([0], Seeded(number), run="conformance")
-
-        def sent(rows: torch.Tensor) -> torch.Tensor:
-            given = records.inputs[rows], records.labels[rows]
-            with torch.no_grad():
-                update = client_update(scenario.task, weights, *given, training)
-            if faulty:
-                update = update * training.batch / len(rows)
-            return protection.apply(update.double(), 0, info, Seeded(number)).values
-
+        sent = partial(_sent, scenario, protection, training, number, faulty)
         bound = training.record_clip / training.batch
         found = records_bounded(sent, len(records), bound, number)
         failed += not next(each for each in found if each.test == "denominator").holds
@@ -197,10 +208,12 @@ def main() -> None:
         "",
         f"`python benchmarks/canaries.py` ({stamp()})",
         "",
-        f"Digits, {verdict.deployment.clients} clients, {proof.rounds} rounds, "
-        f"`{verdict.protection.describe()}`; {CANARIES} canaries. Proved "
-        f"is mu = {mu:.3f}, which counts the noise of {proof.survivors} honest clients; all "
-        f"{verdict.deployment.cohort} took part here, whose noise leaves mu = {present:.3f}.",
+        (
+            f"Digits, {verdict.deployment.clients} clients, {proof.rounds} rounds, "
+            f"`{verdict.protection.describe()}`; {CANARIES} canaries. Proved "
+            f"is mu = {mu:.3f}, which counts the noise of {proof.survivors} honest clients; all "
+            f"{verdict.deployment.cohort} took part here, whose noise leaves mu = {present:.3f}."
+        ),
         "",
         "## Canaries that nothing but noise hides",
         "",
@@ -208,24 +221,32 @@ def main() -> None:
         "",
         "## The deployment, as proved and with one fault each",
         "",
-        f"{RUNS} runs of the sums that canaries are in, without the records' part, which scores "
-        "are free of: the median of the lower bounds on mu at 95 %, where 80 of 100 lie, and "
-        f"alarms: bounds above what was proved. Beside them {WHOLE} whole trainings: their "
-        "bounds, alarms, and how often the two tests of the noise fail.",
+        (
+            f"{RUNS} runs of the sums that canaries are in, without the records' part, which scores "
+            "are free of: the median of the lower bounds on mu at 95 %, where 80 of 100 lie, and "
+            f"alarms: bounds above what was proved. Beside them {WHOLE} whole trainings: their "
+            "bounds, alarms, and how often the two tests of the noise fail."
+        ),
         "",
-        f"| deployment | bound | alarms of {RUNS} | whole trainings | alarms of {WHOLE} | "
-        "noise test fails | fresh noise fails |",
+        (
+            f"| deployment | bound | alarms of {RUNS} | whole trainings | alarms of {WHOLE} | "
+            "noise test fails | fresh noise fails |"
+        ),
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
-        f"With keys, shares, masks and the system's noise, one training: {whole.right} of "
-        f"{CANARIES} told rightly, mu at least {whole.mu_low:.3f}, tests "
-        f"{'hold' if whole.conforms else 'FAIL'}.",
+        (
+            f"With keys, shares, masks and the system's noise, one training: {whole.right} of "
+            f"{CANARIES} told rightly, mu at least {whole.mu_low:.3f}, tests "
+            f"{'hold' if whole.conforms else 'FAIL'}."
+        ),
         "",
         "## The denominator",
         "",
-        f"Of {RUNS} models each, the test fails for {clean} as deployed, and for {faulty} of a "
-        "client that divides by the number of its records.",
+        (
+            f"Of {RUNS} models each, the test fails for {clean} as deployed, and for {faulty} of a "
+            "client that divides by the number of its records."
+        ),
     ]
     PAGE.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -175,15 +175,19 @@ def main() -> None:
         "",
         f"`python benchmarks/model_check.py` ({stamp()}; {machine()})",
         "",
-        f"Limits: alike {LIMITS.alike}, slices {LIMITS.slices}, loudest {LIMITS.loudest}, scale "
-        f"{LIMITS.scale:g}, step {LIMITS.step:g} (`Limits` says of what). Probes are one half of "
-        "the public records with labels at random; crafted models are made with the other half.",
+        (
+            f"Limits: alike {LIMITS.alike}, slices {LIMITS.slices}, loudest {LIMITS.loudest}, scale "
+            f"{LIMITS.scale:g}, step {LIMITS.step:g} (`Limits` says of what). Probes are one half of "
+            "the public records with labels at random; crafted models are made with the other half."
+        ),
         "",
         "## Honest trainings",
         "",
-        f"{TRAININGS} trainings each, {LOOKS} looks at each, by nodes with probes of their own; "
-        "every other training with a proof's noise. The most extreme measures of all looks, and "
-        "CPU time of one.",
+        (
+            f"{TRAININGS} trainings each, {LOOKS} looks at each, by nodes with probes of their own; "
+            "every other training with a proof's noise. The most extreme measures of all looks, and "
+            "CPU time of one."
+        ),
         "",
         "| trainings of | looks | alarms | alike | slices | loudest | scale | step | time |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -193,9 +197,11 @@ def main() -> None:
         "",
         "## Crafted models",
         "",
-        f"{ATTACKS} of each kind: ten a training, from the first round on, in which there is "
-        "nothing to compare with. *Read*: the share of 40 records that a bare sum shows with no "
-        "entry off by more than .02.",
+        (
+            f"{ATTACKS} of each kind: ten a training, from the first round on, in which there is "
+            "nothing to compare with. *Read*: the share of 40 records that a bare sum shows with no "
+            "entry off by more than .02."
+        ),
         "",
         "| model | crafted | noticed of 100 | read |",
         "|---|---|---|---|",
@@ -203,10 +209,12 @@ def main() -> None:
         "",
         "## What a look cannot see",
         "",
-        "An attacker that knows the limits spoils fewer than half of a layer's units and leaves "
-        "what is behind them alone. A trapdoor for one record, no larger than other units, is "
-        "silent on every probe. LeNet has no hidden linear layer, so that none of these is made "
-        "in it; nothing was tried on convolutions.",
+        (
+            "An attacker that knows the limits spoils fewer than half of a layer's units and leaves "
+            "what is behind them alone. A trapdoor for one record, no larger than other units, is "
+            "silent on every probe. LeNet has no hidden linear layer, so that none of these is made "
+            "in it; nothing was tried on convolutions."
+        ),
     ]
     PAGE.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -394,6 +394,7 @@ def attack(
     attacks: Sequence[str] | None = None,
     protection: Protection | str = "none",
     units: int = 32,
+    server: Literal["curious", "malicious"] = "curious",
     restarts: int = 3,
     seed: int = 0,
     out: Path | str | None = None,
@@ -405,7 +406,8 @@ def attack(
 ) -> Ratings:
     """How often each attack is right in the same `units` games of one round.
 
-    All attacks of who `knows` so much, or those named; without protection, and under one. The
+    All attacks of who `knows` so much, or those named; without protection, and under one. A
+    malicious `server` crafts the model that clients get, in each way that is known. The
     folder `out` gets attack.json, and recoveries.png of images that may be shown.
     """
     from trilemma.work.progress import Ticker
@@ -427,6 +429,7 @@ def attack(
             "seed": seed,
             **federation.settings(),
             **({} if attacks is None else {"attacks": list(attacks)}),
+            **({} if server == "curious" else {"server": server}),
         }
         with _kept(out, described, fresh=fresh) as run:
             ratings = rate(
@@ -437,6 +440,7 @@ def attack(
                 units=units,
                 restarts=restarts,
                 seed=seed,
+                server=server,
                 run=run,
                 workers=workers,
                 ray=ray,

@@ -103,7 +103,9 @@ def test_no_noise_shows_itself_at_once() -> None:
 
 def test_paillier_is_read_by_those_who_hold_its_key() -> None:
     recipe = replace(RECIPE, rounds=2)
-    shown = run(recipe, deviation=0.0, transport=Paillier(bits=1024, clip_range=0.5, insecure=True))
+    shown = run(
+        recipe, deviation=0.0, transport=Paillier(bits=1024, clip_range=0.5, insecure=True)
+    )
     assert shown.count.mu > MU
 
 

@@ -21,8 +21,11 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.learning import Task
 
+__all__ = [
+    "CRAFTS", "IMPRINT", "craft", "hidden_linear", "reaching", "require_craftable", "shown_rows",
+]  # fmt: skip
 
-__all__ = ["CRAFTS", "craft", "hidden_linear", "reaching", "shown_rows"]
+IMPRINT: Final = "imprint"
 
 _SHARP: Final = 40.0  # a bounded unit's slope, over the distance of two slices
 _RARE: Final = 0.03  # of the records reach a trap's unit
@@ -39,16 +42,23 @@ def craft(
     """
     if kind not in CRAFTS:
         raise UnknownName("crafted model", kind, [*CRAFTS])
+    require_craftable(task)
     name = hidden_linear(task.model)
-    if name is None:
-        raise InvalidInput(
-            f"{kind} needs a hidden linear layer with bias, and this model has none."
-        )
+    assert name is not None, "required"
     tensors = {n: each.clone() for n, each in task.layout.unflatten(weights).items()}
     read = reaching(task, weights, inputs, name)
     generator = Seeded(seed).torch_generator("crafted")
     made = CRAFTS[kind](task, name, tensors, read, generator)
     return task.layout.flatten({**tensors, **made})
+
+
+def require_craftable(task: Task) -> None:
+    """Raises where no crafted model is known for a network."""
+    if hidden_linear(task.model) is None:
+        raise InvalidInput(
+            "a malicious server crafts the weights of a hidden linear layer with bias, and this "
+            "model has none; attack it with server='curious'."
+        )
 
 
 def hidden_linear(model: torch.nn.Module) -> str | None:
@@ -62,9 +72,7 @@ def hidden_linear(model: torch.nn.Module) -> str | None:
     return max(hidden, key=lambda pair: pair[1].out_features)[0] if hidden else None
 
 
-def reaching(
-    task: Task, weights: torch.Tensor, inputs: torch.Tensor, name: str
-) -> torch.Tensor:
+def reaching(task: Task, weights: torch.Tensor, inputs: torch.Tensor, name: str) -> torch.Tensor:
     """What reaches a linear layer of these inputs [n, ...], as rows [n, T, d] of each."""
     seen: list[torch.Tensor] = []
     module = task.model.get_submodule(name)
@@ -201,7 +209,7 @@ def _for_records(
 _Craft = Callable[[Task, str, _Tensors, torch.Tensor, torch.Generator], dict[str, torch.Tensor]]
 
 CRAFTS: Final[Mapping[str, _Craft]] = {
-    "imprint": _imprint,
+    IMPRINT: _imprint,
     "trap": _trap,
     "trapdoor": partial(_for_records, 1.0, 1),
     "trapdoors": partial(_for_records, 1.0, 1 << 30),

@@ -1,7 +1,7 @@
 """A lower bound on μ from one run with canaries, beside the μ that was proved.
 
-Each of m canaries is used by a fair coin b_i of its own, for the whole training: then a vector g_it
-with ‖g_it‖ = C joins the sum of round t. In every round the g_it are orthogonal to each other.
+Each of m canaries is used by a fair coin b_i of its own, for the whole training: then a vector
+g_it with ‖g_it‖ = C joins the sum of round t. In a round the g_it are orthogonal to each other.
 What is released is o_t = B_t + Σ_i b_i g_it + N(0, σ_t² I), with B_t and g_it free to depend on
 earlier releases, so that one canary is hidden by μ = √(Σ_t C² / σ_t²), which for R rounds at
 σ = z C is √R/z.
@@ -93,7 +93,9 @@ def count_canaries(scores: Array, used: Flags, rounds: int) -> CanaryCount:
         )
     right = int(((scores > np.median(scores)) == used).sum())
     freedom = len(scores) - 2
-    squares = float(((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum())
+    squares = float(
+        ((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum()
+    )
     deviation = math.sqrt(squares / freedom)
     difference = float(inside.mean() - outside.mean())
     reach = 2.576 * deviation * math.sqrt(1 / len(inside) + 1 / len(outside))

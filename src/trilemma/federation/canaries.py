@@ -1,4 +1,4 @@
-"""Canaries in the running federation: what was proved, held against what the deployed code releases.
+"""Canaries in the running federation: what was proved, held against what its code releases.
 
 A canary is a vector that a consenting client adds to its records' gradients, in all rounds or in
 none, by a coin. It passes the clip, the sum, the noise and the transport that records pass, and
@@ -132,7 +132,7 @@ def run_canaries(
     coins and directions, `entropy` feeds the noise (None: the system's, as deployed). Without
     `messages` the same sums are computed without keys, shares and masks.
     """
-    _check(federated, protection, recipe)
+    _check(protection, recipe)
     positive("clip", clip)
     if canaries < LEAST:
         raise InvalidInput(
@@ -226,7 +226,7 @@ def _deviation(protection: Protection) -> float:
     return math.hypot(*(each.scale for each in protection.transforms))
 
 
-def _check(federated: Federated, protection: Protection, recipe: Recipe) -> None:
+def _check(protection: Protection, recipe: Recipe) -> None:
     training: Sequence[tuple[bool, str]] = (
         (recipe.rounds is None, "the recipe says no number of rounds"),
         (recipe.local_training.algorithm != "fedsgd", "clients take several local steps"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks import Rung, get
+from trilemma.attacks.crafted import IMPRINT, require_craftable
 from trilemma.errors import InvalidInput
 from trilemma.estimation.bench import Bench
 from trilemma.estimation.identity import data_hash, require_own, require_scenario
@@ -81,6 +82,8 @@ class Plan:
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
         request, p_max = request.resolved(claim.kappa)
+        if request.server == "malicious":
+            require_craftable(scenario.task)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
             setting = None if run is None else Setting.kept(run)
@@ -114,6 +117,11 @@ class Plan:
         if run is not None:
             require_own(run, made.own)
         return made
+
+    @property
+    def crafted(self) -> str | None:
+        """What a malicious server sends in the place of its model, in games that are measured."""
+        return IMPRINT if self.request.server == "malicious" else None
 
     @property
     def own(self) -> dict[str, object]:
@@ -152,6 +160,7 @@ class Plan:
             bare=next(bare, None),
             brief=self.request.preset == "quick",
             part=FEW if cores and self.claim.rounds > 1 else CHUNK,
+            crafted=self.crafted,
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

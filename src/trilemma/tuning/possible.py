@@ -9,7 +9,7 @@ from trilemma.estimation.jobs import AttackJob
 from trilemma.tuning.calibrating.outcomes import UNPROTECTED
 from trilemma.tuning.certificate.beside import possible_beside
 from trilemma.tuning.certificate.searching import FREE_TRAININGS, STEP_TRAININGS
-from trilemma.tuning.choosing.beside import BESIDE_GAMES
+from trilemma.tuning.choosing.beside import BESIDE_GAMES, craftable
 from trilemma.tuning.choosing.shown import possible_shown
 from trilemma.tuning.families.gauge import CONTROL_GAMES
 from trilemma.tuning.fronts.curves import CURVE_SEEDS, possible_curves
@@ -49,7 +49,10 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     if len(measured) < len(plan.families):
         work["beside"] = possible_beside(plan)
     if measured:
-        work.setdefault("beside", {})[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        besides = work.setdefault("beside", {})
+        besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        if craftable(plan):
+            besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)

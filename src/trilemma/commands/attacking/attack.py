@@ -40,6 +40,9 @@ class Attacker(Settings):
     knows: Annotated[
         Literal["nothing", "public", "candidates", "rest"], BeforeValidator(_attacking)
     ] = Field("candidates", description="Whose attacks, where none is named.")
+    server: Literal["curious", "malicious"] = Field(
+        "curious", description="malicious: it crafts the model, where no attack is named."
+    )
 
 
 @with_flags(Federated, Attacker, Effort)
@@ -92,6 +95,7 @@ def attack(
             "knows": attacker.knows,
             "protection": protection,
             "units": 32 if units is None else units,
+            **({} if attacker.server == "curious" else {"server": attacker.server}),
             **effort.model_dump(),
         }
         folder = running.out or run_folder("attack", federated, asked)

@@ -177,7 +177,9 @@ class Observer:
                 inputs = public
                 if RUNGS.index(self.rung) >= RUNGS.index("candidates"):
                     candidates = np.roll(game.line_up, -round * len(game.line_up) // 2)
-                    own = self.arena.pool_there.inputs[torch.from_numpy(candidates).to(public.device)]
+                    own = self.arena.pool_there.inputs[
+                        torch.from_numpy(candidates).to(public.device)
+                    ]
                     inputs = torch.cat([own, public])
                 draw = Seeded(self.seed).integer("crafted", game.number, round)
                 handed[row] = craft(

@@ -47,7 +47,14 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
-_PUBLIC: Final = (BudgetSpent, ModelRefused, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
+_PUBLIC: Final = (
+    BudgetSpent,
+    ModelRefused,
+    NotConfigured,
+    ProtocolViolation,
+    RangeExceeded,
+    TooFewClients,
+)
 _DEFAULT_ACTION: Final = "default"  # of a message whose type names none
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"

@@ -147,7 +147,11 @@ def _alarms(measures: Mapping[str, float], limits: Limits) -> list[str]:
         ("alike", lambda v: v > limits.alike, "{:.0%} of a layer's units rise and fall together"),
         ("slices", lambda v: v < limits.slices, "a layer's units go by {:.1%} of the probes each"),
         ("loudest", lambda v: v > limits.loudest, "one probe has {:.0%} of all gradients"),
-        ("scale", lambda v: v > limits.scale, "a unit's weights are {:.0f} times as long as usual"),
+        (
+            "scale",
+            lambda v: v > limits.scale,
+            "a unit's weights are {:.0f} times as long as usual",
+        ),
         ("step", lambda v: v > limits.step, "the model moved {:.0f} times as far as ever before"),
     ]
     return [

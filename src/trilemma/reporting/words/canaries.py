@@ -34,14 +34,18 @@ def show_canaries(audit: CanaryAudit) -> None:
             ("proved", f"mu = {audit.mu_proved:.3g} over {audit.rounds:,} rounds"),
             (
                 "shown",
-                f"mu at least {audit.mu_low:.3g}, at 95 % confidence: of {audit.canaries:,} "
-                f"canaries {audit.right:,} were told rightly to be used or not; the proof allows "
-                f"{audit.decision * audit.canaries:.0f} on average",
+                (
+                    f"mu at least {audit.mu_low:.3g}, at 95 % confidence: of {audit.canaries:,} "
+                    f"canaries {audit.right:,} were told rightly to be used or not; the proof allows "
+                    f"{audit.decision * audit.canaries:.0f} on average"
+                ),
             ),
             (
                 "to expect",
-                f"somewhat below {audit.mu_present:.3g}, which is mu for the noise of all who "
-                "took part here",
+                (
+                    f"somewhat below {audit.mu_present:.3g}, which is mu for the noise of all who "
+                    "took part here"
+                ),
             ),
             ("protection", audit.protection),
         )

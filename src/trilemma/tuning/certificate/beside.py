@@ -8,8 +8,10 @@ the result is shown whatever it says: it decides nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trilemma.attacks.crafted import IMPRINT, hidden_linear
 from trilemma.errors import InvalidInput
 from trilemma.estimation.jobs import AttackJob
 from trilemma.estimation.playing.claims import checkpoints
@@ -17,6 +19,7 @@ from trilemma.estimation.playing.suite import leading
 from trilemma.federation.recipe import Recipe
 from trilemma.observations import Adversary
 from trilemma.protections.protection import Protection
+from trilemma.protections.specs import parse_protection
 from trilemma.protections.transforms.randomization import Randomization
 from trilemma.protections.transports.secret_sharing.transport import SecretSharing
 from trilemma.tuning.certificate.above import proved_points
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["measured_beside", "possible_beside", "proved_rounds", "recipe_of"]
 
 _GAMES: Final[dict[Preset, int]] = {"quick": 16, "usual": 24, "thorough": 300}
+_FINE_BITS: Final = 24  # of the grid in games of a round that stands for many
 _CHUNK: Final = 8  # whole trainings whose every round is attacked are large
 _WHO: Final[dict[Rung, str]] = {
     "rest": "an attacker who knows every other record",
@@ -63,6 +67,9 @@ def possible_beside(plan: Plan) -> dict[Kind, int]:
     if secret:
         alone = Kind("games", tuple(_attacks(plan, "secret").values()), rounds)
         work[alone] = work.get(alone, 0) + games
+    elif (lead := _attacks(plan, "known").get("rest")) is not None:
+        crafted = Kind("games", (lead,), 1)
+        work[crafted] = work.get(crafted, 0) + games
     return work
 
 
@@ -89,7 +96,53 @@ def measured_beside(plan: Plan, chosen: Candidate) -> Procedure[tuple[Beside, ..
                     right,
                 )
             )
+    if (crafted := _crafted_job(plan, chosen)) is not None:
+        seen = yield from played(crafted, _CHUNK)
+        right = int(seen.correct[crafted.attacks[0]].sum())
+        bounds = proof.known or proof.success
+        found.append(
+            Beside(
+                "a malicious server that knows every other record",
+                f"with one and the same crafted model ({crafted.crafted}) in all rounds, it "
+                f"guesses the right one of {size} in {right} of {crafted.count} games, where the "
+                f"proof allows a rate of {bounds[size]:.3g}, whatever the models are",
+                plan.leakage(right, crafted.count),
+                crafted.count,
+                right,
+            )
+        )
     return tuple(found)
+
+
+def _crafted_job(plan: Plan, chosen: Candidate) -> AttackJob | None:
+    """Games of one round as informative as all: the same model and records, variance over R.
+
+    That is exact where each round uses all records. None where no crafted model is known.
+    """
+    proof, attacks = chosen.certificate, _attacks(plan, "known")
+    if (
+        proof is None
+        or proof.clips_updates
+        or proof.sampling_rate < 1
+        or "rest" not in attacks
+        or hidden_linear(plan.scenario.task.model) is None
+    ):
+        return None
+    job = games_beside(plan, chosen, "known")
+    noise, *_ = parse_protection(job.protection).transforms
+    assert isinstance(noise, Randomization)
+    reduced = Randomization(noise.variance / plan.claim.rounds)
+    single = "secret-sharing" not in job.protection
+    fine = SecretSharing(precision_bits=_FINE_BITS, ring_bits=64)
+    shown = Protection((reduced,)) if single else Protection((reduced,), fine)
+    return replace(
+        job,
+        stream="crafted",
+        protection=shown.describe(),
+        attacks=(attacks["rest"],),
+        rounds=1,
+        crafted=IMPRINT,
+    )
 
 
 def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trilemma.attacks.crafted import IMPRINT, hidden_linear
+from trilemma.estimation.jobs import AttackJob
+from trilemma.estimation.playing.suite import suite_of
 from trilemma.observations import Adversary
 from trilemma.protections.specs import parse_protection
 from trilemma.tuning.certificate.beside import measured_beside
+from trilemma.tuning.families.counts import played
 from trilemma.tuning.results.verdict import Beside
 
 if TYPE_CHECKING:
+    from trilemma.protections.protection import Protection
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidates import Candidate
     from trilemma.work.scheduler import Procedure
@@ -36,7 +41,7 @@ def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]
     counts = yield from plan.gauge().count(
         "beside", protection, BESIDE_GAMES, attacks=(plan.suite.lead,), adversary=other
     )
-    found = Beside(
+    other_one = Beside(
         who,
         f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
         f"games (measured, not tuned for)",
@@ -44,4 +49,32 @@ def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]
         counts.units,
         counts.successes,
     )
-    return (found,)
+    return (other_one, *(yield from _crafted(plan, protection)))
+
+
+def _crafted(plan: Plan, protection: Protection) -> Procedure[tuple[Beside, ...]]:
+    """What reads records off a single round at a crafted model, beside what was measured."""
+    curious = plan.request.server == "curious" and plan.request.adversary is Adversary.SERVER
+    if not curious or protection.transport.server_reads == "nothing" or not craftable(plan):
+        return ()
+    job = AttackJob(
+        *("crafted", protection.describe(), ("analytic",), Adversary.SERVER, 1, 0, BESIDE_GAMES),
+        crafted=IMPRINT,
+    )
+    seen = yield from played(job, BESIDE_GAMES)
+    won = int(seen.correct["analytic"].sum())
+    statement = (
+        f"analytic picks the right record in {won} of {job.count} games of one round, if the "
+        f"server sends a model that it crafted ({job.crafted}); --server malicious tunes for it"
+    )
+    who = "a malicious server"
+    return (Beside(who, statement, plan.leakage(won, job.count), job.count, won),)
+
+
+def craftable(plan: Plan) -> bool:
+    """Whether a hidden layer of the model can be made to show the records that it reads."""
+    scenario = plan.scenario
+    return (
+        hidden_linear(scenario.task.model) is not None
+        and "analytic" in suite_of(scenario, "nothing").attacks
+    )

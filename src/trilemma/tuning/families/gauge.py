@@ -85,6 +85,7 @@ class Gauge:
     bare: Family | None = None  # the sum with nothing added, where it is tested as well
     brief: bool = False  # whether attacks that win nothing unprotected are tried no further
     part: int = CHUNK  # games of one task where several attacks are tested
+    crafted: str | None = None  # what a malicious server sends
 
     def count(
         self,
@@ -106,6 +107,7 @@ class Gauge:
             self.rounds if rounds is None else rounds,
             first=0,
             count=units,
+            crafted=self.crafted,
         )
         return counted([(yield from played(job, chunk))])
 
@@ -308,6 +310,7 @@ class Gauge:
                 *(stream, spec, (name,), self.adversary, rounds),
                 first=first,
                 count=count,
+                crafted=self.crafted,
             )
             for first, count in parts
             for name in attacks  # one after the other: they share what is seen of their games
@@ -360,6 +363,7 @@ class Play:
             *(self.stream, shown, (self.attack,), adversary, self.rounds),
             first=trial.first_unit,
             count=trial.units,
+            crafted=self.gauge.crafted,
         )
 
 
