@@ -222,7 +222,8 @@ def main() -> None:
         "## The deployment, as proved and with one fault each",
         "",
         (
-            f"{RUNS} runs of the sums that canaries are in, without the records' part, which scores "
+            f"{RUNS} runs of the sums that canaries are in, without the records' part, which "
+            f"scores "
             "are free of: the median of the lower bounds on mu at 95 %, where 80 of 100 lie, and "
             f"alarms: bounds above what was proved. Beside them {WHOLE} whole trainings: their "
             "bounds, alarms, and how often the two tests of the noise fail."
@@ -244,7 +245,8 @@ def main() -> None:
         "## The denominator",
         "",
         (
-            f"Of {RUNS} models each, the test fails for {clean} as deployed, and for {faulty} of a "
+            f"Of {RUNS} models each, the test fails for {clean} as deployed, and for {faulty} of "
+            f"a "
             "client that divides by the number of its records."
         ),
     ]

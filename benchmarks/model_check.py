@@ -176,16 +176,21 @@ def main() -> None:
         f"`python benchmarks/model_check.py` ({stamp()}; {machine()})",
         "",
         (
-            f"Limits: alike {LIMITS.alike}, slices {LIMITS.slices}, loudest {LIMITS.loudest}, scale "
-            f"{LIMITS.scale:g}, step {LIMITS.step:g} (`Limits` says of what). Probes are one half of "
-            "the public records with labels at random; crafted models are made with the other half."
+            f"Limits: alike {LIMITS.alike}, slices {LIMITS.slices}, loudest {LIMITS.loudest}, "
+            f"scale "
+            f"{LIMITS.scale:g}, step {LIMITS.step:g} (`Limits` says of what). Probes are one "
+            f"half of "
+            "the public records with labels at random; crafted models are made with the other "
+            "half."
         ),
         "",
         "## Honest trainings",
         "",
         (
-            f"{TRAININGS} trainings each, {LOOKS} looks at each, by nodes with probes of their own; "
-            "every other training with a proof's noise. The most extreme measures of all looks, and "
+            f"{TRAININGS} trainings each, {LOOKS} looks at each, by nodes with probes of their "
+            f"own; "
+            "every other training with a proof's noise. The most extreme measures of all looks, "
+            "and "
             "CPU time of one."
         ),
         "",
@@ -199,7 +204,8 @@ def main() -> None:
         "",
         (
             f"{ATTACKS} of each kind: ten a training, from the first round on, in which there is "
-            "nothing to compare with. *Read*: the share of 40 records that a bare sum shows with no "
+            "nothing to compare with. *Read*: the share of 40 records that a bare sum shows with "
+            "no "
             "entry off by more than .02."
         ),
         "",
@@ -210,9 +216,11 @@ def main() -> None:
         "## What a look cannot see",
         "",
         (
-            "An attacker that knows the limits spoils fewer than half of a layer's units and leaves "
+            "An attacker that knows the limits spoils fewer than half of a layer's units and "
+            "leaves "
             "what is behind them alone. A trapdoor for one record, no larger than other units, is "
-            "silent on every probe. LeNet has no hidden linear layer, so that none of these is made "
+            "silent on every probe. LeNet has no hidden linear layer, so that none of these is "
+            "made "
             "in it; nothing was tried on convolutions."
         ),
     ]

@@ -36,7 +36,8 @@ def show_canaries(audit: CanaryAudit) -> None:
                 "shown",
                 (
                     f"mu at least {audit.mu_low:.3g}, at 95 % confidence: of {audit.canaries:,} "
-                    f"canaries {audit.right:,} were told rightly to be used or not; the proof allows "
+                    f"canaries {audit.right:,} were told rightly to be used or not; the proof "
+                    f"allows "
                     f"{audit.decision * audit.canaries:.0f} on average"
                 ),
             ),
