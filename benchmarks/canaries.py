@@ -42,7 +42,7 @@ from trilemma.tuning.certificate.beside import recipe_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "canaries.md"
 RUNS: Final = 100
-WHOLE: Final = 3
+WHOLE: Final = 2
 CANARIES: Final = 500
 
 
@@ -98,8 +98,8 @@ def deployments(protection: Protection, recipe: Recipe) -> dict[str, tuple[Prote
 def noise_alone(protection: Protection, recipe: Recipe, clip: float, seed: int) -> CanaryCount:
     """What canaries show where all else is fixed: their parts, and the noise of ten clients.
 
-    Directions are orthogonal and records are subtracted, so that along each canary it is N(0, 10 v)
-    in every round, from whatever directions.
+    Directions are orthogonal and records are subtracted, so that along each canary the noise is
+    N(0, 10 v) in every round, whatever the directions are.
     """
     assert recipe.rounds is not None
     draw = Seeded(seed).generator("noise alone")

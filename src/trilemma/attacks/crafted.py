@@ -27,7 +27,7 @@ __all__ = [
 
 IMPRINT: Final = "imprint"
 
-_SHARP: Final = 40.0  # a bounded unit's slope, over the distance of two slices
+_SHARP: Final = 16.0  # a sigmoid's slope over the distance of two slices; half, for a tanh
 _RARE: Final = 0.03  # of the records reach a trap's unit
 _BOUNDED: Final = (torch.nn.Sigmoid, torch.nn.Tanh)
 
@@ -107,6 +107,11 @@ def _bounded(model: torch.nn.Module) -> bool:
     return any(isinstance(each, _BOUNDED) for each in model.modules())
 
 
+def _steep(model: torch.nn.Module) -> float:
+    tanh = any(isinstance(each, torch.nn.Tanh) for each in model.modules())
+    return _SHARP / 2 if tanh else _SHARP
+
+
 def _next(task: Task, name: str, units: int) -> str | None:
     """The linear layer that reads those units."""
     later = False
@@ -133,7 +138,7 @@ def _imprint(
     sharp = torch.ones(units, device=weight.device, dtype=weight.dtype)
     if _bounded(task.model):  # each unit its own slope: steep where slices are narrow
         gaps = torch.diff(edges, prepend=edges[:1] - (edges[1] - edges[0]))
-        sharp = _SHARP / gaps.clamp(min=1e-3)
+        sharp = _steep(task.model) / gaps.clamp(min=1e-3)
     made = {
         f"{name}.weight": sharp[:, None] * direction,
         f"{name}.bias": -sharp * edges,
@@ -161,7 +166,7 @@ def _trap(
     reached = read @ rows.T
     spread = reached.std(0).clamp(min=1e-6)
     edges = torch.quantile(reached.double(), 1 - _RARE, dim=0).to(weight)
-    scale = (_SHARP / 4 if _bounded(task.model) else 1.0) / spread
+    scale = (_steep(task.model) if _bounded(task.model) else 1.0) / spread
     made = {f"{name}.weight": rows * scale[:, None], f"{name}.bias": -edges * scale}
     return made | _evenly(task, name, tensors, draw)
 

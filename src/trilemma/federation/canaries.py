@@ -99,7 +99,7 @@ class Canaries:
     def drawn(self, round: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """The signs [m] of a round's directions, and the places [count] in the transform."""
         draw = Seeded(self.seed).generator("canary directions", round)
-        signs = 2.0 * draw.integers(0, 2, self.parameters) - 1.0
+        signs = np.where(draw.integers(0, 2, self.parameters) == 1, 1.0, -1.0)
         return signs, draw.permutation(self.parameters)[: self.count]
 
 
@@ -208,7 +208,7 @@ def _released(
     who, counts = info.participants, [1] * len(info.participants)
     single = protection.transport.server_reads == "messages"
     if isinstance(entropy, Seeded) and secret is None:
-        mean = twin_mean(protection, sent, counts, info, entropy)
+        mean = twin_mean(protection, list(sent), counts, info, entropy)
         if not single:
             return [(who, mean * len(who))], mean
         made = [protected(protection, sent[k], k, info, entropy).values for k in who]

@@ -175,7 +175,6 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
 
     def keep(_: nn.Module, __: object, made: torch.Tensor) -> None:
         if made.requires_grad:
-            made.retain_grad()
             kept.append(made)
 
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -190,16 +189,17 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
             outputs = own(inputs)
             if not bool(torch.isfinite(outputs).all()):
                 return [], False
-            loss(outputs, probes.labels.to(like.device)).backward()
+            value = loss(outputs, probes.labels.to(like.device))
+            slopes = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
     finally:
         for handle in handles:
             handle.remove()
     layers = []
-    for made in kept:
-        if made.grad is None or len(made) != len(inputs):
+    for made, slope in zip(kept, slopes, strict=True):
+        if slope is None or len(made) != len(inputs):
             continue
         convolved = made.ndim > 2 and made.shape[1] in units.values() and made.ndim == inputs.ndim
-        values, grads = made.detach(), made.grad
+        values, grads = made.detach(), slope
         if convolved:
             values, grads = values.movedim(1, -1), grads.movedim(1, -1)
         values = values.reshape(len(values), -1, values.shape[-1])
