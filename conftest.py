@@ -6,12 +6,12 @@ from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
 
-collect_ignore_glob = ["tests/federation/flower/quickstart/*"]  # an app, for Flower to run
+collect_ignore_glob = ["tests/deployment/flower/quickstart/*"]  # an app, for Flower to run
 if find_spec("flwr") is None:
     collect_ignore_glob += [
-        "src/trilemma/federation/flower/*",
-        "tests/federation/flower/harness.py",
-        "tests/federation/flower/simulate.py",
+        "src/trilemma/deployment/flower/*",
+        "tests/deployment/flower/harness.py",
+        "tests/deployment/flower/simulate.py",
     ]
 
 # The same draws each time, and no clock: a busy machine must not fail a test.

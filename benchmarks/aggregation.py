@@ -28,17 +28,17 @@ sys.path.insert(0, str(ROOT))  # for the training of the other benchmark, and wh
 
 from benchmarks import federation  # noqa: E402
 from benchmarks.pages.simulated import exchange_seconds, round_seconds  # noqa: E402
+from trilemma.deployment.nodes.identities import NodeIdentity  # noqa: E402
 from trilemma.entropy import Seeded, System  # noqa: E402
-from trilemma.federation.nodes.files.identities import NodeIdentity  # noqa: E402
-from trilemma.protections.round_info import RoundInfo  # noqa: E402
-from trilemma.protections.rounds import run_round  # noqa: E402
-from trilemma.protections.specs import parse_protection  # noqa: E402
-from trilemma.protections.transports.base import Aggregate, Payload  # noqa: E402
-from trilemma.protections.transports.secret_sharing.identity import (  # noqa: E402
+from trilemma.protection.round_info import RoundInfo  # noqa: E402
+from trilemma.protection.session_rounds import run_round  # noqa: E402
+from trilemma.protection.specs import parse_protection  # noqa: E402
+from trilemma.protection.transports.base import Aggregate, Payload  # noqa: E402
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing  # noqa: E402
+from trilemma.protection.transports.secret_sharing.identity import (  # noqa: E402
     Identity,
     signed_by,
 )
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing  # noqa: E402
 
 TABLE = ROOT / "docs" / "benchmarks" / "aggregation.md"
 SIZE = 10**5

@@ -22,13 +22,13 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import Analytic, Attack, Reconstructions, Rung, View, get
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.estimation.playing.games import Arena, Game
-from trilemma.estimation.playing.picks import play
-from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.playing.games import Arena, Game
+from trilemma.game.playing.guesses import play
+from trilemma.game.playing.observer import Observer
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.scenarios.networks import lenet, uniform_weights
 

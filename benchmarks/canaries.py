@@ -23,22 +23,22 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests s
 
 from benchmarks.deployed import certified
 from benchmarks.pages.stamp import stamp
-from trilemma.bounds.canaries import CanaryCount, count_canaries
+from trilemma.accounting.canary_bound import CanaryCount, count_canaries
 from trilemma.entropy import Seeded, System
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.scenario import Scenario
-from trilemma.federation.canaries import RAW, run_canaries
+from trilemma.federation.canary_run import RAW, run_canaries
 from trilemma.federation.conformance import records_bounded
 from trilemma.federation.recipe import Recipe
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
-from trilemma.protections.protection import Protection
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Partial
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protection.protection import Protection
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.audit_canaries import audit_verdict
-from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.tuning.proof.attacks_on_proof import recipe_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "canaries.md"
 RUNS: Final = 100

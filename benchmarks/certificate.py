@@ -22,23 +22,23 @@ from dp_accounting.pld import privacy_loss_distribution
 from riskcal.analysis import get_beta_from_pld
 from scipy.stats import binom, norm
 
+from trilemma.accounting.noise_calibration import success_bound
+from trilemma.accounting.sampled_training import Participation, Training
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.bounds.certificate import success_bound
-from trilemma.bounds.training import Participation, Training
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import applied
-from trilemma.estimation.results import decode
+from trilemma.execution.journal import Run
+from trilemma.execution.scheduler import Procedure, Scheduler, together
 from trilemma.federation.training import train
-from trilemma.protections.specs import parse_protection
+from trilemma.game.job_results import decode
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import applied
+from trilemma.protection.specs import parse_protection
 from trilemma.scenarios import load_scenario
-from trilemma.tuning.certificate.beside import games_beside, recipe_of
-from trilemma.tuning.certificate.candidates import certified_candidate
-from trilemma.tuning.families.counts import played
+from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.plan import Plan
+from trilemma.tuning.proof.attacks_on_proof import games_beside, recipe_of
+from trilemma.tuning.proof.proved_candidates import certified_candidate
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.candidates import Candidate
-from trilemma.work.journal import Run
-from trilemma.work.scheduler import Procedure, Scheduler, together
+from trilemma.tuning.results.candidate import Candidate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
 
-from tests.federation.flower.machines import machine, run
+from tests.deployment.flower.machines import machine, run
 
 from benchmarks.pages.stamp import stamp
 from trilemma.tuning.results.verdict import Verdict

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from trilemma.work.executors import executor
+from trilemma.execution.pool import executor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
-from tests.work.executors.two_nodes import two_nodes
+from tests.execution.pool.two_nodes import two_nodes
 
 from benchmarks.pages.stamp import stamp
 

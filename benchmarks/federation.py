@@ -29,16 +29,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.simulated import round_seconds
 from trilemma.entropy import Seeded, System
-from trilemma.federation import sending
+from trilemma.federation import cohort_updates
 from trilemma.federation.recipe import Recipe
-from trilemma.federation.timing import round_costs
+from trilemma.federation.round_timing import round_costs
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining, Task
-from trilemma.protections.protection import Protection
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.rounds import run_round
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transcripts import Seconds
+from trilemma.protection.protection import Protection
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.session_rounds import run_round
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transcripts import Seconds
 from trilemma.records.records import Records
 
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "federation.md"
@@ -113,7 +113,7 @@ def per_round(rounds: Callable[[int], object], repeats: int = 5) -> float:
 
 
 def ours(task: Work, *, together: bool) -> float:
-    with patch.object(sending, "_BUSY_FLOPS", math.inf if together else -1):
+    with patch.object(cohort_updates, "_BUSY_FLOPS", math.inf if together else -1):
         return per_round(lambda count: train(task, Protection(), replace(OWN, rounds=count)))
 
 

@@ -24,14 +24,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob
-from trilemma.estimation.recipes import own_recipe
-from trilemma.estimation.scenario import Scenario
 from trilemma.federation.training import train
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob
+from trilemma.game.recipe_scenarios import own_recipe
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

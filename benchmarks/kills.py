@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from trilemma.errors import InvalidInput
-from trilemma.work.journal import JOURNAL
-from trilemma.work.store import Store
+from trilemma.execution.journal import JOURNAL
+from trilemma.execution.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

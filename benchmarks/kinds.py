@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the generated table of the tests, and what all pages share
 
 from tests.attacks.mixed_table import generated, right_columns, views_of  # noqa: E402
-from tests.estimation.test_real_networks import convolutional, of, solved  # noqa: E402
+from tests.game.test_real_networks import convolutional, of, solved  # noqa: E402
 
 from benchmarks.pages.stamp import stamp  # noqa: E402
 from trilemma.attacks import Tokens, get  # noqa: E402
 from trilemma.beliefs.intervals import clopper_pearson  # noqa: E402
-from trilemma.estimation.scenario import Scenario  # noqa: E402
+from trilemma.game.scenario import Scenario  # noqa: E402
 from trilemma.scenarios import load_scenario  # noqa: E402
 
 TABLE = ROOT / "docs" / "benchmarks" / "kinds.md"

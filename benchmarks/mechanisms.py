@@ -24,15 +24,15 @@ import torch
 from trilemma.crypto.packing import Packing
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.entropy import Seeded, System
-from trilemma.protections.protection import Protection
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.rounds import run_round
-from trilemma.protections.sessions import ProtectedClient
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transforms.top_k import TopK
-from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protection.protection import Protection
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.session_rounds import run_round
+from trilemma.protection.sessions import ProtectedClient
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.compression import Compression
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transforms.top_k import TopK
+from trilemma.protection.transports.secret_sharing.identity import Identity
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

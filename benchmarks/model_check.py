@@ -17,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests s
 
 from benchmarks.pages.stamp import machine, stamp
 from trilemma.attacks.crafted import craft, hidden_linear, shown_rows
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import own_recipe
-from trilemma.estimation.scenario import Scenario
+from trilemma.deployment.nodes.model_check import LIMITS, Findings, Probes, Seen, look
+from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, pooled
-from trilemma.federation.nodes.model_check import LIMITS, Findings, Probes, Seen, look
-from trilemma.federation.sending import Sending
 from trilemma.federation.server import Server
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import own_recipe
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 from trilemma.records.records import Records
 from trilemma.scenarios import load_scenario

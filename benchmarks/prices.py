@@ -22,19 +22,19 @@ from typing import Final
 import torch
 from torch import nn
 
-from trilemma.bounds.certificate import noise_multiplier_for
+from trilemma.accounting.noise_calibration import noise_multiplier_for
 from trilemma.entropy import Seeded
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.recipes import applied
-from trilemma.estimation.scenario import Scenario
 from trilemma.federation.recipe import Recipe, WarmStart
 from trilemma.federation.training import train
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import applied
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.protections.protection import Protection
-from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protection.protection import Protection
+from trilemma.protection.transforms.randomization import Randomization
 from trilemma.records.records import Records
 from trilemma.scenarios import load_scenario
-from trilemma.tuning.recipes import CLIP, recipe_under_noise
+from trilemma.tuning.recipe_rule import CLIP, recipe_under_noise
 
 BUDGET: Final = 0.3
 TUNED_ON: Final = 8  # seeds, for the steps of unprotected trainings

@@ -25,16 +25,16 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, cross_entropy
 
 from benchmarks.prices import BUDGET, Case, accuracy, split
-from trilemma.bounds.certificate import noise_multiplier_for
+from trilemma.accounting.noise_calibration import noise_multiplier_for
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.protections.protection import Protection
-from trilemma.protections.transforms.randomization import Randomization
+from trilemma.protection.protection import Protection
+from trilemma.protection.transforms.randomization import Randomization
 from trilemma.records.records import Records
 from trilemma.scenarios import load_scenario
 from trilemma.scenarios.networks import mlp, uniform_weights
-from trilemma.tuning.recipes import (
+from trilemma.tuning.recipe_rule import (
     CLIP,
     LENGTH,
     recipe_under_noise,

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.stamp import stamp
 from benchmarks.pages.tables import Table, once
-from trilemma.estimation.models import fresh_weights
-from trilemma.federation import sending
+from trilemma.federation import cohort_updates
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.training import train
+from trilemma.game.prepared_models import fresh_weights
 from trilemma.learning import LocalTraining
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 from trilemma.scenarios import load_scenario
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "rounds.md"
@@ -37,7 +37,7 @@ def seconds(network: str, training: LocalTraining, protection: str, limit: float
     """CPU seconds of 150 rounds of one training, by the difference between 30 rounds and 2."""
     scenario = load_scenario(network)
     weights, spent = fresh_weights(scenario, SEEDS), []
-    with patch.object(sending, "_WRITTEN", limit):
+    with patch.object(cohort_updates, "_WRITTEN", limit):
         for rounds in (1, 2, ROUNDS):  # the first records and finds out
             recipe = Recipe(training, 10.0, True, True, rounds=rounds)
             given = scenario, parse_protection(protection), recipe

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import torch
 
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob
-from trilemma.estimation.results import decode
-from trilemma.estimation.scenario import Source
-from trilemma.estimation.sharing import views_together
+from trilemma.execution.pool import executor
+from trilemma.game.gpu_sharing import views_together
+from trilemma.game.job_results import decode
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob
+from trilemma.game.scenario import Source
 from trilemma.observations import Adversary
 from trilemma.scenarios import load_scenario
-from trilemma.work.executors import executor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

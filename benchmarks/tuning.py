@@ -16,10 +16,10 @@ import optuna
 from scipy.special import ndtr, ndtri
 
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.testing.simulated import CURVES, SimulatedAttacker
-from trilemma.tuning.calibrating.acceptance import fixed_size
-from trilemma.tuning.calibrating.calibration import calibrate
-from trilemma.tuning.calibrating.outcomes import Control
+from trilemma.testing.simulated_attackers import CURVES, SimulatedAttacker
+from trilemma.tuning.calibration.calibrate import calibrate
+from trilemma.tuning.calibration.outcomes import Control
+from trilemma.tuning.calibration.sequential_test import fixed_size
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

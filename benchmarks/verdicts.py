@@ -22,21 +22,21 @@ from pathlib import Path
 import torch
 from scipy.stats import binom
 
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, Job
-from trilemma.estimation.results import decode
-from trilemma.estimation.scenario import Scenario
+from trilemma.execution.journal import Run
+from trilemma.execution.pool import Crew
+from trilemma.execution.progress import Ticker
+from trilemma.execution.scheduler import Procedure, Scheduler
+from trilemma.game.job_results import decode
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob, Job
+from trilemma.game.scenario import Scenario
 from trilemma.observations import Adversary
 from trilemma.scenarios import load_scenario
-from trilemma.tuning.families.counts import Measured
-from trilemma.tuning.families.families import Family
-from trilemma.tuning.families.gauge import stream_of
+from trilemma.tuning.families.calibrator import stream_of
+from trilemma.tuning.families.family import Family
+from trilemma.tuning.families.game_counts import Measured
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.work.executors import Crew
-from trilemma.work.journal import Run
-from trilemma.work.progress import Ticker
-from trilemma.work.scheduler import Procedure, Scheduler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recovering.recoveries import measure
-from trilemma.estimation.recovering.units import Measurement
+from trilemma.game.recovering.recoveries import measure
+from trilemma.game.recovering.units import Measurement
 from trilemma.scenarios import load_scenario
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share

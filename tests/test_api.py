@@ -19,7 +19,7 @@ MODULES = ["trilemma"] + [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_name_in_all_exists(name: str) -> None:
-    if name.startswith("trilemma.federation.flower"):
+    if name.startswith("trilemma.deployment.flower"):
         pytest.importorskip("flwr", reason="needs the extra `flower`")
     module = importlib.import_module(name)
     public = getattr(module, "__all__", [])
@@ -63,7 +63,7 @@ HEAVY = (
 def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys; sys.argv = ['trilemma', *sys.argv[1:]]\n"
-        "from trilemma.cli import main\n"
+        "from trilemma.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"

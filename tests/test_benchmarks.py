@@ -21,7 +21,7 @@ from benchmarks.tuning import ALPHA
 from scipy.stats import binom
 
 from trilemma.beliefs.intervals import acceptance_size, clopper_pearson
-from trilemma.testing.simulated import SimulatedAttacker
+from trilemma.testing.simulated_attackers import SimulatedAttacker
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.commands.running import here
+from tests.cli.running import here
 
 import trilemma
-from trilemma.cli import main
+from trilemma.cli.main import main
 
 COMMANDS = (
     *("attack", "check", "estimate", "explain", "figures", "keys", "new", "pareto", "report"),
@@ -62,7 +62,7 @@ def test_a_bare_call_shows_the_help(
 def test_an_error_in_a_users_model_is_told_with_its_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = ("tune", "--scenario", "tests.commands.own_scenario:fails_later")
+    words = ("tune", "--scenario", "tests.cli.own_scenario:fails_later")
     code, out, err = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
     assert (code, out) == (2, "")
     said = [line for line in err.splitlines() if not line.startswith("tune:")]
@@ -91,7 +91,7 @@ def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_the_first_line_says_what_is_being_read(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = "tests.commands.own_scenario:returns_nan"
+    scenario = "tests.cli.own_scenario:returns_nan"
     flag = [] if command == "check" else ["--scenario"]
     monkeypatch.setattr(sys, "argv", ["trilemma", command, *flag, scenario])
     with pytest.raises(SystemExit):

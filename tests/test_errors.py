@@ -19,7 +19,7 @@ from trilemma.errors import (
     sentence,
     users_fault,
 )
-from trilemma.scenarios.calling import called
+from trilemma.scenarios.scenario_calls import called
 
 
 def test_an_unknown_name_is_near_a_known_one_or_lists_them() -> None:

@@ -12,7 +12,7 @@ from tests.tuning.simulating import simulate
 from transformers import GPT2Config, GPT2LMHeadModel
 from typer.main import get_command
 
-from trilemma.cli import app
+from trilemma.cli.main import app
 
 PAGE = (Path(__file__).parents[1] / "docs" / "first-hour.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands.own_scenario import shown, small
-from tests.commands.running import here
-from tests.commands.test_settings import parsed
+from tests.cli.own_scenario import shown, small
+from tests.cli.running import here
+from tests.cli.test_configuration import parsed
 from tests.tuning.simulating import Simulated, simulate
 
 import trilemma
 from trilemma import api
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.paper.files import ProfileFile
+from trilemma.paper.profile_files import ProfileFile
 from trilemma.settings import Federated, FederatedSettings, RequestSettings
 from trilemma.tuning.request import Request
 
@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "seeds": 2,
     "strengths": 0,
 }
-NAME = "tests.commands.own_scenario:small"
+NAME = "tests.cli.own_scenario:small"
 ASKED = (api.tune, api.check, api.pareto)
 MEASURED = (api.attack, api.estimate, api.recover)
 
@@ -148,7 +148,7 @@ def test_a_verdict_is_attacked_as_a_value_and_as_a_file(tmp_path: Path) -> None:
 def test_attacks_of_one_round_as_a_value_and_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.rating.Bench", Simulated)
+    monkeypatch.setattr("trilemma.tuning.attack_rates.Bench", Simulated)
     asked: dict[str, Any] = {"attacks": ["analytic"], "units": 4, "quiet": True}
     found = trilemma.attack(shown, protection="randomization:variance=10", out=tmp_path, **asked)
     assert [each.attack for each in found.rated] == ["analytic"]

@@ -22,85 +22,85 @@ RANK = {
     "records": 2,
     "crypto": 3,
     "beliefs": 3,
-    "work": 3,
-    "bounds": 4,
-    "protections": 5,
+    "execution": 3,
+    "accounting": 4,
+    "protection": 5,
     "attacks": 5,
     "federation": 6,
-    "estimation": 7,
+    "game": 7,
     "scenarios": 8,
     "tuning": 8,
     "paper": 9,
+    "deployment": 9,
     "reporting": 10,
     "testing": 10,
     "settings": 10,
     "api": 11,
-    "commands": 12,
-    "cli": 13,
+    "cli": 12,
     "__init__": 14,
     "__main__": 14,
 }
 # The same inside a room: by folder, or by module.
 SUB_RANK = {
-    "protections": {
+    "protection": {
         "parameter": 0,
         "round_info": 0,
-        "texts": 0,
+        "spec_texts": 0,
         "transforms": 2,
         "transports": 2,
         "protection": 3,
         "transcripts": 3,
         "sessions": 4,
         "specs": 4,
-        "rounds": 5,
-        "twin": 6,
-        "observing": 6,
+        "session_rounds": 5,
+        "round_arithmetic": 6,
+        "adversary_view": 6,
         "__init__": 7,
     },
-    "estimation": {
-        "leakage": 0,
-        "results": 0,
-        "suitability": 0,
-        "given": 1,
+    "game": {
+        "estimates": 0,
+        "job_results": 0,
+        "differentiability": 0,
+        "validation": 1,
         "scenario": 2,
-        "models": 3,
-        "sharing": 3,
-        "identity": 4,
-        "recipes": 4,
+        "prepared_models": 3,
+        "gpu_sharing": 3,
+        "scenario_identity": 4,
+        "recipe_scenarios": 4,
         "costs": 5,
         "playing": 5,
         "recovering": 5,
         "jobs": 6,
-        "bench": 7,
+        "job_runner": 7,
         "__init__": 8,
     },
     "tuning": {
         "presets": 0,
         "problem": 0,
-        "remaining": 1,
-        "calibrating": 1,
+        "time_left": 1,
+        "calibration": 1,
         "request": 1,
         "results": 2,
         "families": 3,
         "plan": 4,
-        "recipes": 4,
-        "certificate": 5,
-        "choosing": 6,
-        "fronts": 7,
-        "further": 8,
-        "possible": 8,
-        "timing": 8,
-        "again": 9,
+        "recipe_rule": 4,
+        "proof": 5,
+        "choice": 6,
+        "pareto": 7,
+        "further_results": 8,
+        "possible_jobs": 8,
+        "unit_times": 8,
+        "replication": 9,
         "audit_canaries": 9,
-        "checking": 9,
-        "rating": 9,
-        "tune": 9,
+        "check_report": 9,
+        "attack_rates": 9,
+        "tuning_run": 9,
         "__init__": 10,
     },
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 # A verdict shows itself in a notebook: a method of it reads the pictures when it is called.
-BY_STRING = {"tuning/results/shown.py": {"reporting"}}
+BY_STRING = {"tuning/results/notebook_view.py": {"reporting"}}
 MODULE = re.compile(r"trilemma(\.\w+)+")
 
 
@@ -162,18 +162,18 @@ def test_imports_inside_a_room_go_down_only(path: Path) -> None:
     assert not upward_inside(outer, own, path.read_text())
 
 
-@pytest.mark.parametrize("module", ["protection", "sessions", "rounds", "observing"])
+@pytest.mark.parametrize("module", ["protection", "sessions", "session_rounds", "adversary_view"])
 def test_a_protection_knows_no_transform_and_no_transport(module: str) -> None:
     """What they are (base), how messages look (wire, payloads), and that there is a plain one."""
     kinds = {"transforms", "transports"}
-    source = (SOURCE / "protections" / f"{module}.py").read_text()
+    source = (SOURCE / "protection" / f"{module}.py").read_text()
     names = [name.split(".") for name in imported(source)]
-    inside = [name[2:] for name in names if name[1] == "protections" and name[2] in kinds]
+    inside = [name[2:] for name in names if name[1] == "protection" and name[2] in kinds]
     assert {".".join(name[:2]) for name in inside} <= {
         "transforms.base",
         "transports.PLAIN",
         "transports.base",
-        "transports.payloads",
+        "transports.plain_payloads",
         "transports.wire",
     }
 
@@ -181,11 +181,11 @@ def test_a_protection_knows_no_transform_and_no_transport(module: str) -> None:
 @pytest.mark.parametrize(
     ("own", "source", "above"),
     [
-        ("crypto", "from trilemma.protections.protection import Protection", {"protections"}),
-        ("protections", "import trilemma.attacks.base", {"attacks"}),
-        ("attacks", "def late() -> None:\n    import trilemma.cli", {"cli"}),
-        ("work", 'NEEDED = ("trilemma.estimation.bench",)', {"estimation"}),
-        ("tuning", "from trilemma.protections.specs import parse_protection", set()),
+        ("crypto", "from trilemma.protection.protection import Protection", {"protection"}),
+        ("protection", "import trilemma.attacks.base", {"attacks"}),
+        ("attacks", "def late() -> None:\n    import trilemma.cli.main", {"cli"}),
+        ("execution", 'NEEDED = ("trilemma.game.job_runner",)', {"game"}),
+        ("tuning", "from trilemma.protection.specs import parse_protection", set()),
         ("tuning", 'SAYS = "trilemma.tune of a scenario"', set()),
     ],
 )
@@ -194,6 +194,6 @@ def test_an_import_upwards_is_seen(own: str, source: str, above: set[str]) -> No
 
 
 def test_an_import_upwards_inside_a_room_is_seen() -> None:
-    upwards = "from trilemma.protections.rounds import run_round"
-    assert upward_inside("protections", "transforms", upwards) == {"rounds"}
-    assert not upward_inside("protections", "twin", upwards)
+    upwards = "from trilemma.protection.session_rounds import run_round"
+    assert upward_inside("protection", "transforms", upwards) == {"session_rounds"}
+    assert not upward_inside("protection", "round_arithmetic", upwards)

@@ -17,11 +17,11 @@ from benchmarks.attacks import digits, fashion, sought_at_20_db
 from benchmarks.pages.tables import Row, Table, once
 from trilemma.attacks import Reconstructions, View, get
 from trilemma.attacks.dlg import DLG
-from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.playing.games import Arena
+from trilemma.game.playing.observer import Observer
+from trilemma.game.scenario import Scenario
 from trilemma.observations import Adversary
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 
 __all__ = ["as_published", "compared", "one_by_one", "views_of"]
 

@@ -23,7 +23,7 @@ from benchmarks.tuning import (
     share,
 )
 from trilemma.beliefs.intervals import acceptance_size
-from trilemma.testing.simulated import SimulatedAttacker
+from trilemma.testing.simulated_attackers import SimulatedAttacker
 
 __all__ = ["bonferroni", "compared", "fixed_sequence"]
 

@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.pages.tables import Row, Table, seconds
-from trilemma.bounds import trade_off
-from trilemma.bounds.training import Training
-from trilemma.federation.sending import Sending
+from trilemma.accounting import trade_off
+from trilemma.accounting.sampled_training import Training
+from trilemma.federation.cohort_updates import Sending
 from trilemma.learning import LocalTraining, Task
 from trilemma.scenarios.networks import lenet, mlp, uniform_weights
 

@@ -19,17 +19,18 @@ from benchmarks.fuzzing.documents import good_front, good_verdict
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require, require_sentence
 from benchmarks.fuzzing.settings import COMMANDS, again, check_request
-from trilemma import api, cli
+from trilemma import api
+from trilemma.cli import main as cli
 from trilemma.crypto.paillier import PrivateKey, check_bits
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recovering.criterion import choose_criterion
+from trilemma.game.recovering.criterion import choose_criterion
 from trilemma.scenarios import load_scenario
 from trilemma.settings import command_line
 
 __all__ = ["commands"]
 
-RECOVERING = "trilemma.estimation.recovering.prepared"
+RECOVERING = "trilemma.game.recovering.recovery_setup"
 
 FLAGS = {
     command: {each.opts[0]: each for each in COMMANDS.commands[command].params if each.opts}
@@ -141,14 +142,17 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
 
     with ExitStack() as stack:
         for target in (
-            "trilemma.tuning.tune.tune", "trilemma.tuning.fronts.pareto.pareto",
-            "trilemma.tuning.again.attack_again", "trilemma.reporting.page.page.write_report",
-            f"{RECOVERING}.measure", "trilemma.tuning.rating.rate",
-            "trilemma.tuning.checking.examine",
+            "trilemma.tuning.tuning_run.tune", "trilemma.tuning.pareto.pareto_search.pareto",
+            "trilemma.tuning.replication.attack_again",
+            "trilemma.reporting.page.page.write_report",
+            f"{RECOVERING}.measure", "trilemma.tuning.attack_rates.rate",
+            "trilemma.tuning.check_report.examine",
         ):  # fmt: skip
             stack.enter_context(patch(target, started))
         for target in ("_verdict", "_curves"):
-            stack.enter_context(patch(f"trilemma.reporting.figures.files.{target}", lambda *_: {}))
+            stack.enter_context(
+                patch(f"trilemma.reporting.figures.figure_files.{target}", lambda *_: {})
+            )
         stack.enter_context(patch.object(api, "command_line", noted))
         stack.enter_context(patch("trilemma.scenarios.sources.load_scenario", _scenario))
         stack.enter_context(patch(f"{RECOVERING}.choose_criterion", _criterion))

@@ -16,14 +16,14 @@ from tests.reporting import examples
 
 from benchmarks.fuzzing.hostile import noise, spoilt_json
 from benchmarks.fuzzing.judging import require
-from trilemma.federation.deployment import Deployment, ServerTraining
-from trilemma.federation.nodes.verdicts import from_verdict
+from trilemma.deployment.nodes.verdict_terms import from_verdict
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
 from trilemma.learning import LocalTraining
 from trilemma.reporting.page.page import write_report
-from trilemma.reporting.sources import Earlier, read_run
-from trilemma.reporting.words.verdict import show_verdict
-from trilemma.tuning.results.front import Front
+from trilemma.reporting.run_results import Earlier, read_run
+from trilemma.reporting.words.verdict_text import show_verdict
 from trilemma.tuning.results.gallery import Gallery
+from trilemma.tuning.results.pareto_front import Front
 from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["good_front", "good_verdict", "verdicts"]
@@ -84,7 +84,7 @@ def verdicts(draw: Random, folder: Path) -> None:
 
 
 def _chosen(text: str) -> Any:
-    from trilemma.protections.specs import parse_protection
+    from trilemma.protection.specs import parse_protection
 
     return parse_protection(json.loads(text)["protection"]).describe()
 

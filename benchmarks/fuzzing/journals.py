@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from benchmarks.fuzzing.hostile import name, noise, number, spoilt_bytes
 from benchmarks.fuzzing.judging import require, require_sentence
 from trilemma.errors import TrilemmaError
-from trilemma.work.journal import JOURNAL, Run
-from trilemma.work.listing import RunListed, list_runs
+from trilemma.execution.journal import JOURNAL, Run
+from trilemma.execution.run_listing import RunListed, list_runs
 
 __all__ = ["journals"]
 

@@ -21,9 +21,9 @@ from benchmarks.fuzzing.hostile import number, spoilt_bytes, spoilt_json, spoilt
 from benchmarks.fuzzing.judging import Wrong, require
 from trilemma.crypto.keyfiles import load_private, load_public, save_private, save_public
 from trilemma.crypto.paillier import PrivateKey, PublicKey
+from trilemma.deployment.nodes.identities import NodeIdentity
 from trilemma.entropy import System
-from trilemma.federation.nodes.files.identities import NodeIdentity
-from trilemma.protections.transports.secret_sharing.identity import Identity
+from trilemma.protection.transports.secret_sharing.identity import Identity
 
 __all__ = ["keys"]
 

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from benchmarks.fuzzing.hostile import JSONS, name, noise, number, spoilt_text
 from benchmarks.fuzzing.judging import require
-from trilemma.cli import app
-from trilemma.commands.settings import read_settings
-from trilemma.federation.deployment import Deployment
-from trilemma.federation.nodes.events import Event
-from trilemma.federation.nodes.terms import Terms
+from trilemma.cli.configuration import read_settings
+from trilemma.cli.main import app
+from trilemma.deployment.nodes.round_events import Event
+from trilemma.deployment.nodes.terms import Terms
+from trilemma.federation.deployment_terms import Deployment
 from trilemma.learning import LocalTraining
 from trilemma.settings import Federated, Searched, command_line
 from trilemma.tuning.problem import Problem

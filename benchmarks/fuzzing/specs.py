@@ -13,8 +13,8 @@ from benchmarks.fuzzing.judging import Wrong, require
 from trilemma.attacks import get
 from trilemma.beliefs.recovery import Criterion
 from trilemma.naming import load_object
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import MECHANISMS, parse_protection, tunable
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import MECHANISMS, parse_protection, tunable
 
 __all__ = ["names", "specs"]
 
@@ -27,8 +27,8 @@ GOOD = (
     "secret-sharing:clip_range=8.0,precision_bits=18,ring_bits=64,max_weight=1500",
     "randomization:variance=0.1,clip=1.0+paillier:bits=2048,mode=blind,precision_bits=20",
     "paillier:bits=3072,mode=open,clip_range=2.0,precision_bits=16,max_weight=100",
-    "trilemma.protections.transforms.randomization:Randomization:variance=0.5",
-    "trilemma.protections.transports.secret_sharing.transport:SecretSharing:ring_bits=64",
+    "trilemma.protection.transforms.randomization:Randomization:variance=0.5",
+    "trilemma.protection.transports.secret_sharing.aggregation_transport:SecretSharing:ring_bits=64",
 )
 OBJECTS = (
     *(
@@ -47,8 +47,8 @@ OBJECTS = (
         "a b:c",
         "os:environ",
     ),
-    *("trilemma.attacks.dlg:DLG", "trilemma.protections.transforms.top_k:TopK", "math", "a:b:c"),
-    "trilemma.protections.transforms.randomization:Randomization",
+    *("trilemma.attacks.dlg:DLG", "trilemma.protection.transforms.top_k:TopK", "math", "a:b:c"),
+    "trilemma.protection.transforms.randomization:Randomization",
 )
 
 

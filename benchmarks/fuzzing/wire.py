@@ -18,21 +18,21 @@ from benchmarks.fuzzing.judging import require
 from trilemma.crypto.ciphertexts import Ciphertexts
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.crypto.shamir import Share, combine, split
+from trilemma.deployment.flower.messages import model_tensors, read_stages, write_stages
+from trilemma.deployment.nodes.stages import Stage
 from trilemma.entropy import System
-from trilemma.federation.flower.messages import model_tensors, read_stages, write_stages
-from trilemma.federation.nodes.stages import Stage
-from trilemma.protections.protection import Protection
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.sessions import ProtectedClient, ProtectedServer
-from trilemma.protections.transcripts import Released
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.top_k import TopK
-from trilemma.protections.transports.base import Payload
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.payloads import read_update, write_update
-from trilemma.protections.transports.secret_sharing.identity import Identity
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
-from trilemma.protections.transports.wire import HEADER_BYTES, pack, unpack
+from trilemma.protection.protection import Protection
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.sessions import ProtectedClient, ProtectedServer
+from trilemma.protection.transcripts import Released
+from trilemma.protection.transforms.compression import Compression
+from trilemma.protection.transforms.top_k import TopK
+from trilemma.protection.transports.base import Payload
+from trilemma.protection.transports.paillier_transport import Paillier
+from trilemma.protection.transports.plain_payloads import read_update, write_update
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
+from trilemma.protection.transports.secret_sharing.identity import Identity
+from trilemma.protection.transports.wire import HEADER_BYTES, pack, unpack
 
 __all__ = ["messages"]
 

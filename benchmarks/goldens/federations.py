@@ -23,7 +23,7 @@ def digits_fedavg() -> Scenario:
 
 
 def table() -> Scenario:
-    from trilemma.scenarios.tables import breast_cancer
+    from trilemma.scenarios.medical_tables import breast_cancer
 
     return replace(breast_cancer(clients=3, batch=2), rounds=ROUNDS)
 

@@ -1,7 +1,4 @@
-"""What is measured of a federation, under whichever source PYTHONPATH names.
-
-Where a name moves between the two commits, a measurement has to try both.
-"""
+"""What is measured of a federation, under the source that PYTHONPATH names."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +46,8 @@ def messages(make: Make) -> Values:
 
     from trilemma import Adversary, RoundInfo, Seeded, parse_protection
     from trilemma.learning import client_update
-    from trilemma.protections.observing import observe_updates
-    from trilemma.protections.rounds import run_round
+    from trilemma.protection.adversary_view import observe_updates
+    from trilemma.protection.session_rounds import run_round
 
     scenario = make()
     task, training, weights = scenario.task, scenario.local_training, weights_of(scenario)
@@ -72,9 +68,9 @@ def messages(make: Make) -> Values:
 def guesses(make: Make) -> Values:
     """Which games of one round, and of a training, each attack wins."""
     from trilemma import Adversary
-    from trilemma.estimation.bench import Bench
-    from trilemma.estimation.jobs import AttackJob
-    from trilemma.estimation.playing.suite import suite_of
+    from trilemma.game.job_runner import Bench
+    from trilemma.game.jobs import AttackJob
+    from trilemma.game.playing.suite import suite_of
 
     work = Bench(make, None, 1, 2, 7)()
     values: Values = {}
@@ -101,31 +97,28 @@ def history(make: Make) -> Values:
 
 
 def trained(scenario: Scenario, spec: str, real_rounds: int | None) -> Any:
-    """A training from one seed, by the `train` of either commit."""
+    """A training from one seed."""
     from trilemma import parse_protection
-    from trilemma.federation import training
-
-    train: Any = training.train  # takes a recipe and several seeds now
-    given = scenario, parse_protection(spec)
-    how: Any = {
-        "weights": weights_of(scenario),
-        "clients_per_round": scenario.cohort,
-        "evaluate_every": 1,
-        "real_rounds": real_rounds,
-    }
-    if "recipe" not in signature(train).parameters:
-        return train(*given, rounds=ROUNDS, seed=2, **how)
     from trilemma.federation.recipe import Recipe
+    from trilemma.federation.training import train
 
-    recipe = Recipe(scenario.local_training, rounds=ROUNDS)
-    (history,) = train(*given, recipe, seeds=(2,), **how)
+    (history,) = train(
+        scenario,
+        parse_protection(spec),
+        Recipe(scenario.local_training, rounds=ROUNDS),
+        seeds=(2,),
+        weights=weights_of(scenario),
+        clients_per_round=scenario.cohort,
+        evaluate_every=1,
+        real_rounds=real_rounds,
+    )
     return history
 
 
 def proof(make: Make) -> Values:
     """The noise that the scenario's training needs, and how often anyone is right under it."""
-    from trilemma.bounds.certificate import noise_multiplier_for, success_bound
-    from trilemma.bounds.training import Training
+    from trilemma.accounting.noise_calibration import noise_multiplier_for, success_bound
+    from trilemma.accounting.sampled_training import Training
 
     scenario, values = make(), {}
     rate = scenario.local_training.unit_size / min(map(len, scenario.records))
@@ -229,7 +222,7 @@ def ray(make: Make) -> Values:
     """What `tune` chooses on a Ray cluster of two nodes."""
     if find_spec("ray") is None:
         return {"skipped": "Ray is not installed"}
-    from tests.work.executors.two_nodes import two_nodes
+    from tests.execution.pool.two_nodes import two_nodes
 
     with two_nodes() as (address, _):
         return tuned(make, "--workers", "2", "--ray", address)

@@ -23,7 +23,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from trilemma.federation.flower import ProtectedGrid, Terms, protect_mod
+from trilemma.deployment.flower import ProtectedGrid, Terms, protect_mod
 
 text, pins = {text!r}, {pins!r}
 terms = text and Terms.of(text)
@@ -90,7 +90,7 @@ def exchange_seconds(*, clients: int, rounds: int) -> float:
 def _median(text: str, clients: int, rounds: int, *, pinned: bool, empty: bool) -> float:
     with tempfile.TemporaryDirectory() as home:
         if pinned:
-            from tests.federation.nodes.pins import pin
+            from tests.deployment.nodes.pins import pin
 
             pin(Path(home), range(clients))
         script = Path(home) / "app.py"

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from trilemma.accounting.guarantee import prove
     from trilemma.api import (
         attack,
         attack_verdict,
@@ -21,26 +22,25 @@ if TYPE_CHECKING:
         tune,
     )
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
-    from trilemma.bounds.guarantee import prove
     from trilemma.entropy import Seeded, System
     from trilemma.errors import TrilemmaError
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
-    from trilemma.paper.bounds import Constants
     from trilemma.paper.mechanisms import mechanism
     from trilemma.paper.profile import Profile
     from trilemma.paper.solving import Solution, solve
-    from trilemma.protections.protection import Protection
-    from trilemma.protections.round_info import RoundInfo
-    from trilemma.protections.specs import parse_protection
-    from trilemma.protections.transforms.bounded import BoundedMask
-    from trilemma.protections.transforms.compression import Compression
-    from trilemma.protections.transforms.randomization import Randomization
-    from trilemma.protections.transforms.top_k import TopK
-    from trilemma.protections.transports.paillier import Paillier
-    from trilemma.protections.transports.plain import Plain
-    from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+    from trilemma.paper.surrogate_bounds import Constants
+    from trilemma.protection.protection import Protection
+    from trilemma.protection.round_info import RoundInfo
+    from trilemma.protection.specs import parse_protection
+    from trilemma.protection.transforms.bounded import BoundedMask
+    from trilemma.protection.transforms.compression import Compression
+    from trilemma.protection.transforms.randomization import Randomization
+    from trilemma.protection.transforms.top_k import TopK
+    from trilemma.protection.transports.paillier_transport import Paillier
+    from trilemma.protection.transports.plain import Plain
+    from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
     from trilemma.records.tables import Table
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.request import Request
@@ -91,27 +91,27 @@ __all__ = [
 
 _HOME: Final = {
     "Adversary": "observations",
-    "BoundedMask": "protections.transforms.bounded",
-    "Compression": "protections.transforms.compression",
-    "Constants": "paper.bounds",
+    "BoundedMask": "protection.transforms.bounded",
+    "Compression": "protection.transforms.compression",
+    "Constants": "paper.surrogate_bounds",
     "Layout": "updates",
     "LocalTraining": "learning",
     "Observation": "observations",
-    "Paillier": "protections.transports.paillier",
-    "Plain": "protections.transports.plain",
+    "Paillier": "protection.transports.paillier_transport",
+    "Plain": "protection.transports.plain",
     "Problem": "tuning.problem",
     "Profile": "paper.profile",
-    "Protection": "protections.protection",
-    "Randomization": "protections.transforms.randomization",
+    "Protection": "protection.protection",
+    "Randomization": "protection.transforms.randomization",
     "Request": "tuning.request",
-    "RoundInfo": "protections.round_info",
-    "Scenario": "estimation.scenario",
-    "SecretSharing": "protections.transports.secret_sharing.transport",
+    "RoundInfo": "protection.round_info",
+    "Scenario": "game.scenario",
+    "SecretSharing": "protection.transports.secret_sharing.aggregation_transport",
     "Seeded": "entropy",
     "Solution": "paper.solving",
     "System": "entropy",
     "Table": "records.tables",
-    "TopK": "protections.transforms.top_k",
+    "TopK": "protection.transforms.top_k",
     "TrilemmaError": "errors",
     "Verdict": "tuning.results.verdict",
     "attack": "api",
@@ -124,8 +124,8 @@ _HOME: Final = {
     "leakage": "beliefs.belief",
     "mechanism": "paper.mechanisms",
     "pareto": "api",
-    "parse_protection": "protections.specs",
-    "prove": "bounds.guarantee",
+    "parse_protection": "protection.specs",
+    "prove": "accounting.guarantee",
     "recover": "api",
     "solve": "paper.solving",
     "tune": "api",

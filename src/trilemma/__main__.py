@@ -1,6 +1,6 @@
 """`python -m trilemma`."""
 
-from trilemma.cli import main
+from trilemma.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -40,19 +40,19 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, told
 
 if TYPE_CHECKING:
     from trilemma.attacks import Rung
-    from trilemma.estimation.recovering.prepared import Recovered
-    from trilemma.estimation.scenario import Scenario, Source
-    from trilemma.paper.estimated import Estimated
-    from trilemma.paper.result import Paper
-    from trilemma.protections.protection import Protection
+    from trilemma.execution.journal import Run
+    from trilemma.game.recovering.recovery_setup import Recovered
+    from trilemma.game.scenario import Scenario, Source
+    from trilemma.paper.constants_of_federation import Estimated
+    from trilemma.paper.paper_result import Paper
+    from trilemma.protection.protection import Protection
     from trilemma.records.records import Records
-    from trilemma.tuning.again import Replication
+    from trilemma.tuning.attack_rates import Ratings
     from trilemma.tuning.audit_canaries import CanaryAudit
-    from trilemma.tuning.checking import Examined
-    from trilemma.tuning.rating import Ratings
-    from trilemma.tuning.results.front import Front, SamplerName
+    from trilemma.tuning.check_report import Examined
+    from trilemma.tuning.replication import Replication
+    from trilemma.tuning.results.pareto_front import Front, SamplerName
     from trilemma.tuning.results.verdict import Verdict
-    from trilemma.work.journal import Run
 
     Given = Scenario | Callable[..., Scenario] | str
 
@@ -203,11 +203,11 @@ def _tuned(
     *,
     quiet: bool,
 ) -> Verdict:
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
 
     with Ticker("tune", quiet=quiet) as ticker:
         ticker.say(f"reading {federation.label}")
-        from trilemma.tuning.tune import tune as find  # imports torch, which takes seconds
+        from trilemma.tuning.tuning_run import tune as find  # imports torch, which takes seconds
 
         def answered() -> None:  # from here on this process waits for the last tasks
             with suppress(RuntimeError):  # no thread to be had: then it is read when it is needed
@@ -233,7 +233,7 @@ def _kept(
     if out is None:
         yield None
         return
-    from trilemma.work.journal import Run
+    from trilemma.execution.journal import Run
 
     with Run.open(out, described, fresh=fresh) as run:
         yield run
@@ -248,14 +248,14 @@ def check(
     **settings: Unpack[TuneSettings],
 ) -> Examined:
     """What `tune` would attack, what it cannot and why, and how long it would take here."""
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
 
     options, asked = _split(settings)
     request = Request.of(request, asked)
     with Ticker("check", quiet=quiet) as ticker:
         federation = _Federation.of(scenario, options)
         ticker.say(f"reading {federation.label}")
-        from trilemma.tuning.checking import examine
+        from trilemma.tuning.check_report import examine
 
         return examine(federation.source(), request, ticker.say)
 
@@ -281,8 +281,8 @@ def pareto(
     It has `evaluations` points, of `units` games each. `storage` is the URL of a database that
     several machines share (None: a file in the folder `out`, or memory).
     """
-    from trilemma.work.files import sqlite_url
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
+    from trilemma.execution.run_files import sqlite_url
 
     options, asked = _split(settings)
     federation, request = _Federation.of(scenario, options), Request.of(request, asked)
@@ -297,7 +297,9 @@ def pareto(
     reproduce = federation.reproduce("pareto", request, searched)
     with _kept(out, described, fresh=fresh) as run, Ticker("pareto", quiet=quiet) as ticker:
         ticker.say(f"reading {federation.label}")
-        from trilemma.tuning.fronts.pareto import pareto as measure  # imports torch, for seconds
+        from trilemma.tuning.pareto.pareto_search import (
+            pareto as measure,  # imports torch, for seconds
+        )
 
         def save(found: Front) -> Front:
             whole = replace(found, reproduce=reproduce)
@@ -353,8 +355,8 @@ def paper(
     mechanisms in the `form` (all: printed, corrected, tight), and what is measured there. The
     folder `out` gets paper.json, report.html and figures.
     """
-    from trilemma.work.files import new_folder
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
+    from trilemma.execution.run_files import new_folder
 
     problem = Problem(budget, utility_weight, efficiency_weight, max_utility_loss, max_cost)
     folder = None if out is None else new_folder(out)
@@ -377,7 +379,7 @@ def paper(
             say=ticker.say,
         )
     if folder is not None:
-        from trilemma.reporting.figures.files import draw_figures
+        from trilemma.reporting.figures.figure_files import draw_figures
         from trilemma.reporting.page.page import write_report
 
         found.save(folder / found.file)
@@ -410,14 +412,14 @@ def attack(
     malicious `server` crafts the model that clients get, in each way that is known. The
     folder `out` gets attack.json, and recoveries.png of images that may be shown.
     """
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
 
     with Ticker("attack", quiet=quiet) as ticker:
         federation = _Federation.of(scenario, settings)
         ticker.say(f"reading {federation.label}")
-        from trilemma.protections.specs import parse_protection
-        from trilemma.tuning.rating import rate  # imports torch, which takes seconds
-        from trilemma.work.files import write_json
+        from trilemma.execution.run_files import write_json
+        from trilemma.protection.specs import parse_protection
+        from trilemma.tuning.attack_rates import rate  # imports torch, which takes seconds
 
         shield = parse_protection(protection) if isinstance(protection, str) else protection
         described = {
@@ -449,7 +451,7 @@ def attack(
             if run is not None:
                 write_json(run.folder / "attack.json", ratings.as_json())
                 if ratings.images:
-                    from trilemma.reporting.figures.recoveries import draw_suite
+                    from trilemma.reporting.figures.recovery_pictures import draw_suite
 
                     shape = ratings.scenario.input_spec.shape
                     draw_suite(run.folder / "recoveries.png", ratings.images, shape)
@@ -481,9 +483,9 @@ def recover(
     """
     federation = _Federation.of(scenario, settings)
     _say("attack", federation, quiet=quiet)
-    from trilemma.estimation.recovering.prepared import Prepared, Recovered
-    from trilemma.protections.specs import parse_protection
-    from trilemma.work.files import write_json
+    from trilemma.execution.run_files import write_json
+    from trilemma.game.recovering.recovery_setup import Prepared, Recovered
+    from trilemma.protection.specs import parse_protection
 
     shield = parse_protection(protection) if isinstance(protection, str) else protection
     prepared = Prepared.of(
@@ -503,7 +505,7 @@ def recover(
         if run is not None:
             write_json(run.folder / "attack.json", recovered.as_json())
             if prepared.scenario.show_records:
-                from trilemma.reporting.figures.recoveries import draw_recoveries
+                from trilemma.reporting.figures.recovery_pictures import draw_recoveries
 
                 unit = "dB" if prepared.guess.criterion.metric == "psnr" else ""
                 records = prepared.originals(len(control.pictures))
@@ -539,9 +541,9 @@ def estimate(
     """
     federation = _Federation.of(scenario, settings)
     _say("estimate", federation, quiet=quiet)
-    from trilemma.estimation.recovering.prepared import Prepared
-    from trilemma.paper.estimated import estimate as measured
-    from trilemma.work.files import write_json
+    from trilemma.execution.run_files import write_json
+    from trilemma.game.recovering.recovery_setup import Prepared
+    from trilemma.paper.constants_of_federation import estimate as measured
 
     prepared = Prepared.of(
         federation.source(),
@@ -561,7 +563,7 @@ def estimate(
         if run is not None:
             write_json(run.folder / "estimate.json", found.as_json())
         if profile is not None:
-            from trilemma.paper.files import ProfileFile
+            from trilemma.paper.profile_files import ProfileFile
             from trilemma.paper.profiling import client_profiles
 
             profiles = client_profiles(prepared.scenario, seed=seed)
@@ -594,13 +596,13 @@ def attack_verdict(
     `public` records (or their name, module:object) or `restarts`. The `seed` is a random one
     unless it is given.
     """
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
 
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     with Ticker("attack", quiet=quiet) as ticker:
         ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
         from trilemma.scenarios.sources import with_public  # imports torch, which takes seconds
-        from trilemma.tuning.again import attack_again
+        from trilemma.tuning.replication import attack_again
         from trilemma.tuning.results.verdict import Verdict
 
         found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
@@ -659,7 +661,7 @@ def audit_canaries(
     federation is the verdict's own, unless a `scenario` is given; the `seed` of the canaries is a
     random one unless it is given.
     """
-    from trilemma.work.progress import Ticker
+    from trilemma.execution.progress import Ticker
 
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     with Ticker("canaries", quiet=quiet) as ticker:

@@ -20,7 +20,7 @@ from trilemma.tuning.presets import Preset
 from trilemma.tuning.request import Knows, Settings
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.scenario import Scenario
     from trilemma.observations import Adversary
 
 __all__ = [

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.recovering.units import Measurement, unit_views
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.recovering.units import Measurement, unit_views
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 from trilemma.records.tables import Table
 from trilemma.scenarios.networks import mlp
 from trilemma.scenarios.partition import partition

@@ -16,12 +16,12 @@ from trilemma.attacks import Analytic, get
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
-from trilemma.scenarios.tables import breast_cancer
+from trilemma.scenarios.medical_tables import breast_cancer
 
 if TYPE_CHECKING:
     from tests.attacks.conftest import Problems
 
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.scenario import Scenario
 
 
 Maker = Callable[..., "Problems"]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import Knowledge, get
-from trilemma.attacks.posterior import rest_law
+from trilemma.attacks.posterior import rest_distribution
 from trilemma.learning import LocalTraining, Task
 from trilemma.records.records import Records
 
@@ -97,7 +97,9 @@ def test_nets_that_hold_more_than_is_trained(
     dtype: torch.dtype,
 ) -> None:
     """Buffers and frozen layers go along where an attack computes in another precision."""
-    monkeypatch.setattr(rest_law, "_ROUNDED", 0.0)  # the posterior is done again in double
+    monkeypatch.setattr(
+        rest_distribution, "_ROUNDED", 0.0
+    )  # the posterior is done again in double
     task = Task(model().to(dtype), cross_entropy, 10)
     made = problems(1, task=task, training=LocalTraining(batch=2), public=30, dtype=torch.float32)
     public = made.views[0].knowledge.public

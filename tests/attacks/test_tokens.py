@@ -12,7 +12,7 @@ from torch import nn
 from trilemma.attacks import DLG, Tokens
 from trilemma.attacks.tokens import _presence
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.text import Reader, text
 

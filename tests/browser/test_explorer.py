@@ -16,7 +16,7 @@ from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.reporting.page.page import write_report
 from trilemma.reporting.page.sections import front_explorer, verdict_explorer
 from trilemma.reporting.words.numbers import hundred, number
-from trilemma.reporting.words.protections import family
+from trilemma.reporting.words.protection_text import family
 from trilemma.tuning.request import Request
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.estimation.scenario import Scenario
+from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.recipe import Recipe
-from trilemma.federation.sending import Sending
-from trilemma.federation.timing import RoundCosts, round_costs
+from trilemma.federation.round_timing import RoundCosts, round_costs
 from trilemma.federation.training import History, train
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.protections.protection import Protection
+from trilemma.protection.protection import Protection
 from trilemma.records.records import Records
 
 SIZES = (8, 12, 20)

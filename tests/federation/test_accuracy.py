@@ -10,9 +10,9 @@ from tests.federation.small import trained
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.estimation.models import fresh_weights
+from trilemma.game.prepared_models import fresh_weights
 from trilemma.learning import LocalTraining
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.networks import uniform_weights
 

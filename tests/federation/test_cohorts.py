@@ -7,7 +7,7 @@ import torch
 from tests.federation.small import federation, trained
 
 from trilemma.errors import InvalidInput
-from trilemma.federation import sending
+from trilemma.federation import cohort_updates
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 
@@ -20,7 +20,7 @@ FEDAVG = LocalTraining("fedavg", lr=0.3, steps=4, batch=3, records=8)  # the las
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three clients in one vmapped pass, which are too few for it to pay."""
-    monkeypatch.setattr(sending, "_FEW", 1)
+    monkeypatch.setattr(cohort_updates, "_FEW", 1)
 
 
 @pytest.mark.usefixtures("together")
@@ -30,14 +30,14 @@ def test_a_busy_step_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         (191, "a step of 0 Mflop keeps a CPU busy with one client"),
         (192, None),
     ):
-        monkeypatch.setattr(sending, "_BUSY_FLOPS", limit)
+        monkeypatch.setattr(cohort_updates, "_BUSY_FLOPS", limit)
         assert trained(federation(FEDAVG), rounds=1).one_by_one == reason
 
 
 @pytest.mark.usefixtures("together")
 def test_the_vmapped_pass_may_be_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(federation(FEDAVG), rounds=3, seed=2)
-    monkeypatch.setattr(sending, "_WIDEST", 2 * 39)
+    monkeypatch.setattr(cohort_updates, "_WIDEST", 2 * 39)
     assert torch.allclose(whole.weights, trained(federation(FEDAVG), rounds=3, seed=2).weights)
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from tests.federation.small import costs_of, trained
 
-from trilemma.estimation.models import fresh_weights
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transports.paillier import Paillier
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transports.paillier_transport import Paillier
 from trilemma.scenarios import load_scenario
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

@@ -17,9 +17,9 @@ from trilemma.federation.recipe import Recipe, WarmStart
 from trilemma.federation.server import Server
 from trilemma.federation.training import train
 from trilemma.learning import LocalTraining
-from trilemma.protections.protection import Protection
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protection.protection import Protection
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.records.records import Records
 
 FULL = LocalTraining(batch=10, record_clip=0.3, sampling="full")
@@ -151,7 +151,7 @@ def test_full_batches_train_as_a_plain_loop_does(
 ) -> None:
     """Clients of 8, 12 and 20 records: all of them in every round, and 10 in the denominator."""
     if many:
-        monkeypatch.setattr("trilemma.federation.sending._WRITTEN", 0)
+        monkeypatch.setattr("trilemma.federation.cohort_updates._WRITTEN", 0)
     scenario, model = federation(FULL), network()
     history = trained(scenario, rounds=3, server_lr=2.0, equal_weights=True)
     for _ in range(3):

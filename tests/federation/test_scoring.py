@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
 from trilemma.federation.scoring import Score, read_scores, write_scores
 from trilemma.federation.training import start_weights
+from trilemma.game.scenario import Scenario
 from trilemma.records.records import Records
 
 

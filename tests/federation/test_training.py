@@ -15,17 +15,17 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
-from trilemma.federation import sending
+from trilemma.federation import cohort_updates
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, Task, way_of
-from trilemma.protections.protection import Protection
-from trilemma.protections.transforms.bounded import BoundedMask
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.protections.transforms.top_k import TopK
-from trilemma.protections.transports.base import Transport
-from trilemma.protections.transports.paillier import Paillier
-from trilemma.protections.transports.secret_sharing.transport import SecretSharing
+from trilemma.protection.protection import Protection
+from trilemma.protection.transforms.bounded import BoundedMask
+from trilemma.protection.transforms.compression import Compression
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.protection.transforms.top_k import TopK
+from trilemma.protection.transports.base import Transport
+from trilemma.protection.transports.paillier_transport import Paillier
+from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.records.records import Records
 
 FEDSGD = LocalTraining("fedsgd", lr=0.5, batch=6)
@@ -72,7 +72,7 @@ def by_hand(
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three clients in one vmapped pass, which are too few for it to pay."""
-    monkeypatch.setattr(sending, "_FEW", 1)
+    monkeypatch.setattr(cohort_updates, "_FEW", 1)
 
 
 @pytest.mark.usefixtures("together")
@@ -86,7 +86,7 @@ def test_training_is_what_a_plain_loop_does(
     server_lr: float | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sending, "_BUSY_FLOPS", busy)
+    monkeypatch.setattr(cohort_updates, "_BUSY_FLOPS", busy)
     scenario = federation(setting)
     history = trained(scenario, rounds=5, seed=4, clients_per_round=per_round, server_lr=server_lr)
     assert (history.one_by_one is None) == (busy > 0)
@@ -110,7 +110,7 @@ def test_records_that_count_one_by_one_train_as_a_plain_loop_does(
     name: str, busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients of 8, 12 and 20 records: one mask a record and step, S in the denominator."""
-    monkeypatch.setattr(sending, "_BUSY_FLOPS", busy)
+    monkeypatch.setattr(cohort_updates, "_BUSY_FLOPS", busy)
     setting = BY_RECORD[name]
     scenario = federation(setting)
     history = trained(scenario, rounds=3, seed=4)

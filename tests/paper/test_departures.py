@@ -20,18 +20,22 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 from scipy.special import rel_entr
 
+from trilemma.accounting.noise_calibration import (
+    leakage_supremum,
+    noise_multiplier_for,
+    success_bound,
+)
+from trilemma.accounting.sampled_training import Training
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
-from trilemma.bounds.certificate import leakage_supremum, noise_multiplier_for, success_bound
-from trilemma.bounds.training import Training
 from trilemma.errors import InvalidInput
-from trilemma.paper import bounds
-from trilemma.paper.bounds import Constants
+from trilemma.paper import surrogate_bounds
 from trilemma.paper.mechanisms import MECHANISMS, mechanism
 from trilemma.paper.mechanisms.base import Form, Strength
-from trilemma.paper.mechanisms.compression import rescaled_distortion
+from trilemma.paper.mechanisms.compression_model import rescaled_distortion
 from trilemma.paper.profile import Profile
 from trilemma.paper.solving import Solution, solve
+from trilemma.paper.surrogate_bounds import Constants
 from trilemma.tuning.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -188,14 +192,14 @@ def test_e03_what_the_optimum_certifies(name: str, c1: float, c2: float) -> None
 def test_e04_the_system_bound_does_not_follow_from_the_client_bounds() -> None:
     # Clients with C1 = .2, x = .5 and C1 = .6, x = .1: the client bounds are 3*.5-.2 = 1.3 and
     # 2*.6-.1 = 1.1, mean 1.2; the means are C1 = .4, x = .3, for which the max is .5.
-    printed, implied = bounds.system_bounds([0.2, 0.6], 1.0, [0.5, 0.1])
+    printed, implied = surrogate_bounds.system_bounds([0.2, 0.6], 1.0, [0.5, 0.1])
     assert [printed, implied] == pytest.approx([0.5, 1.2])
     rng = np.random.default_rng(4)
     for _ in range(500):
         clients = int(rng.integers(1, 6))
         c1, tv = rng.uniform(0.01, 1, clients), rng.uniform(0, 1, clients)
         c2 = float(rng.uniform(0.1, 5))
-        printed, implied = bounds.system_bounds(c1.tolist(), c2, tv.tolist())
+        printed, implied = surrogate_bounds.system_bounds(c1.tolist(), c2, tv.tolist())
         x = c2 * tv
         assert implied == pytest.approx(np.maximum(2 * c1 - x, 3 * x - c1).mean())
         assert implied >= printed - 1e-12
@@ -233,12 +237,12 @@ def test_e06_xi_is_infinite_without_smoothing_and_measures_the_smoothing_with_it
             xi = float(np.abs(np.log(belief / prior)).max())
             assert xi == math.inf
             with pytest.raises(InvalidInput, match="xi"):
-                bounds.log_c2(xi)
+                surrogate_bounds.log_c2(xi)
     # Add-one smoothing: the same attack, but C2 grows as the square of the number of trials.
     c2 = []
     for trials in (100, 1_000, 10_000):
         smoothed = (always * 4 * trials + 1) / (4 * trials + 5)
-        c2.append(math.exp(bounds.log_c2(float(np.abs(np.log(smoothed / prior)).max()))))
+        c2.append(math.exp(surrogate_bounds.log_c2(float(np.abs(np.log(smoothed / prior)).max()))))
     assert c2[1] / c2[0] == pytest.approx(100, rel=0.05)
     assert c2[2] / c2[1] == pytest.approx(100, rel=0.05)
 
@@ -355,10 +359,12 @@ def test_e09_printed_and_corrected_error_of_c1() -> None:
     corrected = e * math.sqrt(math.log(2) / (2 * (2 - e)))
     assert printed == pytest.approx(0.4616, abs=5e-5)  # nats
     assert corrected == pytest.approx(0.0427, abs=5e-5)  # nats
-    assert bounds.c1_error_bound(e, "printed") * SQRT_LN2 == pytest.approx(printed)
-    assert bounds.c1_error_bound(e) * SQRT_LN2 == pytest.approx(corrected)
+    assert surrogate_bounds.c1_error_bound(e, "printed") * SQRT_LN2 == pytest.approx(printed)
+    assert surrogate_bounds.c1_error_bound(e) * SQRT_LN2 == pytest.approx(corrected)
     for error in np.linspace(0.001, 0.999, 50):
-        assert bounds.c1_error_bound(error) < bounds.c1_error_bound(error, "printed")
+        assert surrogate_bounds.c1_error_bound(error) < surrogate_bounds.c1_error_bound(
+            error, "printed"
+        )
 
 
 def test_e09_the_proof_step_for_negative_logarithms_fails() -> None:
@@ -383,8 +389,8 @@ def test_e09_the_triangle_bound_holds(e: float) -> None:
     )
     estimate = belief * (1 + e * signs)
     gap = np.abs(root_js(estimate, prior) - root_js(belief, prior))
-    assert gap.max() <= bounds.c1_error_bound(e) + 1e-7
-    assert gap.max() > 0.3 * bounds.c1_error_bound(e)
+    assert gap.max() <= surrogate_bounds.c1_error_bound(e) + 1e-7
+    assert gap.max() > 0.3 * surrogate_bounds.c1_error_bound(e)
 
 
 def test_e09_the_metric_doubles_the_error_of_c1() -> None:
@@ -394,8 +400,10 @@ def test_e09_the_metric_doubles_the_error_of_c1() -> None:
         assert abs(moved - Constants(0.6, 2.0).surrogate_leakage(0.2)) == pytest.approx(
             2 * abs(shift)
         )
-    assert bounds.leakage_error_bound(0.1) == pytest.approx(2 * bounds.c1_error_bound(0.1))
-    assert bounds.leakage_error_bound(0.1, "printed") == pytest.approx(
+    assert surrogate_bounds.leakage_error_bound(0.1) == pytest.approx(
+        2 * surrogate_bounds.c1_error_bound(0.1)
+    )
+    assert surrogate_bounds.leakage_error_bound(0.1, "printed") == pytest.approx(
         1.5 * 0.46157 / SQRT_LN2, 1e-4
     )
 
@@ -577,9 +585,9 @@ def test_e18_trials_that_the_chernoff_lemma_asks_for(
 
     assert failure(fewest) <= 0.05 < failure(fewest - 1)
     assert failure(vacuous_below) < 1 <= failure(vacuous_below - 1)
-    assert bounds.chernoff_sample_size(0.1, 0.05, rates) == fewest
-    assert bounds.chernoff_failure(0.1, vacuous_below - 1, rates) == 1.0
-    assert bounds.chernoff_failure(0.1, fewest, rates) == pytest.approx(failure(fewest))
+    assert surrogate_bounds.chernoff_sample_size(0.1, 0.05, rates) == fewest
+    assert surrogate_bounds.chernoff_failure(0.1, vacuous_below - 1, rates) == 1.0
+    assert surrogate_bounds.chernoff_failure(0.1, fewest, rates) == pytest.approx(failure(fewest))
 
 
 def test_e18_the_lemma_itself_holds() -> None:
@@ -590,7 +598,7 @@ def test_e18_the_lemma_itself_holds() -> None:
     exact = law_of_counts.cdf(math.ceil((1 - e) * mean) - 1) + law_of_counts.sf(
         math.floor((1 + e) * mean)
     )
-    assert exact < 1e-4 < bounds.chernoff_failure(e, trials, [rate])
+    assert exact < 1e-4 < surrogate_bounds.chernoff_failure(e, trials, [rate])
 
 
 # --- E19: Paillier keys -----------------------------------------------------------------------
@@ -850,7 +858,7 @@ def test_leakage_moves_by_at_most_c2_tv(concentration: tuple[float, float]) -> N
     assert (systems.shift <= paper + rounding).all()  # the lemma that the paper builds on
     sharper = np.array(
         [
-            bounds.posterior_shift_bound(float(t), float(x))
+            surrogate_bounds.posterior_shift_bound(float(t), float(x))
             for t, x in zip(systems.tv, systems.xi, strict=True)
         ]
     )
@@ -873,14 +881,16 @@ def test_the_sharper_forms_are_not_far_from_the_truth() -> None:
     for b in (1e-3, 1e-2):
         table = np.array([[0.5 + b, 0.5 - b], [0.5 - b, 0.5 + b]])
         shift = float(root_js(table[0], table[1]))
-        limit = bounds.posterior_shift_bound(1.0, -math.log(1 - 2 * b))
+        limit = surrogate_bounds.posterior_shift_bound(1.0, -math.log(1 - 2 * b))
         assert 0.8 < shift / limit <= 0.85
     # Disjoint beliefs, ξ without limit: the shift is √TV exactly.
     for tau in (0.01, 0.5, 1.0):
         first, second = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
         mixed = (1 - tau) * first + tau * second
-        assert float(root_js(first, mixed)) <= bounds.posterior_shift_bound(tau, 300.0)
-    assert bounds.posterior_shift_bound(1.0, 300.0) == pytest.approx(float(root_js(first, second)))
+        assert float(root_js(first, mixed)) <= surrogate_bounds.posterior_shift_bound(tau, 300.0)
+    assert surrogate_bounds.posterior_shift_bound(1.0, 300.0) == pytest.approx(
+        float(root_js(first, second))
+    )
 
 
 # --- The certificate --------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import torch
 
 from trilemma.attacks import View, get
 from trilemma.beliefs.recovery import Criterion
-from trilemma.estimation.models import prepare_models
-from trilemma.estimation.recovering.criterion import choose_criterion
-from trilemma.estimation.recovering.recoveries import measure
-from trilemma.estimation.recovering.units import Measurement, draw_unit
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.prepared_models import prepare_models
+from trilemma.game.recovering.criterion import choose_criterion
+from trilemma.game.recovering.recoveries import measure
+from trilemma.game.recovering.units import Measurement, draw_unit
+from trilemma.game.scenario import Scenario
 from trilemma.learning import client_update
 from trilemma.observations import Observation
 from trilemma.paper.algorithm import estimated
@@ -19,10 +19,10 @@ from trilemma.paper.mechanisms import MECHANISMS
 from trilemma.paper.mechanisms.base import Form
 from trilemma.paper.profiling import client_profiles
 from trilemma.paper.solving import Solution, solve
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 from trilemma.scenarios import load_scenario
+from trilemma.tuning.attack_rates import rate
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.rating import rate
 
 TWENTY = Criterion("psnr", 20.0)
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from trilemma.cli import main
+from trilemma.cli.main import main
 
 CALLS, DIGITS = 200, 60
 

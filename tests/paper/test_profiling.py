@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.estimation.test_costs import FEDSGD
 from tests.federation.small import federation
+from tests.game.test_costs import FEDSGD
 from torch.nn.functional import cross_entropy
 
-from trilemma.estimation.models import fresh_weights
+from trilemma.game.prepared_models import fresh_weights
 from trilemma.paper.profiling import client_profiles
 
 

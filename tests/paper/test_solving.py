@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from trilemma.paper.bounds import Constants, Regime
 from trilemma.paper.mechanisms import MECHANISMS, mechanism
 from trilemma.paper.mechanisms.base import Form
 from trilemma.paper.profile import Profile
 from trilemma.paper.solving import solve
+from trilemma.paper.surrogate_bounds import Constants, Regime
 from trilemma.tuning.problem import Problem
 
 PROFILE = Profile(2410, delta=0.5, sigma=0.05)

@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 from trilemma.beliefs.belief import largest_mean_success_rate
-from trilemma.estimation.costs import Costs
-from trilemma.estimation.leakage import Estimate, client_leakage, success_rate
-from trilemma.estimation.playing.claims import Claim
-from trilemma.federation.deployment import Deployment, ServerTraining
-from trilemma.federation.timing import Spent
+from trilemma.federation.deployment_terms import Deployment, ServerTraining
+from trilemma.federation.round_timing import Spent
+from trilemma.game.costs import Costs
+from trilemma.game.estimates import Estimate, client_leakage, success_rate
+from trilemma.game.playing.claims import Claim
 from trilemma.learning import LocalTraining
-from trilemma.protections.specs import parse_protection
-from trilemma.tuning.calibrating.outcomes import Tested
-from trilemma.tuning.choosing.advice import headline
-from trilemma.tuning.fronts.front import hypervolume, knee, non_dominated
+from trilemma.protection.specs import parse_protection
+from trilemma.tuning.calibration.outcomes import Tested
+from trilemma.tuning.choice.advice import headline
+from trilemma.tuning.pareto.front_geometry import hypervolume, knee, non_dominated
 from trilemma.tuning.request import Knows, Request
-from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.results.candidate import Candidate
 from trilemma.tuning.results.certificate import Certificate
-from trilemma.tuning.results.front import Front
 from trilemma.tuning.results.gallery import Column, Gallery
+from trilemma.tuning.results.pareto_front import Front
 from trilemma.tuning.results.points import RESOLUTION, Point
 from trilemma.tuning.results.verdict import (
     AttackUsed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.reporting import examples
 
-from trilemma.estimation.leakage import Estimate
+from trilemma.game.estimates import Estimate
 from trilemma.reporting.page.explorer import Explorer, Preference
 from trilemma.tuning.results.points import Point
 

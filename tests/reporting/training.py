@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.reporting import examples
 
-from trilemma.estimation.playing.claims import Participation
+from trilemma.game.playing.claims import Participation
 from trilemma.tuning.request import Knows
 from trilemma.tuning.results.verdict import RoundsPoint, Verdict
 

@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.models import fresh_weights
+from trilemma.game.prepared_models import fresh_weights
 from trilemma.scenarios import load_scenario
 
 

@@ -8,7 +8,7 @@ from trilemma.scenarios import SCENARIOS, load_scenario
 OWN = """
 import torch
 from torch import nn
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 
 def make(size=8):
     data = [(torch.rand(3), torch.tensor(i % 2)) for i in range(size)]

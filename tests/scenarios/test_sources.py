@@ -6,18 +6,18 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.commands.own_scenario import shown, small
+from tests.cli.own_scenario import shown, small
 from torch import nn
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.scenarios.sources import source_of
 
 
 def test_what_may_be_tuned() -> None:
     made = small()
     assert source_of(made) is made
-    for given in (small, "tests.commands.own_scenario:small"):
+    for given in (small, "tests.cli.own_scenario:small"):
         source = pickle.loads(pickle.dumps(source_of(given)))  # as a worker gets it
         assert isinstance(source(), Scenario)
         assert source().name == "small"

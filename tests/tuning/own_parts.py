@@ -10,10 +10,10 @@ import torch
 
 from trilemma.attacks import Reconstructions, Rung, View, get
 from trilemma.entropy import Seeded, System
-from trilemma.protections.parameter import Parameter
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.transforms.base import Making, Partial
-from trilemma.protections.transforms.tunable import Start, Tunable
+from trilemma.protection.parameter import Parameter
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.transforms.base import Making, Partial
+from trilemma.protection.transforms.tunable import Start, Tunable
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
-from trilemma.estimation.playing.claims import checkpoints
-from trilemma.estimation.results import (
+from trilemma.execution.scheduler import Procedure
+from trilemma.federation.round_timing import RoundCosts, Spent
+from trilemma.federation.training import History, Round
+from trilemma.game.job_results import (
     AttackResult,
     BeliefResult,
     Failed,
@@ -24,15 +24,15 @@ from trilemma.estimation.results import (
     decode,
     encode,
 )
-from trilemma.estimation.scenario import Scenario
-from trilemma.federation.timing import RoundCosts, Spent
-from trilemma.federation.training import History, Round
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
+from trilemma.game.playing.claims import checkpoints
+from trilemma.game.scenario import Scenario
 from trilemma.observations import Adversary
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.compression import Compression
-from trilemma.protections.transforms.randomization import Randomization
-from trilemma.work.scheduler import Procedure
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.compression import Compression
+from trilemma.protection.transforms.randomization import Randomization
 
 __all__ = ["Runner", "Simulated", "answered", "runner", "simulate"]
 
@@ -140,7 +140,7 @@ class Simulated(Bench):
 
 def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
     """Let every tuning of this test be simulated, by these laws."""
-    for module in ("plan", "again"):
+    for module in ("plan", "replication"):
         monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))
 
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.commands.own_scenario import small
-from tests.commands.running import here
+from tests.cli.own_scenario import small
+from tests.cli.running import here
 from tests.tuning.simulating import simulate
 
 import trilemma
 from trilemma.errors import InvalidInput
-from trilemma.protections.protection import Protection
-from trilemma.reporting.words.canaries import summary
+from trilemma.protection.protection import Protection
+from trilemma.reporting.words.canary_text import summary
 from trilemma.tuning.audit_canaries import audit_verdict
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.tuning.tune import tune
+from trilemma.tuning.tuning_run import tune
 
 SUM = "randomization+secret-sharing"
 
@@ -59,7 +59,7 @@ def test_the_command_prints_and_exits_by_what_it_saw(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     verdict.save(tmp_path / "verdict.json")
-    own = ("--scenario", "tests.commands.own_scenario:small", "--canaries", "60", "--seed", "1")
+    own = ("--scenario", "tests.cli.own_scenario:small", "--canaries", "60", "--seed", "1")
     code, out, err = here(monkeypatch, capsys, "canaries", str(tmp_path), *own, "--json")
     assert code == 0, err
     said = json.loads(out)

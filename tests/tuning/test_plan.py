@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands.own_scenario import small
+from tests.cli.own_scenario import small
 from tests.tuning.own_parts import Laplace, Twice
 
 from trilemma.beliefs.belief import largest_mean_success_rate
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import ServerTraining
-from trilemma.tuning.families.setting import Setting
+from trilemma.execution.journal import Run
+from trilemma.federation.deployment_terms import ServerTraining
+from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.work.journal import Run
 
 ATTACKS = ("gaussian-posterior", "analytic")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.commands.own_scenario import small
+from tests.cli.own_scenario import small
 
 from trilemma.attacks import get
 from trilemma.errors import InvalidInput
-from trilemma.protections.specs import parse_protection
-from trilemma.tuning.tune import tune
+from trilemma.protection.specs import parse_protection
+from trilemma.tuning.tuning_run import tune
 
 NOISE = "tests.tuning.own_parts:Laplace"
 ATTACK = "tests.tuning.own_parts:Twice"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.commands.own_scenario import small
+from tests.cli.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
 
-from trilemma.protections.specs import parse_protection
-from trilemma.tuning.choosing.choice import Choice
-from trilemma.tuning.families.counts import Counts
+from trilemma.protection.specs import parse_protection
+from trilemma.tuning.choice.choose import Choice
+from trilemma.tuning.families.game_counts import Counts
 from trilemma.tuning.families.pricing import ranked
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.results.candidate import Candidate
 from trilemma.tuning.results.verdict import Beside, Verdict
-from trilemma.tuning.tune import verdict_on
+from trilemma.tuning.tuning_run import verdict_on
 
 CONTROL = Counts(24, {"gaussian-posterior": 23}, {}, 0)
 NOISE = replace(

@@ -8,7 +8,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from torch.nn.functional import cross_entropy
 
 from flower_digits import task
-from trilemma.federation.flower import local_update, protect_mod
+from trilemma.deployment.flower import local_update, protect_mod
 
 
 def switched(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, Result
 
 from flower_digits import task
 from trilemma.crypto.keyfiles import load_public
-from trilemma.federation.flower import ProtectedGrid
+from trilemma.deployment.flower import ProtectedGrid
 
 app = ServerApp()
 

@@ -11,7 +11,7 @@ import torch
 from flwr.app import UserConfig
 from torch.nn.functional import cross_entropy
 
-from trilemma.federation.flower import Deployment, Terms, from_verdict, measured_deployment
+from trilemma.deployment.flower import Deployment, Terms, from_verdict, measured_deployment
 from trilemma.records.records import Records
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.networks import mlp, uniform_weights

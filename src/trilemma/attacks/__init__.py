@@ -7,14 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from trilemma.attacks.analytic import Analytic
+from trilemma.attacks.attackable import check_task
 from trilemma.attacks.base import RUNGS, Attack, Knowledge, Reconstructions, Rung, View
-from trilemma.attacks.checking import check_task
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.linkage import Linkage
 from trilemma.attacks.map_prior import MAP
 from trilemma.attacks.posterior import ExactPosterior, GaussianPosterior
-from trilemma.attacks.tables import TabLeak
+from trilemma.attacks.tableak import TabLeak
 from trilemma.attacks.tokens import Tokens
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.naming import load_object

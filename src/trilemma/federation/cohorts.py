@@ -14,7 +14,7 @@ import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.federation.sending import Sending
+from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.server import Labelled
 from trilemma.learning import Task, draw_rows, stack_rows
 

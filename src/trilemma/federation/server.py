@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.deployment import ServerTraining
+from trilemma.federation.deployment_terms import ServerTraining
 from trilemma.learning import clipped_sums, traced
 
 if TYPE_CHECKING:

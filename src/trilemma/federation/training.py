@@ -15,19 +15,19 @@ import torch
 
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
+from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.scoring import Metric, Score
-from trilemma.federation.sending import Sending
 from trilemma.federation.server import Labelled, Server
 from trilemma.learning.precision import drawn_on
-from trilemma.protections.round_info import RoundInfo
-from trilemma.protections.rounds import run_round
-from trilemma.protections.twin import has_twin, twin_mean
+from trilemma.protection.round_arithmetic import has_twin, twin_mean
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.session_rounds import run_round
 from trilemma.quantities import counted
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
-    from trilemma.protections.protection import Protection
+    from trilemma.protection.protection import Protection
 
 __all__ = ["History", "Round", "start_weights", "train"]
 

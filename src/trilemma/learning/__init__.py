@@ -4,20 +4,20 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
+from trilemma.learning.batch_norm_context import Company
+from trilemma.learning.client_update import client_update, clip_records, summed_records
 from trilemma.learning.clipping import clipped_sums
-from trilemma.learning.company import Company
-from trilemma.learning.local_training import LocalTraining
-from trilemma.learning.products import (
+from trilemma.learning.layer_products import (
     Products,
     RecordLoss,
     record_gradients,
     written_out,
 )
+from trilemma.learning.local_training import LocalTraining
 from trilemma.learning.recording.tracing import traced
 from trilemma.learning.sampling import draw_rows, stack_rows
 from trilemma.learning.tasks import Task
-from trilemma.learning.trying import way_of
-from trilemma.learning.update import client_update, clip_records, summed_records
+from trilemma.learning.way_trial import way_of
 from trilemma.learning.ways import Way
 
 __all__ = [

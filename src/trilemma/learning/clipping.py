@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from trilemma.learning.products import Products, RecordLoss, record_gradients, written_out
+from trilemma.learning.layer_products import Products, RecordLoss, record_gradients, written_out
 
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task

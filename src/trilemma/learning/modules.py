@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from trilemma.errors import InvalidInput
-from trilemma.learning.statistics import send_statistics
+from trilemma.learning.batch_norm_statistics import send_statistics
 
 if TYPE_CHECKING:
     from trilemma.updates import Layout

@@ -16,24 +16,24 @@ import numpy as np
 
 from trilemma.attacks import get
 from trilemma.errors import InvalidInput
-from trilemma.estimation.recovering.criterion import choose_criterion
-from trilemma.estimation.recovering.recoveries import attack_units
-from trilemma.estimation.recovering.units import Measurement
-from trilemma.paper.curves import curve, on_axis, runnable
-from trilemma.paper.estimating import EstimatedConstants, constants_of
-from trilemma.paper.measuring import Bench
+from trilemma.game.recovering.criterion import choose_criterion
+from trilemma.game.recovering.recoveries import attack_units
+from trilemma.game.recovering.units import Measurement
+from trilemma.paper.constants_from_counts import EstimatedConstants, constants_of
+from trilemma.paper.measured_effects import Bench
 from trilemma.paper.mechanisms import MECHANISMS
 from trilemma.paper.mechanisms.base import Form, MechanismModel
+from trilemma.paper.paper_result import Paper, Row
+from trilemma.paper.parameter_curves import curve, on_axis, runnable
 from trilemma.paper.profiling import client_profiles
-from trilemma.paper.result import Paper, Row
 from trilemma.paper.solving import Solution, solve
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
-    from trilemma.estimation.recovering.criterion import Guess
-    from trilemma.estimation.recovering.recoveries import Outcomes
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.recovering.criterion import Guess
+    from trilemma.game.recovering.recoveries import Outcomes
+    from trilemma.game.scenario import Scenario
     from trilemma.paper.profile import Profile
 
 __all__ = ["ATTEMPTS", "FORMS", "MODELS", "Asked", "estimated", "run_paper"]

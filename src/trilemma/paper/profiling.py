@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.models import fresh_weights
+from trilemma.game.prepared_models import fresh_weights
 from trilemma.learning import client_update, draw_rows
 from trilemma.paper.profile import Profile
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.scenario import Scenario
 
 __all__ = ["client_profiles"]
 

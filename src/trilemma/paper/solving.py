@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilemma.paper.bounds import Constants, Regime
 from trilemma.paper.mechanisms.base import (
     Form,
     MechanismModel,
@@ -20,7 +19,8 @@ from trilemma.paper.mechanisms.base import (
     strength_for,
 )
 from trilemma.paper.profile import Profile
-from trilemma.protections.parameter import Parameter
+from trilemma.paper.surrogate_bounds import Constants, Regime
+from trilemma.protection.parameter import Parameter
 from trilemma.tuning.problem import Problem
 
 __all__ = ["Gamma", "Optimum", "Solution", "solve"]

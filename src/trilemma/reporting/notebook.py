@@ -7,15 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trilemma.errors import InvalidInput
-from trilemma.reporting.figures.curves import draw_leakage
+from trilemma.reporting.figures.curve_figures import draw_leakage
 from trilemma.reporting.figures.ranking import draw_ranking
-from trilemma.reporting.figures.rounds import draw_rounds
+from trilemma.reporting.figures.rounds_figure import draw_rounds
 from trilemma.reporting.page.page import verdict_cell
 from trilemma.reporting.page.panels import verdict_panels
-from trilemma.reporting.page.rounds import rounds_series
+from trilemma.reporting.page.rounds_plot import rounds_series
 from trilemma.reporting.words.answer import answer, metric_name
 from trilemma.reporting.words.numbers import hundred, metric
-from trilemma.reporting.words.protections import family, phrase
+from trilemma.reporting.words.protection_text import family, phrase
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

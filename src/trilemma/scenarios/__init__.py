@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.suitability import checked_before
+from trilemma.game.differentiability import checked_before
+from trilemma.game.scenario import Scenario
 from trilemma.naming import load_object
-from trilemma.scenarios.calling import called, meant
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
-from trilemma.scenarios.tables import breast_cancer, diabetes
+from trilemma.scenarios.medical_tables import breast_cancer, diabetes
+from trilemma.scenarios.scenario_calls import called, meant
 from trilemma.scenarios.text import text
 
 __all__ = ["SCENARIOS", "load_scenario"]

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 from trilemma.scenarios.networks import lenet, mlp, uniform_weights

@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 from trilemma.scenarios.networks import lenet, uniform_weights

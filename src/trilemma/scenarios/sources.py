@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.naming import load_object
 from trilemma.scenarios import load_scenario
-from trilemma.scenarios.calling import called, meant
+from trilemma.scenarios.scenario_calls import called, meant
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Source
+    from trilemma.game.scenario import Source
     from trilemma.records.records import Records
 
 __all__ = ["name_of", "source_of", "with_public"]

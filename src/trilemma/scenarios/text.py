@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.entropy import Seeded
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
 from trilemma.scenarios.partition import partition

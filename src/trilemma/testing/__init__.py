@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trilemma.testing.attacks import check_attack
-from trilemma.testing.mechanisms import check_mechanism
+from trilemma.testing.attack_contracts import check_attack
+from trilemma.testing.mechanism_contracts import check_mechanism
 
 __all__ = ["check_attack", "check_mechanism"]

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trilemma.bounds.trade_off import decision_bound
+from trilemma.accounting.trade_off import decision_bound
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.estimation.models import fresh_weights
-from trilemma.estimation.scenario import Scenario
-from trilemma.federation.canaries import CanaryRun, run_canaries
+from trilemma.federation.canary_run import CanaryRun, run_canaries
 from trilemma.federation.conformance import Finding, records_bounded
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.scenario import Scenario
 from trilemma.learning import client_update
-from trilemma.protections.round_info import RoundInfo
-from trilemma.tuning.certificate.beside import recipe_of
+from trilemma.protection.round_info import RoundInfo
+from trilemma.tuning.proof.attacks_on_proof import recipe_of
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Source
     from trilemma.federation.recipe import Recipe
-    from trilemma.protections.protection import Protection
+    from trilemma.game.scenario import Source
+    from trilemma.protection.protection import Protection
     from trilemma.tuning.results.certificate import Certificate
     from trilemma.tuning.results.verdict import Verdict
 

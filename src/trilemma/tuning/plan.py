@@ -12,33 +12,33 @@ import torch
 from trilemma.attacks import Rung, get
 from trilemma.attacks.crafted import IMPRINT, require_craftable
 from trilemma.errors import InvalidInput
-from trilemma.estimation.bench import Bench
-from trilemma.estimation.identity import data_hash, require_own, require_scenario
-from trilemma.estimation.jobs import Job
-from trilemma.estimation.leakage import Estimate, client_leakage
-from trilemma.estimation.playing.claims import Claim
-from trilemma.estimation.playing.games import Arena
-from trilemma.estimation.playing.suite import Suite, suite_of
-from trilemma.estimation.scenario import Scenario
-from trilemma.estimation.sharing import views_together
-from trilemma.federation.deployment import Deployment, room_for
+from trilemma.execution.pool import executor, one_thread
+from trilemma.federation.deployment_terms import Deployment, room_for
+from trilemma.game.estimates import Estimate, client_leakage
+from trilemma.game.gpu_sharing import views_together
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import Job
+from trilemma.game.playing.claims import Claim
+from trilemma.game.playing.games import Arena
+from trilemma.game.playing.suite import Suite, suite_of
+from trilemma.game.scenario import Scenario
+from trilemma.game.scenario_identity import data_hash, require_own, require_scenario
 from trilemma.observations import Adversary
-from trilemma.tuning.families.conditions import check_scenario
-from trilemma.tuning.families.families import Family, families, families_asked
-from trilemma.tuning.families.gauge import CHUNK, FEW, Gauge, streams
+from trilemma.tuning.families.calibrator import CHUNK, FEW, Gauge, streams
+from trilemma.tuning.families.family import Family, families, families_asked
+from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.pricing import Pricing
+from trilemma.tuning.families.proof_conditions import check_scenario
 from trilemma.tuning.families.provable import CERTIFIED
-from trilemma.tuning.families.setting import Setting
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
-from trilemma.work.executors import executor, one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trilemma.estimation.scenario import Source
-    from trilemma.work.executors import Executor
-    from trilemma.work.journal import Run
+    from trilemma.execution.journal import Run
+    from trilemma.execution.pool import Executor
+    from trilemma.game.scenario import Source
 
 __all__ = ["Plan"]
 

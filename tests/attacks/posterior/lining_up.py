@@ -13,8 +13,8 @@ from torch.func import grad, vmap
 
 from trilemma.attacks import Attack, Knowledge, View
 from trilemma.entropy import Seeded
-from trilemma.estimation.models import prepare_models
-from trilemma.estimation.scenario import Scenario
+from trilemma.game.prepared_models import prepare_models
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Noise, Observation
 from trilemma.records.range import InputSpec

@@ -10,7 +10,7 @@ from trilemma.attacks.posterior.candidate_updates import (
     contributions,
     observed_path,
 )
-from trilemma.attacks.posterior.units import Batch
+from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.learning.modules import fitted

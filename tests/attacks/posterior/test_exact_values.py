@@ -13,14 +13,14 @@ from torch.utils.data import TensorDataset
 from trilemma.attacks import get
 from trilemma.attacks.base import View
 from trilemma.attacks.posterior.exact_values import told_exactly
-from trilemma.attacks.posterior.units import stacked, units_of
-from trilemma.estimation.playing.games import Arena, Game
-from trilemma.estimation.playing.picks import play
-from trilemma.estimation.playing.sights import Observer
-from trilemma.estimation.scenario import Scenario
+from trilemma.attacks.posterior.posterior_inputs import stacked, units_of
+from trilemma.game.playing.games import Arena, Game
+from trilemma.game.playing.guesses import play
+from trilemma.game.playing.observer import Observer
+from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
-from trilemma.protections.specs import parse_protection
+from trilemma.protection.specs import parse_protection
 
 GAMES = 24
 

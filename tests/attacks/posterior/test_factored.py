@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import tabulate
-from trilemma.attacks.posterior.units import Batch
+from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.learning import LocalTraining, Task
 
 B, P, N = 2, 9, 4

@@ -19,7 +19,7 @@ from tests.attacks.posterior.lining_up import (
 )
 
 from trilemma.attacks import Attack, ExactPosterior, GaussianPosterior, View
-from trilemma.attacks.posterior import gaussian, rest_law
+from trilemma.attacks.posterior import gaussian, rest_distribution
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining
@@ -122,7 +122,7 @@ def test_precision_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.allclose(single.exp(), beliefs(GAUSSIAN, doubled).exp(), atol=1e-3)
     monkeypatch.setattr(gaussian, "_TOGETHER", 1)
     assert torch.allclose(single.exp(), beliefs(GAUSSIAN, game.views).exp(), atol=1e-4)
-    monkeypatch.setattr(rest_law, "_ROUNDED", 0.0)  # everything is done again in double
+    monkeypatch.setattr(rest_distribution, "_ROUNDED", 0.0)  # everything is done again in double
     assert torch.allclose(single.exp(), beliefs(GAUSSIAN, game.views).exp(), atol=1e-3)
 
 

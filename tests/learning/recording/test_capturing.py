@@ -9,7 +9,7 @@ from torch.func import grad, vmap
 
 from trilemma.learning import traced
 from trilemma.learning.recording.capturing import Captured, Repeated, capturable
-from trilemma.learning.recording.listing import Listing, memory
+from trilemma.learning.recording.operation_list import Listing, memory
 
 ATEN = torch.ops.aten
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

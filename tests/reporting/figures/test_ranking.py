@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.reporting import examples
 
 from trilemma.reporting.figures.ranking import draw_ranking
-from trilemma.reporting.words.protections import family
+from trilemma.reporting.words.protection_text import family
 
 
 def test_ranked_families_only_and_a_key_has_no_leakage() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trilemma.reporting.figures.style import STYLES, blank, legend, style
-from trilemma.tuning.families.families import FAMILIES
+from trilemma.tuning.families.family import FAMILIES
 
 
 def test_every_family_has_a_look_of_its_own() -> None:

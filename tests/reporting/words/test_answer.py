@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.reporting import examples
 
-from trilemma.estimation.leakage import Estimate
+from trilemma.game.estimates import Estimate
 from trilemma.observations import Adversary
 from trilemma.reporting.words.answer import (
     answer,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from trilemma.estimation.leakage import Estimate
+from trilemma.game.estimates import Estimate
 from trilemma.reporting.words.numbers import hundred, multiple, number, percent, points
 
 

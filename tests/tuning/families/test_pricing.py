@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.commands.own_scenario import small
+from tests.cli.own_scenario import small
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.costs import Costs
-from trilemma.estimation.jobs import CostJob, Job, TrainJob
-from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.results import Diverged
-from trilemma.federation.timing import Spent
-from trilemma.protections.specs import parse_protection
+from trilemma.federation.round_timing import Spent
+from trilemma.game.costs import Costs
+from trilemma.game.estimates import Estimate
+from trilemma.game.job_results import Diverged
+from trilemma.game.jobs import CostJob, Job, TrainJob
+from trilemma.protection.specs import parse_protection
 from trilemma.tuning.families.pricing import Pricing, priced, ranked
 from trilemma.tuning.problem import Problem
-from trilemma.tuning.results.candidates import Candidate
+from trilemma.tuning.results.candidate import Candidate
 
 NOISE = parse_protection("randomization:variance=0.01")
 

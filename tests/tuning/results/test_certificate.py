@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trilemma.bounds.certificate import success_bound
-from trilemma.bounds.training import Training
+from trilemma.accounting.noise_calibration import success_bound
+from trilemma.accounting.sampled_training import Training
 from trilemma.tuning.results.certificate import Certificate
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.reporting import examples
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.results.front import Front
+from trilemma.tuning.results.pareto_front import Front
 from trilemma.tuning.results.verdict import Verdict
 
 LOADERS: dict[str, tuple[Callable[[], Any], Callable[[Path], Any]]] = {

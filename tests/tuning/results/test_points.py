@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trilemma.estimation.leakage import Estimate
+from trilemma.game.estimates import Estimate
 from trilemma.tuning.results.points import RESOLUTION, Point
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from trilemma.estimation.identity import code_hash
+from trilemma.game.scenario_identity import code_hash
 from trilemma.tuning.results.provenance import versions
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.commands.own_scenario import small
+from tests.cli.own_scenario import small
 from tests.tuning.simulating import simulate
 
 from trilemma.errors import InvalidInput
-from trilemma.protections.protection import Protection
+from trilemma.protection.protection import Protection
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.tuning.tune import tune
+from trilemma.tuning.tuning_run import tune
 
 ROOT = Path(__file__).parents[3]
 Spoil = Any

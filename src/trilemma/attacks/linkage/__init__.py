@@ -1,5 +1,5 @@
 """The record that several messages share, whatever else is in them."""
 
-from trilemma.attacks.linkage.attack import Linkage
+from trilemma.attacks.linkage.linkage_attack import Linkage
 
 __all__ = ["Linkage"]

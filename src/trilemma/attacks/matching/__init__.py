@@ -7,16 +7,16 @@ squared distance to what was observed, on the known coordinates only.
 
 from __future__ import annotations
 
-from trilemma.attacks.matching.candidates import Candidates
-from trilemma.attacks.matching.explaining import explained_update, squared_distance
 from trilemma.attacks.matching.lbfgs import Minima, minimise
+from trilemma.attacks.matching.matching_loss import explained_update, squared_distance
+from trilemma.attacks.matching.record_vectors import Candidates
 from trilemma.attacks.matching.search import (
     evaluations,
     invert,
     random_starts,
     reconstructions,
 )
-from trilemma.attacks.matching.units import Precision, Units
+from trilemma.attacks.matching.view_tensors import Precision, Units
 
 __all__ = [
     "Candidates",

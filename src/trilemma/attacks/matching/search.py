@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.attacks.base import Reconstructions
-from trilemma.attacks.matching.explaining import squared_distance
+from trilemma.attacks.matching.batch_widths import filled, widened
 from trilemma.attacks.matching.lbfgs import Evaluate, Still, minimise
-from trilemma.attacks.matching.widths import filled, widened
+from trilemma.attacks.matching.matching_loss import squared_distance
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
 from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching.candidates import Candidates
-    from trilemma.attacks.matching.units import Units
+    from trilemma.attacks.matching.record_vectors import Candidates
+    from trilemma.attacks.matching.view_tensors import Units
     from trilemma.learning import Task
 
 __all__ = ["evaluations", "invert", "random_starts", "reconstructions"]

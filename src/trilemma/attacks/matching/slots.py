@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trilemma.attacks.matching.memory import Memory
+from trilemma.attacks.matching.lbfgs_history import Memory
 
 __all__ = ["Slots"]
 

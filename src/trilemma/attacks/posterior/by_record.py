@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import pad
 
 from trilemma.attacks.posterior.candidate_updates import contributions
-from trilemma.attacks.posterior.units import Batch, blocks, stacked, units_of
+from trilemma.attacks.posterior.posterior_inputs import Batch, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
 from trilemma.learning import clipped_sums
 from trilemma.records.records import Records

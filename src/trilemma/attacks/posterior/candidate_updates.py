@@ -14,7 +14,7 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from trilemma.attacks.posterior.units import blocks, held_at_once
+from trilemma.attacks.posterior.posterior_inputs import blocks, held_at_once
 from trilemma.learning import (
     Company,
     RecordLoss,
@@ -25,8 +25,8 @@ from trilemma.learning import (
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
-    from trilemma.attacks.posterior.axes import Axes
-    from trilemma.attacks.posterior.units import Batch
+    from trilemma.attacks.posterior.posterior_inputs import Batch
+    from trilemma.attacks.posterior.turned_axes import Axes
     from trilemma.learning import LocalTraining, Task
 
 __all__ = [

@@ -12,7 +12,7 @@ from trilemma.attacks.base import Reconstructions, Rung, View
 from trilemma.attacks.matching import explained_update
 from trilemma.attacks.posterior.by_record import scores_by_record
 from trilemma.attacks.posterior.candidate_updates import contributions
-from trilemma.attacks.posterior.units import (
+from trilemma.attacks.posterior.posterior_inputs import (
     Batch,
     beliefs,
     blocks,

@@ -15,7 +15,7 @@ from trilemma.attacks.posterior.candidate_updates import contributions
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
-    from trilemma.attacks.posterior.units import Batch
+    from trilemma.attacks.posterior.posterior_inputs import Batch
 
 __all__ = ["told_exactly", "values_are_exact"]
 

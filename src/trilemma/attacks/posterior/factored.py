@@ -22,7 +22,7 @@ from trilemma.attacks.posterior.candidate_updates import contributions, in_compa
 from trilemma.attacks.posterior.inner_products import Table
 
 if TYPE_CHECKING:
-    from trilemma.attacks.posterior.units import Batch
+    from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.learning import LocalTraining, Task
     from trilemma.updates import Layout
 

@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import one_hot
 
 from trilemma.attacks.base import Reconstructions, Rung, View
-from trilemma.attacks.posterior.axes import are_many
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     bent_models,
@@ -20,7 +19,11 @@ from trilemma.attacks.posterior.candidate_updates import (
     seen_path,
     simulable,
 )
-from trilemma.attacks.posterior.clipping import ClipFactors, clip_factors, simulated_factors
+from trilemma.attacks.posterior.clipped_distribution import (
+    ClipFactors,
+    clip_factors,
+    simulated_factors,
+)
 from trilemma.attacks.posterior.exact_values import told_exactly
 from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import (
@@ -30,16 +33,8 @@ from trilemma.attacks.posterior.inner_products import (
     tabulate,
     variance,
 )
-from trilemma.attacks.posterior.large import Read
-from trilemma.attacks.posterior.rest_law import (
-    Message,
-    by_classes,
-    few_counts,
-    is_rounded,
-    least,
-    overall,
-)
-from trilemma.attacks.posterior.units import (
+from trilemma.attacks.posterior.large_models import Read
+from trilemma.attacks.posterior.posterior_inputs import (
     Batch,
     beliefs,
     blocks,
@@ -47,6 +42,15 @@ from trilemma.attacks.posterior.units import (
     stacked,
     units_of,
 )
+from trilemma.attacks.posterior.rest_distribution import (
+    Message,
+    by_classes,
+    few_counts,
+    is_rounded,
+    least,
+    overall,
+)
+from trilemma.attacks.posterior.turned_axes import are_many
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:

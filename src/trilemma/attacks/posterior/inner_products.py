@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 
-from trilemma.attacks.posterior.units import blocks
+from trilemma.attacks.posterior.posterior_inputs import blocks
 
 __all__ = ["Forms", "Rows", "Table", "class_table", "held_out_remainder", "tabulate", "variance"]
 

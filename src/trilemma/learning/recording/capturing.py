@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
 if TYPE_CHECKING:
-    from trilemma.learning.recording.listing import Listing, Step
+    from trilemma.learning.recording.operation_list import Listing, Step
 
 __all__ = ["Captured", "Repeated", "capturable"]
 

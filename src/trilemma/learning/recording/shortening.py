@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 from torch.utils._pytree import tree_map_only
 
-from trilemma.learning.recording.listing import Listing, Step, steps_in
+from trilemma.learning.recording.operation_list import Listing, Step, steps_in
 
 __all__ = ["shorten"]
 

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 
 from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
-from trilemma.learning.recording.listing import Listing, Step, memory
+from trilemma.learning.recording.operation_list import Listing, Step, memory
 from trilemma.learning.recording.patches import by_patches
 from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import shorten

@@ -6,10 +6,10 @@ from typing import Final
 
 from trilemma.errors import UnknownName
 from trilemma.paper.mechanisms.base import MechanismModel
-from trilemma.paper.mechanisms.compression import CompressionModel
-from trilemma.paper.mechanisms.paillier import PaillierModel
-from trilemma.paper.mechanisms.randomization import RandomizationModel
-from trilemma.paper.mechanisms.secret_sharing import SecretSharingModel
+from trilemma.paper.mechanisms.compression_model import CompressionModel
+from trilemma.paper.mechanisms.paillier_model import PaillierModel
+from trilemma.paper.mechanisms.randomization_model import RandomizationModel
+from trilemma.paper.mechanisms.secret_sharing_model import SecretSharingModel
 
 __all__ = ["MECHANISMS", "mechanism"]
 

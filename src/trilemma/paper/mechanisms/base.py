@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trilemma.paper.profile import Profile, same_size
-from trilemma.protections.parameter import Parameter
+from trilemma.protection.parameter import Parameter
 from trilemma.quantities import between
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trilemma.reporting.figures.style import blank
-from trilemma.reporting.words.protections import family
+from trilemma.reporting.words.protection_text import family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from trilemma.tuning.families.families import FAMILIES
+from trilemma.tuning.families.family import FAMILIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trilemma.estimation.leakage import Estimate
+    from trilemma.game.estimates import Estimate
 
 __all__ = ["STYLES", "band", "blank", "legend", "plain_style", "style"]
 

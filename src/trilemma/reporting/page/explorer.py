@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.beliefs.belief import largest_mean_success_rate
 
 if TYPE_CHECKING:
-    from trilemma.estimation.playing.claims import Claim
+    from trilemma.game.playing.claims import Claim
     from trilemma.tuning.problem import Problem
     from trilemma.tuning.results.points import Point
 

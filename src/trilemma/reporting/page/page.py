@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trilemma.paper.result import Paper
-from trilemma.reporting.page.earlier import earlier_rows
+from trilemma.execution.run_files import write_text
+from trilemma.paper.paper_result import Paper
+from trilemma.reporting.page.earlier_schemas import earlier_rows
 from trilemma.reporting.page.sections import (
     front_context,
     front_data,
     verdict_context,
     verdict_data,
 )
-from trilemma.reporting.sources import Earlier, Result, gallery_of
+from trilemma.reporting.run_results import Earlier, Result, gallery_of
 from trilemma.reporting.words import numbers
-from trilemma.reporting.words import paper as words
-from trilemma.reporting.words.front import front_attacker
-from trilemma.reporting.words.protections import family, phrase, short_spec, strength
+from trilemma.reporting.words import paper_tables as words
+from trilemma.reporting.words.front_text import front_attacker
+from trilemma.reporting.words.protection_text import family, phrase, short_spec, strength
 from trilemma.tuning.results.verdict import Verdict
-from trilemma.work.files import write_text
 
 if TYPE_CHECKING:
-    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
+    from trilemma.tuning.results.pareto_front import Front
 
 __all__ = [
     "earlier_page", "front_page", "paper_page", "read_templates", "verdict_cell", "verdict_page",
@@ -93,7 +93,9 @@ def front_page(front: Front) -> str:
 
 def paper_page(paper: Paper) -> str:
     """The page of the paper's algorithm, with its figure."""
-    from trilemma.reporting.figures.paper import draw_trade_off  # matplotlib takes long to import
+    from trilemma.reporting.figures.paper_figure import (
+        draw_trade_off,  # matplotlib takes long to import
+    )
     from trilemma.reporting.figures.style import plain_style
 
     drawn = io.BytesIO()

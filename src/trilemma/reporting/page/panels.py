@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 from trilemma.reporting.words.numbers import interval, number
-from trilemma.reporting.words.protections import family
-from trilemma.tuning.fronts.front import non_dominated
+from trilemma.reporting.words.protection_text import family
+from trilemma.tuning.pareto.front_geometry import non_dominated
 
 if TYPE_CHECKING:
-    from trilemma.estimation.leakage import Estimate
+    from trilemma.game.estimates import Estimate
     from trilemma.tuning.results.certificate import Certificate
     from trilemma.tuning.results.points import Point
     from trilemma.tuning.results.verdict import Verdict

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trilemma.protections.specs import parse_protection
-from trilemma.protections.transforms.tunable import Tunable
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.tunable import Tunable
 from trilemma.reporting.page.explorer import Explorer, Preference
+from trilemma.reporting.page.gallery_rows import boards
 from trilemma.reporting.page.glossary import GLOSSARY
 from trilemma.reporting.page.panels import bare_panels, front_places, verdict_panels
-from trilemma.reporting.page.pictures import boards
-from trilemma.reporting.page.rounds import rounds_series
-from trilemma.reporting.page.settings import (
+from trilemma.reporting.page.rounds_plot import rounds_series
+from trilemma.reporting.page.settings_rows import (
     deployment_rows,
     federation_rows,
     request_rows,
@@ -27,17 +27,17 @@ from trilemma.reporting.words.answer import (
     not_needed,
     verdict_metric,
 )
-from trilemma.reporting.words.certificate import not_proved, proved
-from trilemma.reporting.words.knowledge import RUNGS
+from trilemma.reporting.words.knowledge_text import RUNGS
 from trilemma.reporting.words.numbers import hundred
-from trilemma.reporting.words.protections import family, phrase
+from trilemma.reporting.words.proof_text import not_proved, proved
+from trilemma.reporting.words.protection_text import family, phrase
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
+    from trilemma.reporting.page.gallery_rows import Board
     from trilemma.reporting.page.panels import Panel
-    from trilemma.reporting.page.pictures import Board
-    from trilemma.tuning.results.front import Front
     from trilemma.tuning.results.gallery import Gallery
+    from trilemma.tuning.results.pareto_front import Front
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["front_context", "front_data", "verdict_context", "verdict_data"]

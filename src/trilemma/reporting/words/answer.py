@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.observations import Adversary
-from trilemma.reporting.words.certificate import clipped
 from trilemma.reporting.words.numbers import (
     bits,
     count,
@@ -19,15 +18,16 @@ from trilemma.reporting.words.numbers import (
     points,
     times,
 )
-from trilemma.reporting.words.protections import family, phrase
+from trilemma.reporting.words.proof_text import clipped
+from trilemma.reporting.words.protection_text import family, phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trilemma.estimation.costs import Costs
-    from trilemma.tuning.calibrating.outcomes import Tested
+    from trilemma.game.costs import Costs
+    from trilemma.tuning.calibration.outcomes import Tested
     from trilemma.tuning.request import Request
-    from trilemma.tuning.results.candidates import Candidate
+    from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = [

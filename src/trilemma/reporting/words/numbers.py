@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.quantities import cases_at_most
 
 if TYPE_CHECKING:
-    from trilemma.estimation.leakage import Estimate
+    from trilemma.game.estimates import Estimate
 
 __all__ = [
     "at_most",
@@ -55,7 +55,7 @@ def number(value: float | None) -> str:
 def interval(estimate: Estimate | None) -> str:
     """A value and its limits.
 
-    >>> from trilemma.estimation.leakage import Estimate
+    >>> from trilemma.game.estimates import Estimate
     >>> interval(Estimate(0.21804, 0.16665, 0.27478))
     '0.218 [0.167, 0.275]'
     """
@@ -106,7 +106,7 @@ def metric(value: float | None, name: str) -> str:
 def points(estimate: Estimate) -> str:
     """A difference of accuracies in points, with its limits.
 
-    >>> from trilemma.estimation.leakage import Estimate
+    >>> from trilemma.game.estimates import Estimate
     >>> points(Estimate(0.0043, -0.0012, 0.0098))
     '0.4 points [-0.1, 1.0]'
     """

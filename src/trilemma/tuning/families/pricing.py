@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.costs import Costs, check_bandwidth, compare, fewest_rounds
-from trilemma.estimation.jobs import CostJob, TrainJob
-from trilemma.estimation.leakage import Estimate
-from trilemma.estimation.results import Diverged, converged
+from trilemma.game.costs import Costs, check_bandwidth, compare, fewest_rounds
+from trilemma.game.estimates import Estimate
+from trilemma.game.job_results import Diverged, converged
+from trilemma.game.jobs import CostJob, TrainJob
 
 if TYPE_CHECKING:
+    from trilemma.execution.scheduler import Procedure
     from trilemma.federation.recipe import Recipe
-    from trilemma.protections.protection import Protection
+    from trilemma.protection.protection import Protection
     from trilemma.tuning.problem import Problem
-    from trilemma.tuning.results.candidates import Candidate
-    from trilemma.work.scheduler import Procedure
+    from trilemma.tuning.results.candidate import Candidate
 
 __all__ = ["Pricing", "priced", "ranked"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trilemma.bounds.training import Participation, Training
+from trilemma.accounting.sampled_training import Participation, Training
 from trilemma.tuning.results.documents import Share
 
 __all__ = ["Certificate"]

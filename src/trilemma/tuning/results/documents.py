@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from trilemma.errors import InvalidInput
-from trilemma.estimation.leakage import Estimate
-from trilemma.work.files import is_folder, parse_json, write_json
+from trilemma.execution.run_files import is_folder, parse_json, write_json
+from trilemma.game.estimates import Estimate
 
 __all__ = ["Kept", "Share", "Shares"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from trilemma.estimation.leakage import Estimate
+from trilemma.game.estimates import Estimate
 from trilemma.tuning.results.documents import Share, Shares
 
 __all__ = ["RESOLUTION", "Point"]

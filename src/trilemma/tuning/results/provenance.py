@@ -6,7 +6,7 @@ import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from trilemma.estimation.identity import code_hash
+from trilemma.game.scenario_identity import code_hash
 
 __all__ = ["versions"]
 

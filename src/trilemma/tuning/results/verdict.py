@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from trilemma.estimation.playing.claims import Claim, Participation
-from trilemma.federation.deployment import Deployment
-from trilemma.protections.protection import Protection
-from trilemma.protections.specs import parse_protection
+from trilemma.federation.deployment_terms import Deployment
+from trilemma.game.playing.claims import Claim, Participation
+from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
 from trilemma.tuning.request import Knows, Request
-from trilemma.tuning.results.candidates import Basis, Candidate
+from trilemma.tuning.results.candidate import Basis, Candidate
 from trilemma.tuning.results.documents import Kept, Share, Shares
+from trilemma.tuning.results.notebook_view import Shown
 from trilemma.tuning.results.points import Point
-from trilemma.tuning.results.shown import Shown
 
 if TYPE_CHECKING:
-    from trilemma.estimation.scenario import Scenario
+    from trilemma.game.scenario import Scenario
 
 __all__ = ["AttackUsed", "Beside", "Federation", "PaperLeakage", "RoundsPoint", "Verdict"]
 

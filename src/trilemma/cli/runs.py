@@ -1,0 +1,41 @@
+"""`trilemma runs`: the run folders, and how far each has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["runs"]
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+) -> None:
+    """List the runs in a folder.
+
+    Example: trilemma runs runs
+    """
+    from trilemma.errors import InvalidInput, printable
+    from trilemma.execution.run_files import is_folder
+    from trilemma.execution.run_listing import list_runs
+
+    if not is_folder(folder):
+        raise InvalidInput(
+            f"{folder} is no folder; runs are made by tune, pareto, attack and estimate."
+        )
+    found = list_runs(folder)
+    if not found:
+        print(f"no runs in {printable(folder)}")
+    for each in found:
+        if each.damage:
+            continue
+        state = "in use" if each.in_use else ("finished" if each.results else "can be resumed")
+        made = ", ".join(each.results) or "-"
+        line = f"{each.folder}  {each.command}  {each.chunks} chunks  {state}  {made}"
+        print(printable(line))
+    if damaged := [each for each in found if each.damage]:
+        others = ", ".join(str(each.folder) for each in damaged[1:])
+        also = f"; also damaged: {others}" if others else ""
+        raise InvalidInput(f"{damaged[0].damage.removesuffix('.')}{also}.")

@@ -1,1 +1,0 @@
-"""Commands for the first hour: a scenario to start from, a look at it, what a budget means."""

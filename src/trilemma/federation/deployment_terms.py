@@ -1,0 +1,181 @@
+"""What a federation runs, as far as a claim on its leakage depends on it.
+
+A verdict holds the deployment that was attacked, and a federation states its own: a claim holds
+where the two are equal in every field.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final, Literal
+
+from trilemma.accounting.sampled_training import Participation
+from trilemma.errors import InvalidInput
+from trilemma.learning import LocalTraining
+from trilemma.quantities import positive, whole
+
+__all__ = ["Deployment", "ServerTraining", "Weighting", "room_for"]
+
+Weighting = Literal["equal", "records"]
+
+_WAY_OUT: Final = {
+    "local_training": "train as was measured, or measure again for what this federation runs",
+    "parameters": "deploy the model that was measured, or measure again for this one",
+    "clients": "measure again with as many clients",
+    "cohort": "let as many clients take part in a round, or measure again",
+    "threshold": "set the threshold that was measured, or measure again with this one",
+    "weighting": "weight the clients as was measured, or measure again",
+    "rounds": "run the rounds that were measured, or measure again for these",
+    "sampling_rate": "draw the share of records that was measured, or measure again",
+    "participation": "claim what was measured, or measure again",
+    "helpers": "assume what was measured, or measure again",
+    "server": "leave it out, as the step that was measured is taken, or measure again",
+    "total_records": "state all records of a round's clients, within that bound, or measure again",
+}
+
+
+@dataclass(frozen=True)
+class ServerTraining:
+    """How the server moves the model: w ← w - step · mean, the step falling to zero with `decay`.
+
+    The mean is that of the clients' updates: gradients under FedSGD, changes of weights under
+    FedAvg, where a step of 1 is plain averaging.
+    """
+
+    step: float
+    decay: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", positive("step (of the server)", self.step))
+        if not isinstance(self.decay, bool):
+            raise InvalidInput(f"decay must be True or False, got {self.decay!r}.")
+
+    def step_in(self, round: int, rounds: int) -> float:
+        """The step in a round (0, 1, ...) of so many: constant, or falling linearly to zero.
+
+        >>> [ServerTraining(8.0, decay=True).step_in(round, 4) for round in range(5)]
+        [8.0, 6.0, 4.0, 2.0, 0.0]
+        """
+        return self.step * max(0.0, 1 - round / rounds) if self.decay else self.step
+
+
+def room_for(records: int) -> int:
+    """A cap on the records of a deployment's clients: a quarter more than took part in tuning."""
+    return -(-5 * records // 4)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The setting of a claim, each number a bound that the nodes keep.
+
+    `parameters` is the size of an update; `cohort` of `clients` take part in a round, which ends
+    with at least `threshold` of them; a sum weighs clients equally, or by their number of records.
+    A node's data take part in `rounds` rounds at most. `sampling_rate` is the largest share
+    S / n of its n records that a client draws (for each step under Poisson sampling, else for an
+    update); `participation` says whether an attacker knows which rounds drew the record, and
+    `helpers` how many clients at most share what they know with it. `server` is how the server
+    trains (None: as its strategy does), `total_records` how many all clients of
+    a round hold together at most, where they weigh by that (None: not bounded).
+
+    >>> measured = Deployment(LocalTraining(batch=4), 4810, clients=10, cohort=10, threshold=7)
+    >>> measured.mismatches(measured)
+    []
+    """
+
+    local_training: LocalTraining
+    parameters: int
+    clients: int
+    cohort: int
+    threshold: int
+    weighting: Weighting = "equal"
+    rounds: int = 1
+    sampling_rate: float = 1.0
+    participation: Participation = "known"
+    helpers: int = 0
+    server: ServerTraining | None = None
+    total_records: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.local_training, LocalTraining):
+            raise InvalidInput(
+                f"local_training must be a LocalTraining, got {self.local_training!r}."
+            )
+        for name in ("parameters", "clients", "cohort", "threshold", "rounds", "helpers"):
+            value, least = whole(name, getattr(self, name)), int(name != "helpers")
+            if value < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
+            object.__setattr__(self, name, value)
+        if self.total_records is not None:
+            total = whole("total_records", self.total_records)
+            object.__setattr__(self, "total_records", total)
+            if total < 1:
+                raise InvalidInput(f"total_records must be at least 1, got {total}.")
+        if self.server is not None and not isinstance(self.server, ServerTraining):
+            raise InvalidInput(f"server must be a ServerTraining, got {self.server!r}.")
+        rate = positive(
+            "sampling_rate (share of its records that a client draws)", self.sampling_rate
+        )
+        if not self.threshold <= self.cohort <= self.clients:
+            raise InvalidInput(
+                f"threshold ({self.threshold}), cohort ({self.cohort}) and clients "
+                f"({self.clients}) must rise: a round has a cohort of the clients, and ends with "
+                "the threshold at least."
+            )
+        if self.helpers >= self.threshold and self.threshold > 1:
+            raise InvalidInput(
+                f"helpers must leave an honest client of the {self.threshold} that a round ends "
+                f"with at least, got {self.helpers}."
+            )
+        if rate > 1:
+            raise InvalidInput(f"sampling_rate must be at most 1, got {rate}.")
+        object.__setattr__(self, "sampling_rate", rate)
+        for name, choices in (
+            ("weighting", ("equal", "records")),
+            ("participation", ("secret", "known")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InvalidInput(
+                    f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
+                    f"{getattr(self, name)!r}."
+                )
+        if self.participation == "secret" and self.local_training.participation == "known":
+            raise InvalidInput(
+                f"participation is a secret under Poisson sampling only, and local_training has "
+                f"sampling={self.local_training.sampling!r}; use sampling='poisson', or "
+                "participation='known'."
+            )
+
+    def mismatches(self, other: Deployment) -> list[str]:
+        """One sentence for each field in which this, as measured, differs from another, as run.
+
+        Another without a `server` states none of its own, and `total_records` may be fewer.
+
+        >>> measured = Deployment(LocalTraining(), 10, 3, 3, 2, rounds=150)
+        >>> measured.mismatches(Deployment(LocalTraining(), 10, 3, 3, 2, rounds=200))[0][:51]
+        'rounds was 150 when measured and is 200 here; run t'
+        """
+        sentences = []
+        for name in (field.name for field in fields(self)):
+            pairs = {name: (getattr(self, name), getattr(other, name))}
+            if all(map(is_dataclass, pairs[name])):
+                pairs = {
+                    f"{name}.{part.name}": tuple(getattr(each, part.name) for each in pairs[name])
+                    for part in fields(pairs[name][0])
+                }
+            sentences += [
+                f"{what} was {measured!r} when measured and is {own!r} here; {_WAY_OUT[name]}."
+                for what, (measured, own) in pairs.items()
+                if not _fits(what, measured, own)
+            ]
+        return sentences
+
+
+def _fits(name: str, measured: Any, own: Any) -> bool:
+    if name == "total_records":  # a cap on what is there, not what is there
+        return measured is None or (own is not None and own <= measured)
+    if name == "server" and own is None:  # whoever deploys takes the one that was measured
+        return True
+    if isinstance(measured, float) and isinstance(own, float):
+        return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out
+    return bool(measured == own)

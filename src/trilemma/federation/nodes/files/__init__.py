@@ -1,1 +1,0 @@
-"""What must outlive a process: a node's identity, diary and ledger, a server's checkpoint."""

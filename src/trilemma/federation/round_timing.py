@@ -1,0 +1,193 @@
+"""What a round takes, in bits and seconds, beside an unprotected round of the same clients.
+
+Both rounds carry the same updates, one after the other in one process, so that what else the
+machine does meets both alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput
+from trilemma.execution.work_seconds import work_seconds
+from trilemma.federation.cohort_updates import Sending
+from trilemma.federation.cohorts import Cohorts, Federated, pooled
+from trilemma.federation.training import start_weights
+from trilemma.protection.protection import Protection
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.session_rounds import run_round
+from trilemma.protection.transports.secret_sharing.identity import Identity
+from trilemma.protection.transports.wire import SERVER
+
+if TYPE_CHECKING:
+    from trilemma.federation.recipe import Recipe
+    from trilemma.protection.transcripts import RoundResult
+
+__all__ = ["RoundCosts", "Spent", "round_costs"]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a round takes a client: bits both ways, and seconds of each part of it.
+
+    Seconds are CPU time, on a GPU device time. Clients work at once, so that a part lasts the
+    mean over them; the server's `combine` counts in full.
+    """
+
+    bits_up: float
+    bits_down: float
+    train: float
+    protect: float
+    combine: float
+    finish: float
+
+    @property
+    def bits(self) -> float:
+        """Bits up and down."""
+        return self.bits_up + self.bits_down
+
+    @property
+    def client_seconds(self) -> float:
+        """Seconds of one client: training, protecting its update, opening the sum."""
+        return self.train + self.protect + self.finish
+
+    @property
+    def server_seconds(self) -> float:
+        """Seconds of the server."""
+        return self.combine
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all parts, without the transfer."""
+        return self.client_seconds + self.server_seconds
+
+    def duration(self, bandwidth: float) -> float:
+        """Seconds + bits / bandwidth."""
+        return self.seconds + self.bits / bandwidth
+
+    def scaled(self, times: float) -> Spent:
+        """The same for an update so many times as long, by as much training."""
+        return replace(Spent(*(times * each for each in astuple(self))), train=self.train)
+
+    @classmethod
+    def median(cls, each: Sequence[Spent]) -> Spent:
+        """The median of each part."""
+        return cls(*(median(column) for column in zip(*map(astuple, each), strict=True)))
+
+
+@dataclass(frozen=True)
+class RoundCosts:
+    """Pairs of rounds that carried the same updates, without and with protection."""
+
+    without: tuple[Spent, ...]
+    within: tuple[Spent, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.without) == len(self.within):
+            raise InvalidInput(
+                f"rounds are compared in pairs, got {len(self.without)} without and "
+                f"{len(self.within)} with protection."
+            )
+
+    @property
+    def unprotected(self) -> Spent:
+        """Medians over the unprotected rounds."""
+        return Spent.median(self.without)
+
+    @property
+    def protected(self) -> Spent:
+        """Medians over the protected rounds."""
+        return Spent.median(self.within)
+
+    def as_json(self) -> dict[str, list[list[float]]]:
+        """The same as plain values."""
+        return {
+            "without": [list(astuple(each)) for each in self.without],
+            "within": [list(astuple(each)) for each in self.within],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> RoundCosts:
+        """What `as_json` gave."""
+        sides = ((Spent(*each) for each in document[name]) for name in ("without", "within"))
+        return cls(*(tuple(side) for side in sides))
+
+
+def round_costs(
+    federated: Federated,
+    protection: Protection,
+    recipe: Recipe,
+    *,
+    rounds: int = 6,
+    seed: int = 0,
+    clients_per_round: int | None = None,
+) -> RoundCosts:
+    """Run `rounds` pairs of a recipe's real rounds at the model's weights, after a first.
+
+    Each client trains by itself, as on a machine of its own, once for both rounds of a pair. Where
+    clients may pin identities they do, unless the threshold is too low for that. Ciphertexts are
+    alike and independent, so that of a long update a part is encrypted and stands for all.
+    """
+    if rounds < 1:
+        raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
+    everyone = len(federated.records)
+    size = clients_per_round or everyone
+    sending = Sending(federated.task, recipe.local_training, *pooled(federated))
+    cohorts, threshold = Cohorts(federated, sending, size, seed), recipe.threshold
+    weights, entropy = start_weights(federated, None)[0], Seeded(seed)
+    arms = {"without": Protection(), "within": protection}
+    secrets = {"without": None, "within": protection.transport.new_secret(System())}
+    high = threshold is None or 3 * threshold > 2 * size
+    if protection.transport.brings == "identity" and high:
+        secrets["within"] = Identity.pinned(range(everyone), System())
+    pairs: list[dict[str, Spent]] = []
+    for number in range(rounds + 1):
+        clients = cohorts.sample(number)
+        start = work_seconds(weights.device)
+        updates = [cohorts.update(weights, number, client) for client in clients]
+        local = (work_seconds(weights.device) - start) / len(clients)
+        counts = [1 if recipe.equal_weights else cohorts.sizes[client] for client in clients]
+        info = RoundInfo.new(clients, entropy, run="costs", number=number, threshold=threshold)
+        pair = {}
+        for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
+            arm, length = arms[name], weights.numel()
+            part = arm.timed_on(length)
+            some = [update[:part] for update in updates]
+            # Where every client opens the sum, one of them tells what that takes.
+            opened_by_all = arm.transport.server_reads == "nothing"
+            quiet = dict.fromkeys(clients[1:], 1) if opened_by_all else None
+            result = run_round(
+                arm, some, counts, info, entropy=entropy, secret=secrets[name], drops=quiet
+            )
+            pair[name] = _spent(result, clients, local).scaled(length / part)
+        pairs.append(pair)
+    # The local work is the same with and without protection, and in all rounds.
+    local = median(pair["without"].train for pair in pairs[1:])
+    without, within = (
+        tuple(replace(pair[name], train=local) for pair in pairs[1:]) for name in arms
+    )
+    return RoundCosts(without, without if protection == Protection() else within)
+
+
+def _spent(result: RoundResult, clients: Sequence[int], train: float) -> Spent:
+    up: Counter[int] = Counter()
+    down: Counter[int] = Counter()
+    for message in result.transcript.messages:
+        if message.sender == SERVER:
+            down[message.receiver] += 8 * len(message.body)
+        else:
+            up[message.sender] += 8 * len(message.body)
+    seconds = result.seconds
+    return Spent(
+        fmean(up[client] for client in clients),
+        fmean(down[client] for client in clients),
+        train,
+        seconds.protect,
+        seconds.combine,
+        seconds.finish,
+    )

@@ -1,0 +1,79 @@
+"""What became of a job's games, with pictures of some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trilemma.game.job_results import AttackResult, Pictures, Shown
+
+if TYPE_CHECKING:
+    from trilemma.attacks import View
+    from trilemma.game.playing.games import Arena, Game
+    from trilemma.game.playing.guesses import Picks
+
+__all__ = ["attack_result"]
+
+
+def attack_result(
+    arena: Arena,
+    games: Sequence[Game],
+    views: Sequence[Sequence[View]],
+    found: Mapping[str, Picks],
+    *,
+    pictures: int,
+) -> AttackResult:
+    """Clients, rounds seen and right guesses of games, with pictures of the first few."""
+    shown = pictures and arena.scenario.show_records
+    return AttackResult(
+        client=[game.client for game in games],
+        rounds=[len(each) for each in views],
+        correct={name: each.correct.tolist() for name, each in found.items()},
+        failed={name: int(each.failed.sum()) for name, each in found.items()},
+        after={
+            name: {int(t): right.tolist() for t, right in each.after.items()}
+            for name, each in found.items()
+        },
+        pictures=_pictures(arena, games[:pictures], found) if shown else None,
+    )
+
+
+def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> Pictures:
+    scenario, pool = arena.scenario, arena.pool
+    spec = scenario.input_spec
+
+    def shown(inputs: torch.Tensor) -> list[Any]:
+        if scenario.heads:
+            truth = rows([game.sought for game in games])
+            return [scenario.cells(*each) for each in zip(inputs, truth, strict=True)]
+        return levels(inputs)
+
+    def levels(inputs: torch.Tensor) -> list[list[int]]:
+        there = inputs.nan_to_num(nan=spec.low, posinf=spec.high, neginf=spec.low)
+        share = (there.clamp(spec.low, spec.high) - spec.low) / (spec.high - spec.low)
+        whole: list[list[int]] = (255 * share).round().int().flatten(1).tolist()
+        return whole
+
+    def rows(places: Sequence[int]) -> torch.Tensor:
+        return pool.inputs[torch.tensor(places)]
+
+    return Pictures(
+        tagged=shown(rows([game.sought for game in games])),
+        attacks={
+            name: Shown(
+                made=shown(each.shown[: len(games)]),
+                picked=shown(
+                    rows(
+                        [
+                            int(game.line_up[int(each.chosen[place])])
+                            for place, game in enumerate(games)
+                        ]
+                    )
+                ),
+                correct=each.correct[: len(games)].tolist(),
+            )
+            for name, each in found.items()
+        },
+    )

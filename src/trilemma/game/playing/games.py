@@ -1,0 +1,364 @@
+"""Games: one tagged record of one client, the line-up it hides in, and the batches that hold it.
+
+Everything about a game depends on the seed and its number alone. The tag is drawn before
+anything is attacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.game.playing.claims import Claim
+from trilemma.records.records import Records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trilemma.game.scenario import Scenario
+
+__all__ = ["Arena", "Batches", "Game", "stacked"]
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """Places are rows of the pool of all clients' records.
+
+    `line_up` [N] are the candidates, `line_up[tagged]` is the one that is used. `free` [K, n] says
+    which records of each client may fill batches, by their place within the client.
+    """
+
+    number: int
+    client: int
+    line_up: NDArray[np.int64]
+    tagged: int
+    free: NDArray[np.bool_]
+
+    @property
+    def sought(self) -> int:
+        """The place of the tagged record."""
+        return int(self.line_up[self.tagged])
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """What the clients of one round train on.
+
+    `clients` [K] is the round's cohort, in rising order; `own` is the place in it of the tagged
+    record's client, None where it does not take part. `rows` [K, B] are places in the pool;
+    `present` [K, B] is false where a row only pads. `slot` is where the tagged record stands in
+    its client's row, None where the round does not hold it.
+    """
+
+    clients: NDArray[np.int64]
+    own: int | None
+    rows: NDArray[np.int64]
+    present: NDArray[np.bool_]
+    slot: int | None
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether no row only pads."""
+        return bool(self.present.all())
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """Where the games of one claim on one scenario are drawn."""
+
+    scenario: Scenario
+    claim: Claim
+
+    def __post_init__(self) -> None:
+        training = self.scenario.local_training
+        if (training.algorithm, training.sampling) == ("fedavg", "poisson"):
+            raise InvalidInput(
+                f"no attack knows the batches of {training.steps} Poisson steps of FedAvg, so no "
+                "game is played on them; use sampling='fixed', from which a proof against anyone "
+                "makes Poisson steps by itself."
+            )
+
+    @cached_property
+    def pool(self) -> Records:
+        """All clients' records, in the order of clients."""
+        return self.scenario.pooled()
+
+    @cached_property
+    def pool_there(self) -> Records:
+        """The same on the scenario's device."""
+        return self.scenario.pooled_there()
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Records of each client [K]."""
+        return np.array([len(each) for each in self.scenario.records])
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each client's records start in the pool [K]."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @property
+    def everyone_joins(self) -> bool:
+        """Whether all clients take part in every round."""
+        return self.scenario.per_round == len(self.sizes)
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """A number for each record of the pool; exact copies share theirs."""
+        return self.scenario.kinds
+
+    @cached_property
+    def _copies(self) -> int:
+        """Records that are exact copies of others."""
+        return len(self.pool) - len(np.unique(self.kinds))
+
+    def copied(
+        self, rows: NDArray[np.int64], among: NDArray[np.int64] | None = None
+    ) -> NDArray[np.bool_]:
+        """Which records of the pool, or `among` its rows, are these rows or copies of them."""
+        taken = np.zeros(self._distinct, dtype=bool)
+        taken[self.kinds[rows]] = True
+        return taken[self.kinds if among is None else self.kinds[among]]
+
+    @cached_property
+    def _distinct(self) -> int:
+        """How many kinds there are."""
+        return int(self.kinds.max()) + 1
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
+        """The games of the largest line-up that the scenario allows."""
+        ends = np.cumsum([len(each) for each in scenario.records])[:-1]
+        distinct = [len(np.unique(each)) for each in np.split(scenario.kinds, ends)]
+        training = scenario.local_training
+        unit = (
+            max(map(len, scenario.records)) if training.sampling == "full" else training.unit_size
+        )
+        return cls(scenario, Claim.of(distinct, unit, rounds=rounds, line_up=line_up))
+
+    def draw(self, number: int, seed: int) -> Game:
+        """The game with this number: its client is drawn at random, and so is all else."""
+        draw = Seeded(seed).generator("game", number)
+        client = int(draw.integers(len(self.sizes)))
+        inserted = self.claim.inserted
+        line_up = draw.permutation(self._eligible(None if inserted else client))
+        line_up = line_up[: self.claim.candidates]
+        tagged = int(draw.integers(len(line_up)))
+        free = self._records.copy()
+        for k in range(len(self.sizes)) if inserted else (client,):
+            free[k, : self.sizes[k]] = ~self.copied(line_up, self._rows(k))
+        if inserted and free[client].sum() == self.sizes[client]:
+            free[client, draw.integers(self.sizes[client])] = False  # the record it stands for
+        return Game(number, client, line_up, tagged, free)
+
+    @cached_property
+    def _records(self) -> NDArray[np.bool_]:
+        """Where each client has records [K, n]."""
+        return np.arange(int(self.sizes.max())) < self.sizes[:, None]
+
+    def _eligible(self, client: int | None) -> NDArray[np.int64]:
+        """The rows of a client (None: of all), of exact copies the first alone."""
+        if client not in self._eligible_rows:
+            own = np.arange(len(self.pool)) if client is None else self._rows(client)
+            _, first = np.unique(self.kinds[own], return_index=True)
+            self._eligible_rows[client] = own[first]
+        return self._eligible_rows[client]
+
+    @cached_property
+    def _eligible_rows(self) -> dict[int | None, NDArray[np.int64]]:
+        """By client, kept from game to game."""
+        return {}
+
+    def _rows(self, client: int) -> NDArray[np.int64]:
+        start = int(self.starts[client])
+        return np.arange(start, start + int(self.sizes[client]))
+
+    def attendance(self, game: Game, draw: np.random.Generator) -> list[bool | None]:
+        """Whether each round of the claim holds the tagged record; None: its client stays out.
+
+        The client is in a round's cohort with probability K / clients, and the record in its
+        batch with probability q = S/n of the client's original n.
+        """
+        drawn = draw.random((self.claim.rounds, 2))
+        training, own = self.scenario.local_training, int(self.sizes[game.client])
+        rate = 1.0 if training.sampling == "full" else training.unit_size / own
+        there = drawn[:, 0] < self.scenario.per_round / len(self.sizes)
+        held = drawn[:, 1] < rate
+        return [bool(h) if t else None for t, h in zip(there, held, strict=True)]
+
+    def batches(
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        *,
+        holds: bool | None,
+        alone: bool = False,
+    ) -> Batches:
+        """The batches of one round, with the tagged record or not; None: without its client.
+
+        Fixed batches are filled from what is free. Where too few are free, the batch is padded.
+        `alone` leaves out what the other clients of a fixed batch train on.
+        """
+        training = self.scenario.local_training
+        size = training.unit_size
+        clients = self._cohort(game, draw, there=holds is not None)
+        if alone and training.sampling != "poisson":
+            clients = clients[clients == game.client]
+        found = np.flatnonzero(clients == game.client)
+        own = int(found[0]) if len(found) else None
+        keys = _keys(draw, game.free.shape, clients)
+        keys[~game.free[clients]] = np.inf
+        if training.sampling != "fixed":
+            full = training.sampling == "full"
+            taken = keys < (np.ones(len(clients)) if full else size / self.sizes[clients])[:, None]
+            each = zip(taken, self.starts[clients], strict=True)
+            chosen = [np.flatnonzero(own) + start for own, start in each]
+            return self._joined(game, draw, clients, chosen, own, holds=bool(holds))
+        ((rows, present),) = self._filled(game, keys[None], clients)
+        return self._holding(game, draw, clients, rows, present, own, holds=bool(holds))
+
+    def rounds(
+        self, game: Game, draw: np.random.Generator, attended: Sequence[bool | None]
+    ) -> Iterator[Batches]:
+        """The batches of rounds that hold the record, or not, one after the other.
+
+        They are what `batches` would draw. Where all clients take part, keys of all rounds up to
+        the next that holds the record are drawn at once.
+        """
+        everyone = np.arange(len(self.sizes))
+        if not self.everyone_joins or self.scenario.local_training.sampling != "fixed":
+            yield from (self.batches(game, draw, holds=holds) for holds in attended)
+            return
+        start = 0
+        while start < len(attended):
+            stop = next((at for at in range(start, len(attended)) if attended[at]), len(attended))
+            stop = min(stop + 1, len(attended))
+            keys = draw.random((stop - start, *game.free.shape), dtype=np.float32)
+            keys[:, ~game.free] = np.inf
+            filled = self._filled(game, keys, everyone)
+            for holds, (rows, present) in zip(attended[start:stop], filled, strict=True):
+                yield self._holding(
+                    game, draw, everyone, rows, present, game.client, holds=bool(holds)
+                )
+            start = stop
+
+    def _filled(
+        self, game: Game, keys: NDArray[np.float32], clients: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Rows [K, B] of the lowest keys [R, K, n] in each round, and which of them are free."""
+        size = min(self.scenario.local_training.unit_size, keys.shape[2])
+        places = np.argpartition(keys, size - 1, axis=2)[..., :size]
+        there = game.free[clients[:, None], places]
+        yield from zip(places + self.starts[clients, None], there, strict=True)
+
+    def _holding(
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        clients: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        own: int | None,
+        *,
+        holds: bool,
+    ) -> Batches:
+        """Batches filled from what is free, the tagged record put into its client's."""
+        slot = None
+        if holds and own is not None:
+            empty = np.flatnonzero(~present[own])
+            slot = int(empty[0]) if len(empty) else int(draw.integers(rows.shape[1]))
+            rows[own, slot], present[own, slot] = game.sought, True
+        return Batches(clients, own, rows, present, slot)
+
+    def _cohort(self, game: Game, draw: np.random.Generator, *, there: bool) -> NDArray[np.int64]:
+        """The clients of a round, evenly drawn, with the game's own or without it."""
+        everyone, size = np.arange(len(self.sizes)), self.scenario.per_round
+        if self.everyone_joins:
+            return everyone
+        others = draw.choice(np.delete(everyone, game.client), size - there, replace=False)
+        return np.sort(np.append(others, game.client) if there else others)
+
+    def _joined(
+        self,
+        game: Game,
+        draw: np.random.Generator,
+        clients: NDArray[np.int64],
+        chosen: list[NDArray[np.int64]],
+        own: int | None,
+        *,
+        holds: bool,
+    ) -> Batches:
+        """Each chosen record joins; the batches are padded to the longest."""
+        slot = None
+        if holds and own is not None:
+            slot = int(draw.integers(len(chosen[own]) + 1))
+            chosen[own] = np.insert(chosen[own], slot, game.sought)
+        rows = np.zeros((len(chosen), max(1, *map(len, chosen))), dtype=np.int64)
+        present = np.zeros(rows.shape, dtype=bool)
+        for k, places in enumerate(chosen):
+            rows[k, : len(places)], present[k, : len(places)] = places, True
+        return Batches(clients, own, rows, present, slot)
+
+    def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
+        """Records besides the game's own, on which the law of the others may be fitted.
+
+        The public records and the clients' records outside line-up and `used`, as many in every
+        game: at most `most`, and no more than are left when batches are twice their usual size.
+        """
+        draw = Seeded(seed).generator("outsiders", game.number)
+        public = self.scenario.public_records
+        lent = len(game.line_up) + self._copies
+        lent += 2 * len(self.sizes) * self.scenario.local_training.unit_size
+        count = min(most, len(public) + max(0, len(self.pool) - lent))
+        outside = ~self.copied(np.concatenate([game.line_up, used]))
+        rows = draw.permutation(np.flatnonzero(outside))
+        chosen = torch.from_numpy(draw.permutation(len(public))[:count])
+        own, pool = torch.from_numpy(rows[: count - len(chosen)]), self.pool
+        return Records(
+            torch.cat([public.inputs.index_select(0, chosen), pool.inputs.index_select(0, own)]),
+            torch.cat([public.labels.index_select(0, chosen), pool.labels.index_select(0, own)]),
+        )
+
+
+def _keys(
+    draw: np.random.Generator, shape: tuple[int, ...], clients: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Numbers in [0, 1) for each record of some clients, of those drawn for all [K, n].
+
+    Those before and after one client alone are passed over: 60,000 records' take as long as all
+    else of a game. They are halves of words, of which the last may be left for the next to draw.
+    """
+    everyone, each = shape
+    words = draw.bit_generator
+    if len(clients) != 1 or not isinstance(words, np.random.PCG64) or words.state["has_uint32"]:
+        return draw.random(shape, dtype=np.float32)[clients]
+    start, total = int(clients[0]) * each, everyone * each
+    words.advance(start // 2)
+    keys = draw.random(start % 2 + each, dtype=np.float32)[None, start % 2 :]
+    if (end := start + each) < total:
+        words.advance(total // 2 - -(-end // 2))
+        draw.random(total % 2, dtype=np.float32)
+    return keys
+
+
+def stacked(made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Rows [U, K, B] of batches side by side, and which do not pad; None where none does."""
+    width = max(each.rows.shape[1] for each in made)
+    rows = torch.from_numpy(np.array([_padded(each.rows, width) for each in made]))
+    if all(each.whole and each.rows.shape[1] == width for each in made):
+        return rows, None
+    return rows, torch.from_numpy(np.array([_padded(each.present, width) for each in made]))
+
+
+def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+    """Rows [K, B] with zeros added up to `width`."""
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short))) if short else rows

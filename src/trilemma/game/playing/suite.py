@@ -1,0 +1,177 @@
+"""Which attacks a rung of the ladder holds, and which of them leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from trilemma.attacks import Analytic, Linkage, Rung, Tokens, get
+from trilemma.attacks.base import RUNGS, links
+from trilemma.errors import InvalidInput
+from trilemma.game.playing.games import Arena
+from trilemma.game.playing.observer import Observer
+from trilemma.game.scenario import Scenario
+from trilemma.observations import Adversary
+from trilemma.protection.protection import Protection
+
+__all__ = ["Suite", "leading", "suite_of", "why_not"]
+
+_LADDER: Final[dict[Rung, tuple[str, ...]]] = {
+    "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
+    "public": ("map", "linkage"),
+    "candidates": ("gaussian-posterior",),
+    "rest": ("exact-posterior",),
+}
+_TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
+_TEXT: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tokens",), "public": ()}
+_WHOLE: Final = ("dlg", "idlg", "inverting-gradients", "map", "tableak")
+_SEARCHING: Final = ("analytic", "linkage", *_WHOLE)
+_BEHIND: Final = 2  # unknown numbers for each that is read, above which no search is tried
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The attacks of a rung, each of which must pass its own test; the first one leads.
+
+    The leading attack makes use of all that the rung knows: strengths are searched with it, and
+    the others, of which one may be stronger here and there, are tested where it passes. Those that
+    are `lost` in the sum of a cohort, where they would search far more numbers than are read, are
+    not tried on sums.
+    """
+
+    rung: Rung
+    attacks: tuple[str, ...]
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def lead(self) -> str:
+        """The attack with which strengths are searched."""
+        return self.attacks[0]
+
+    def on(self, seen: str) -> tuple[str, ...]:
+        """The attacks that are tried where a "message" or a "sum" is seen."""
+        return tuple(name for name in self.attacks if seen != "sum" or name not in self.lost)
+
+
+def suite_of(
+    scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None, *, rounds: int = 1
+) -> Suite:
+    """The attacks of a rung and of all below it on so many rounds, or those asked for.
+
+    With every other record known, the exact posterior is optimal in expectation for Gaussian
+    noise, so nothing else is run on that rung.
+    """
+    if asked is not None:
+        return _asked(scenario, rung, asked)
+    ladder = _ladder(scenario, rounds)
+    if rung == "rest":
+        return Suite(rung, ladder[rung])
+    below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in ladder[each]]
+    order = sorted(below, key=lambda name: -RUNGS.index(get(name).rung))
+    able = [name for name in order if why_not(scenario, name) is None]
+    if not able:
+        raise InvalidInput(
+            f"no attack of an attacker who knows {rung!r} applies to this scenario "
+            f"({why_not(scenario, order[0])}); climb with knows='candidates'."
+        )
+    lost = (name for name in able[1:] if _hopeless(scenario, name, scenario.per_round))
+    return Suite(rung, tuple(able), frozenset(lost))
+
+
+def leading(scenario: Scenario, rung: Rung, rounds: int) -> Suite | None:
+    """The attack that leads a rung, alone: for estimates; None where none of its own applies."""
+    own = [name for name in _ladder(scenario, rounds)[rung] if why_not(scenario, name) is None]
+    return Suite(rung, tuple(own[:1])) if own else None
+
+
+def why_not(scenario: Scenario, name: str) -> str | None:
+    """Why an attack does not apply to a scenario, and what is measured instead; None: it does."""
+    spec = scenario.input_spec
+    if name in _SEARCHING and spec.discrete:
+        return (
+            f"{name} searches over real numbers, but an embedding looks these inputs up: the "
+            f"updates of the candidates are compared instead"
+        )
+    if name in (*_WHOLE, "linkage") and scenario.whole_labels:
+        return (
+            f"{name} weighs all classes that a record may have, but these have a label for each "
+            f"of their parts: attacks that compare the updates of candidates are run instead"
+        )
+    if name in _WHOLE and (once := scenario.task.way.once):
+        return (
+            f"{name} searches by the derivative of an update in its inputs, which this model does "
+            f"not have ({once}): attacks that compare updates are run instead"
+        )
+    if name in ("linkage", "map") and scenario.task.normalises_batches:
+        return (
+            f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
+            f"on its batch: attacks that simulate the batch are run instead"
+        )
+    if name == "linkage" and not Linkage.applies(scenario.task):
+        return (
+            f"{name} holds whole updates of many public records at once, too much for "
+            f"{scenario.task.layout.size:,} parameters each: attacks that read one message after "
+            f"the other are run instead"
+        )
+    if _hopeless(scenario, name, 1):
+        numbers = scenario.local_training.unit_size * spec.size
+        return (
+            f"{name} searches all records of a message at once, here {numbers} numbers behind "
+            f"{scenario.task.layout.size}: attacks that seek one record alone are run instead"
+        )
+    if name == "analytic" and not analytic_applies(scenario):
+        return (
+            f"the analytic attack needs a model that starts with a trained linear layer with "
+            f"bias, which this {type(scenario.model).__name__} does not"
+        )
+    if name == "tableak" and not spec.columns:
+        return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
+    if name == "tokens" and not Tokens.applies(scenario.task, spec):
+        return (
+            f"{name} reads the rows of an embedding that is trained and does nothing but look "
+            f"tokens up, which this {type(scenario.model).__name__} has not"
+        )
+    return None
+
+
+def _hopeless(scenario: Scenario, name: str, clients: int) -> bool:
+    """Whether an attack would search many more numbers than updates of so many clients tell."""
+    numbers = clients * scenario.local_training.unit_size * scenario.input_spec.size
+    return name in _WHOLE and numbers > _BEHIND * scenario.task.layout.size
+
+
+def _ladder(scenario: Scenario, rounds: int) -> Mapping[Rung, tuple[str, ...]]:
+    """The attacks of each rung, the strongest first: over rounds, those that link them."""
+    spec = scenario.input_spec
+    ladder = _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
+    if rounds == 1:
+        return ladder
+    return {
+        rung: tuple(sorted(names, key=lambda name: not links(get(name))))
+        for rung, names in ladder.items()
+    }
+
+
+def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
+    if not asked:
+        raise InvalidInput("give at least one attack, or leave attacks out for the default ones.")
+    for name in dict.fromkeys(asked):
+        needed = get(name).rung
+        if RUNGS.index(needed) > RUNGS.index(rung):
+            raise InvalidInput(
+                f"the attack {name!r} needs the rung {needed!r}, but the attacker is said to know "
+                f"{rung!r}; climb with knows={needed!r}, or leave it out."
+            )
+        if (reason := why_not(scenario, name)) is not None:
+            raise InvalidInput(f"{reason}; leave {name!r} out.")
+    return Suite(rung, tuple(dict.fromkeys(asked)))
+
+
+@lru_cache(maxsize=4)
+def analytic_applies(scenario: Scenario) -> bool:
+    """Whether the model starts with a linear layer that can be inverted."""
+    arena = Arena.of(scenario, rounds=1)
+    seen = Observer(arena, Protection(), Adversary.SERVER, "nothing", 0, steps=0)
+    return Analytic().applies(seen.views([arena.draw(0, 0)])[0][0])

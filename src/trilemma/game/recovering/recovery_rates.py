@@ -1,0 +1,58 @@
+"""How much was recovered: rates and leakage with their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from trilemma.game.estimates import Estimate, max_leakage, mean_leakage, success_rate
+
+if TYPE_CHECKING:
+    from trilemma.game.recovering.recoveries import Outcomes
+
+__all__ = ["Rates"]
+
+ATTACK_WORKS: Final = 0.5
+"""A control that recovers less says that the attack failed, not that the data is safe."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one record a unit, tagged before the attack; of any record of a unit; of all records.
+
+    Leakage is the mean and the maximum over clients of H_κ of the tagged record's rate.
+    """
+
+    recovered: int
+    units: int
+    success: Estimate
+    success_any: Estimate
+    success_all: float
+    leakage: Estimate
+    leakage_max: Estimate
+    failed: int
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, *, confidence: float = 0.95, kappa: float = 0.0) -> Self:
+        """The rates of units that are alike over the clients, by their first attempt."""
+        tagged, every = outcomes.tagged(), outcomes.counted[:, 0]
+        clients = np.unique(outcomes.client)
+        hits = [int(tagged[outcomes.client == k].sum()) for k in clients]
+        trials = len(tagged) // len(clients)  # clients take turns, so all have as many units
+        return cls(
+            recovered=int(tagged.sum()),
+            units=len(tagged),
+            success=success_rate(int(tagged.sum()), len(tagged), confidence),
+            success_any=success_rate(int(every.any(axis=1).sum()), len(tagged), confidence),
+            success_all=float(every.mean()),
+            leakage=mean_leakage(hits, trials, confidence=confidence, kappa=kappa),
+            leakage_max=max_leakage(hits, trials, confidence=confidence, kappa=kappa),
+            failed=int(outcomes.failed[:, 0].sum()),
+        )
+
+    @property
+    def attack_works(self) -> bool:
+        """Whether enough is recovered to say anything of what protects."""
+        return self.success.value >= ATTACK_WORKS

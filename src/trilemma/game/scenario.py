@@ -1,0 +1,305 @@
+"""What is attacked: a model, its loss, the clients' records and how they train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import torch
+from torch import nn
+
+from trilemma.attacks import check_task
+from trilemma.beliefs.candidate_set import distance_of
+from trilemma.errors import InvalidInput
+from trilemma.federation.cohorts import pooled
+from trilemma.federation.deployment_terms import ServerTraining
+from trilemma.game.differentiability import (
+    check_loss,
+    check_shapes,
+    check_statistics,
+    check_update,
+    is_checked,
+)
+from trilemma.game.validation import (
+    check_device,
+    check_labels,
+    check_loss_kind,
+    check_mean,
+    check_model_kind,
+    check_tokens,
+    outputs_of,
+    tried,
+)
+from trilemma.learning import LocalTraining, Task, way_of
+from trilemma.learning.modules import fitted
+from trilemma.quantities import counted, whole
+from trilemma.records.columns import cells, column_hits
+from trilemma.records.range import InputSpec
+from trilemma.records.records import Dataset, Records
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trilemma.beliefs.candidate_set import Distance
+    from trilemma.beliefs.recovery import Criterion
+    from trilemma.records.columns import Column
+
+__all__ = ["Scenario", "Source"]
+
+_TRIED: Final = 8  # records on which the loss is tried
+
+
+_FRESH: Final = (
+    "Every training, and every model that is attacked, starts from fresh random weights, whatever "
+    "the model holds (frozen tensors stay); where yours is trained already, let "
+    "Scenario(initialise=...) be a function that loads its weights."
+)
+_OWN: Final = (
+    "Every training, and every model that is attacked, starts from what initialise makes."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scenario:
+    """A federation as an attacker meets it; checks itself once, when it is made.
+
+    `loss(outputs, labels)` is the mean over a batch; labels are a class a record, or whatever the
+    loss takes: numbers, or several whole ones, a class a token or pixel. `clients` may be one
+    client's own records or public proxy data. Input shape and range are read from the clients'
+    data. `initialise(model)` redraws the weights in place from torch's global generator (None:
+    `reset_parameters`).
+    `public` holds records of the same kind that belong to no client, which an attacker may own
+    (None: the test set stands for them). `rounds` is how long the federation trains, `cohort` how
+    many of its clients take part in a round, drawn anew for each (None: all).
+    `distance(reconstructions [R, *shape], candidates [C, *shape]) -> [R, C]` says how far a
+    reconstruction is from a candidate (None: the mean squared difference; of a table, that of its
+    standardised columns; of text, the share of other tokens). `columns` says what the entries of
+    flat inputs stand for, and makes them a table; inputs of whole numbers are tokens, which
+    `words` are shown for.
+    `criterion` says when a record counts as recovered (None: PSNR above the lowest of 20, 25, 30
+    dB that a blind guess reaches for at most 1 % of the records; of a table, above 80 % of its
+    columns; of text, above 90 % of its tokens). `show_records` allows pictures
+    of records; leave it off unless the data is public. `server_lr` is the server's step when it
+    applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
+    to zero over the training with `server_decay`. `sends_statistics`: clients send BatchNorm's
+    running statistics along, as whoever sends `model.state_dict()` does; then they are a part of
+    the update, for protections and for attackers. `remarks` say where trainings start, and what of
+    the model is not trained and attacked as it was given.
+    """
+
+    model: nn.Module
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    clients: Sequence[Dataset | Records]
+    test: Dataset | Records
+    local_training: LocalTraining = field(default_factory=LocalTraining)
+    name: str = "scenario"
+    classes: int | None = None
+    initialise: Callable[[nn.Module], None] | None = None
+    criterion: Criterion | None = None
+    show_records: bool = False
+    server_lr: float | None = None
+    server_decay: bool = False
+    public: Dataset | Records | None = None
+    rounds: int = 150
+    cohort: int | None = None
+    distance: Distance | None = None
+    columns: Sequence[Column] = ()
+    words: Sequence[str] = ()
+    device: str = "cpu"
+    sends_statistics: bool = False
+    records: tuple[Records, ...] = field(init=False)
+    test_records: Records = field(init=False)
+    public_records: Records = field(init=False)
+    task: Task = field(init=False)
+    input_spec: InputSpec = field(init=False)
+    remarks: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_device(self.device)
+        check_model_kind(self.model)
+        check_loss_kind(self.loss)
+        if len(self.clients) == 0:
+            raise InvalidInput("a scenario needs at least one client with records.")
+        records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
+        test = Records.of(self.test, "the test set")
+        public = test if self.public is None else Records.of(self.public, "the public records")
+        spec = InputSpec.of(records, (public, test), self.columns)
+        check_tokens(self.model, spec)
+        counted("rounds (of the federation's training)", self.rounds)
+        if self.cohort is not None and not 1 <= whole("cohort", self.cohort) <= len(records):
+            raise InvalidInput(
+                f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
+                f"clients, got {self.cohort}."
+            )
+        full = self.local_training.sampling == "full"
+        for k, client in enumerate(records):
+            if len(client) < self.local_training.unit_size and not full:
+                raise InvalidInput(
+                    f"client {k} has {len(client)} records, but an update is made of "
+                    f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
+                )
+        if self.sends_statistics and self.local_training.by_record:
+            raise InvalidInput(
+                "sends_statistics is for whole batches, which BatchNorm's statistics are of, but "
+                "record_clip and Poisson sampling count record by record; use neither, or "
+                "GroupNorm."
+            )
+        sent_at = self.local_training.lr if self.sends_statistics else None
+        model, remarks = fitted(self.model, sent_at)
+        model = model.to(self.device)
+        some = tried(records[0], (*records[1:], test, public))
+        outputs = outputs_of(model, some.to(self.device))
+        classes = self._classes(records, outputs)
+        task = Task(model, self.loss, classes)
+        for name, value in (
+            ("records", records),
+            ("test_records", test),
+            ("public_records", public),
+            ("classes", classes),
+            ("task", task),
+            ("remarks", (*remarks, _FRESH if self.initialise is None else _OWN)),
+            ("input_spec", spec),
+        ):
+            object.__setattr__(self, name, value)
+        for k, client in enumerate(records):
+            check_labels(client, classes, f"client {k}")
+        check_labels(test, classes, "the test set")
+        check_labels(public, classes, "the public records")
+        seen = records[0].labels[: len(outputs)].to(self.device)
+        check_mean(self.loss, outputs[: len(seen)], seen)
+        unit = records[0][torch.arange(self.local_training.unit_size) % len(records[0])]
+        inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
+        if not task.runs_on(records[0].inputs[: self.local_training.batch]):
+            raise InvalidInput(
+                f"the model's BatchNorm finds no variance in batches of "
+                f"{self.local_training.batch}; use larger batches, model.eval(), or GroupNorm."
+            )
+        task = replace(task, way=way_of(task, inputs, labels))
+        object.__setattr__(self, "task", task)
+        if is_checked():
+            return
+        sample = self._tried()
+        check_shapes(task, sample.inputs, sample.labels)
+        check_task(task, spec, inputs, labels)
+        if self.sends_statistics:
+            first = self.local_training.batch
+            check_statistics(self.model, task, inputs[:first], labels[:first], self.local_training)
+        check_loss(task, sample.inputs, sample.labels, self.local_training)
+        check_update(
+            task,
+            inputs,
+            labels,
+            self.local_training,
+            derivative=not (spec.discrete or task.way.once),
+        )
+
+    def __repr__(self) -> str:
+        """What it is called and how large it is; no record is ever part of a message or a log."""
+        records = sum(map(len, self.records))
+        return (
+            f"Scenario({self.name!r}, clients={len(self.records)}, records={records}, "
+            f"parameters={self.task.layout.size})"
+        )
+
+    @property
+    def per_round(self) -> int:
+        """Clients that take part in a round."""
+        return len(self.records) if self.cohort is None else self.cohort
+
+    def with_local_training(self, **changes: Any) -> Self:
+        """The same federation with other local training, e.g. `batch=8`."""
+        return replace(self, local_training=replace(self.local_training, **changes))
+
+    @property
+    def server(self) -> ServerTraining:
+        """How the server applies the mean update."""
+        own = self.local_training
+        usual = own.lr if own.algorithm == "fedsgd" else 1.0
+        return ServerTraining(self.server_lr or usual, self.server_decay)
+
+    @cached_property
+    def couples_records(self) -> bool:
+        """Whether a record's share of an update depends on the records beside it."""
+        sample = self._tried()
+        return self.task.couples_records(sample.inputs, sample.labels)
+
+    @property
+    def whole_labels(self) -> bool:
+        """Whether a record's labels are several whole numbers: a class a token or pixel."""
+        return self.classes is None and not self.records[0].labels.is_floating_point()
+
+    @property
+    def measure(self) -> Distance:
+        """How far reconstructions are from candidates."""
+        return self.distance or distance_of(self.input_spec)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """What to write over the cells of a record: its columns, or the places of its words."""
+        if self.input_spec.vocabulary is not None:
+            return tuple(f"word {place + 1}" for place in range(self.input_spec.size))
+        return tuple(column.name for column in self.input_spec.columns)
+
+    def cells(self, made: torch.Tensor, truth: torch.Tensor) -> list[tuple[str, bool]]:
+        """A reconstruction [*shape] of a table's or text's record, and which cells are right.
+
+        A word is right if the record holds it, wherever it stands.
+        """
+        columns = self.input_spec.columns
+        if columns:
+            hits = column_hits(columns, made, truth).tolist()
+            return list(zip(cells(columns, made), hits, strict=True))
+        found = [int(each) for each in made.flatten().nan_to_num(nan=-1.0)]
+        held, words = set(truth.flatten().tolist()), self.words
+        named = [words[each] if 0 <= each < len(words) else f"{each}" for each in found]
+        named = ["–" if each < 0 else name for name, each in zip(named, found, strict=True)]
+        return [(name, each in held) for name, each in zip(named, found, strict=True)]
+
+    def pooled(self) -> Records:
+        """All clients' records together; not to be changed."""
+        return _pooled(self)
+
+    def pooled_there(self) -> Records:
+        """The same on the scenario's device."""
+        here = torch.device(self.device).type == "cpu"
+        return self.pooled() if here else Records(*pooled(self))
+
+    @cached_property
+    def kinds(self) -> NDArray[np.int64]:
+        """A number for each record of the pool; exact copies share theirs."""
+        return self.pooled().kinds()
+
+    def _tried(self) -> Records:
+        """Records on which the loss is tried, the first client's again and again if it has few."""
+        first = self.records[0]
+        some = first[torch.arange(_TRIED) % len(first)]
+        return Records(some.inputs.to(self.device), some.labels.to(self.device))
+
+    def _classes(self, records: Sequence[Records], outputs: torch.Tensor) -> int | None:
+        if any(c.labels.is_floating_point() or c.labels.ndim > 1 for c in records):
+            return None
+        if outputs.ndim != 2:
+            raise InvalidInput(
+                f"one integer label a record needs a model that returns [batch, classes], but it "
+                f"returns shape {tuple(outputs.shape)}."
+            )
+        if self.classes is not None and self.classes != outputs.shape[1]:
+            raise InvalidInput(
+                f"classes is {self.classes}, but the model returns {outputs.shape[1]} scores."
+            )
+        return int(outputs.shape[1])
+
+
+Source = Scenario | Callable[[], Scenario]
+"""A scenario, or what makes it: workers make their own rather than receive the data."""
+
+
+@lru_cache(maxsize=1)  # not in the scenario, which would take it along to every worker
+def _pooled(scenario: Scenario) -> Records:
+    return Records(
+        torch.cat([client.inputs for client in scenario.records]),
+        torch.cat([client.labels for client in scenario.records]),
+    )

@@ -1,0 +1,180 @@
+"""What a federation runs: transforms that change each update, and what carries it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from trilemma.entropy import Seeded, System
+from trilemma.errors import InvalidInput
+from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transports import PLAIN
+from trilemma.protection.transports.base import Transport
+
+__all__ = ["Protection"]
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Transforms in the order in which a client applies them, then a transport; `()` is none.
+
+    >>> from trilemma.protection.transforms.compression import Compression
+    >>> from trilemma.protection.transforms.randomization import Randomization
+    >>> Protection((Randomization(0.01, clip=1.0), Compression(0.5))).describe()
+    'randomization:variance=0.01,clip=1.0+compression:keep=0.5'
+    >>> Protection().describe()
+    'none'
+    """
+
+    transforms: tuple[Transform, ...] = ()
+    transport: Transport = PLAIN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "transforms", tuple(self.transforms))
+        if sentence := self._refusal():
+            raise InvalidInput(sentence)
+
+    def _refusal(self) -> str | None:
+        """Why the parts contradict each other, in one sentence."""
+        hides = self.transport.server_reads != "messages"
+        noisy = [each for each in self.transforms if each.scale > 0]
+        thinning = [each for each in self.transforms if each.thins]
+        for several, what in ((noisy, "noise"), (thinning, "compression")):
+            if len(several) > 1:
+                return (
+                    f"{several[0].name} and {several[1].name} both are {what}; use one of them, "
+                    "as an attacker is told of one."
+                )
+        for each in self.transforms:
+            if each.selects_by_value and (hides or self.cancels):
+                return (
+                    f"{each.name} chooses coordinates by their value and so shows which are "
+                    "large, where single updates are to be hidden; use compression:keep=... ."
+                )
+            if each.cancels and hides:
+                return (
+                    f"{self.transport.name} hides single updates already, so bounded masks add "
+                    "nothing; leave them out."
+                )
+        if (
+            noisy
+            and thinning
+            and self.transforms.index(thinning[0]) < self.transforms.index(noisy[0])
+        ):
+            first = thinning[0]
+            if noisy[0].clip is not None:
+                return (
+                    "a clip must bound the whole update; put the transform that clips before "
+                    f"{first.name}."
+                )
+            if not first.one_gain:
+                return (
+                    "noise after a compression with several keep probabilities has another scale "
+                    "on each coordinate; put the noise before the compression."
+                )
+        for each in noisy:
+            if each.scale < self.transport.least_noise():
+                return (
+                    f"noise of standard deviation {each.scale:g} is lost on the transport's grid "
+                    f"of {self.transport.step_size():g}, which needs twice its step; raise "
+                    "precision_bits, or the variance."
+                )
+        return None
+
+    @property
+    def parts(self) -> tuple[Transform | Transport, ...]:
+        """All that an update passes, in order."""
+        return (*self.transforms, self.transport)
+
+    def describe(self) -> str:
+        """The protection as text that `parse_protection` reads."""
+        return "+".join(each.describe() for each in self.parts if each != PLAIN) or "none"
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside every result under this protection."""
+        return tuple(each.caveat for each in self.parts if each.caveat)
+
+    @property
+    def own_places(self) -> bool:
+        """Whether each client sends coordinates of its own: where nothing has to align in a sum.
+
+        Only a server that reads single messages can add them up place by place, and masks cancel
+        only where all clients send theirs.
+        """
+        reads_messages = self.transport.server_reads == "messages"
+        return reads_messages and self.thins and not self.cancels
+
+    @property
+    def thins(self) -> bool:
+        """Whether some coordinates only are sent."""
+        return any(each.thins for each in self.transforms)
+
+    def timed_on(self, length: int) -> int:
+        """How many coordinates of an update stand for all when a round is timed.
+
+        All where some only are sent: of a part of those hardly any might be left.
+        """
+        return length if self.thins else min(length, self.transport.alike or length)
+
+    @property
+    def cancels(self) -> bool:
+        """Whether clients send masks that add up to zero over all of them."""
+        return any(each.cancels for each in self.transforms)
+
+    def label(self, round: RoundInfo, size: int) -> bytes:
+        """Protection, size and common places: clients that differ in these cannot be summed."""
+        places = b""
+        if not self.own_places:
+            known = self.making(round, size, round.participants[0]).known
+            places = b"" if known is None else np.packbits(known.numpy()).tobytes()
+        return hashlib.sha256(f"{self.describe()} {size} ".encode() + places).digest()
+
+    def apply(
+        self,
+        update: torch.Tensor,
+        client: int,
+        round: RoundInfo,
+        entropy: Seeded | System,
+        *,
+        of_sum: bool = False,
+    ) -> Partial:
+        """The update [m] as it leaves the client, or without what cancels in the sum."""
+        if isinstance(entropy, Seeded):
+            entropy = _of_round(entropy, round.run, round.number)
+        made, shown = Partial(update), self._shown(round, client)
+        for each in self.transforms:
+            if not (of_sum and each.cancels):
+                made = each.apply(made, client=client, round=shown, entropy=entropy)
+        return made
+
+    def making(self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False) -> Making:
+        """What everyone knows of how a client's values were made, or its part of the sum.
+
+        All sessions of a round in this process share it: do not change its tensors.
+        """
+        return _making(self, self._shown(round, client), size, of_sum)
+
+    def _shown(self, round: RoundInfo, client: int) -> RoundInfo:
+        """The round as a client's transforms see it."""
+        return round.of_client(client) if self.own_places else round
+
+
+@lru_cache(maxsize=2)
+def _of_round(entropy: Seeded, run: str, number: int) -> Seeded:
+    """The draws of a round, for which each of its clients asks."""
+    return entropy.child("round", run, number)
+
+
+@lru_cache(maxsize=2)
+def _making(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> Making:
+    making = Making()
+    for each in protection.transforms:
+        if not (of_sum and each.cancels):
+            making = each.explain(making, round, size)
+    return making

@@ -1,0 +1,79 @@
+"""Calling a function that makes a scenario, so that what is wrong with it can be mended."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from torch import nn
+
+from trilemma.errors import InvalidInput, TrilemmaError, place_of
+from trilemma.game.scenario import Scenario
+
+__all__ = ["called", "meant"]
+
+_FLAGS: Final = {"folder": "folder (--data)"}  # options whose flag has another name
+
+
+def called(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Scenario:
+    """The scenario that `make` returns for these options; `name` is how errors call it."""
+    _check_options(make, name, options)
+    try:
+        made = make(**options)
+    except TrilemmaError:
+        raise
+    except Exception as error:
+        place = place_of(error)
+        raise InvalidInput(
+            f"scenario {name!r} with options {dict(options) or 'none'} failed "
+            f"({type(error).__name__}: {error}{f'; {place}' if place else ''})."
+        ) from error
+    if not isinstance(made, Scenario):
+        raise InvalidInput(
+            f"scenario {name!r} must return a trilemma Scenario, got {type(made).__name__}; "
+            f"{meant(made)}."
+        )
+    return made
+
+
+def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+    try:
+        known = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known):
+        return
+    taken = [each.name for each in known if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    wrong = [_FLAGS.get(each, each) for each in options if each not in taken]
+    if wrong:
+        takes = f"it takes {', '.join(taken)}" if taken else "it takes no options"
+        raise InvalidInput(
+            f"scenario {name!r} does not take {', '.join(wrong)}: {takes}; leave that out, or let "
+            f"the function take it."
+        )
+    missing = [
+        each.name
+        for each in known
+        if each.default is inspect.Parameter.empty
+        and each.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and each.name not in options
+    ]
+    if missing:
+        raise InvalidInput(
+            f"scenario {name!r} needs {', '.join(missing)}, which nothing gives; let the function "
+            f"have a default for each."
+        )
+
+
+def meant(made: Any) -> str:
+    """What to write in the place of something that is no scenario."""
+    if made is None:
+        return "let the function end with `return Scenario(...)`"
+    if made is Scenario:
+        return "call it: `return Scenario(model, loss, clients, test)`"
+    if isinstance(made, nn.Module):
+        return "wrap the model: Scenario(model, loss, clients, test)"
+    if isinstance(made, tuple) and len(made) >= 4:
+        return "call Scenario with these values: `return Scenario(model, loss, clients, test)`"
+    return "make a Scenario(model, loss, clients, test)"

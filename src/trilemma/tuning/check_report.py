@@ -1,0 +1,218 @@
+"""What a tuning of a scenario will do and cannot do, and how long it takes here: in seconds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from trilemma.attacks import ATTACKS, get
+from trilemma.attacks.base import RUNGS
+from trilemma.errors import InvalidInput
+from trilemma.execution.pool import Crew, one_thread
+from trilemma.execution.work_seconds import spoken
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import Job
+from trilemma.game.playing.suite import why_not
+from trilemma.game.scenario import Scenario
+from trilemma.learning import client_update
+from trilemma.tuning.families.proof_conditions import check_scenario
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.possible_jobs import possible_jobs
+from trilemma.tuning.presets import PRESETS
+from trilemma.tuning.request import Request
+from trilemma.tuning.time_left import Kind, Left, Remaining
+from trilemma.tuning.unit_times import FIRST, Timed, timed
+
+if TYPE_CHECKING:
+    from trilemma.attacks import Rung
+    from trilemma.game.scenario import Source
+    from trilemma.tuning.presets import Preset
+
+__all__ = ["Examined", "Suited", "examine"]
+
+_SLOW_S: Final = 0.15  # for one update
+_TRIES: Final = 4  # the first is slow, others may be held up
+_UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
+_MOST: Final = (
+    2  # kinds of games of the leading attack, of which there are more than of all others
+)
+_OF_KINDS: Final = ("tableak", "tokens")  # nobody misses them where records are of another kind
+
+
+@dataclass(frozen=True)
+class Suited:
+    """An attack that will be made, and the seconds of a game against one round, where known."""
+
+    name: str
+    rung: Rung
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A scenario, looked at: its plan, its attacks, what is left out and why, and the seconds.
+
+    `work` are the CPU seconds of a tuning as asked for and of a quick one, by their commands, at
+    least and usually at most, without what took too long to be timed. Processes share them; each
+    takes those that are spent `once` besides.
+    """
+
+    plan: Plan
+    attacks: tuple[Suited, ...]
+    left_out: tuple[tuple[str, str], ...]
+    work: Mapping[str, Left]
+    once: float
+
+    def seconds(self, command: str, workers: int = 1) -> Left:
+        """How long a command takes with so many processes."""
+        least, most, not_timed = self.work[command]
+        return Left(self.once + least / workers, self.once + most / workers, not_timed)
+
+
+def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
+    """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
+    bench = Bench(source, None, 1, request.steps, request.seed)
+    begun = time.monotonic()
+    with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
+        crew.submit(FIRST)  # reads the data meanwhile
+        scenario = source if isinstance(source, Scenario) else source()
+        _require_speed(scenario)
+        plan = Plan.of(scenario, request)
+        planned = time.monotonic() - begun
+        plans = {_command(request.preset): plan}
+        if _command("quick") not in plans:
+            plans[_command("quick")] = Plan.of(scenario, _quick(request))
+        found = timed(crew, plan, *_kinds(list(plans.values())), tell)
+    work = {
+        command: Remaining(
+            possible_jobs(each), share=each.setting.share, seconds=_with_starts(found, each)
+        ).left()
+        for command, each in plans.items()
+    }
+    return Examined(
+        plan,
+        tuple(_suited(name, found, plan) for name in plan.suite.attacks),
+        tuple(_left_out(plan)),
+        {command: left for command, left in work.items() if left is not None},
+        planned + found.once,
+    )
+
+
+def _command(preset: Preset) -> str:
+    return "tune" if preset == "usual" else f"tune --{preset}"
+
+
+def _quick(request: Request) -> Request:
+    """The same with --quick: what was given by name stays, what the preset gave does not."""
+    own = PRESETS[request.preset]
+    given = {name: getattr(request, name) for name in request.model_fields_set - {"preset"}}
+    asked = {name: each for name, each in given.items() if each != own.get(name)}
+    return Request(**asked, preset="quick")
+
+
+def _require_speed(scenario: Scenario) -> None:
+    """Refuse a model of which even the plan takes minutes, by the quickest of a few updates."""
+    records, training = scenario.records[0], scenario.local_training
+    rows = torch.arange(training.unit_size) % len(records)
+    weights = scenario.task.layout.flatten(dict(scenario.task.model.named_parameters())).detach()
+    batch = (records.inputs[rows].to(weights.device), records.labels[rows].to(weights.device))
+    taken = []
+    with one_thread():  # as tuning does it
+        for _ in range(_TRIES):
+            start = time.monotonic()
+            client_update(scenario.task, weights, *batch, training)
+            taken.append(time.monotonic() - start)
+            if taken[-1] < _SLOW_S:
+                return
+    seconds = min(taken)
+    raise InvalidInput(
+        f"one update of this model, of {scenario.task.layout.size:,} parameters, takes "
+        f"{seconds:.2g} s here, so that a quick tuning, which computes some {_UPDATES:,}, would "
+        f"take about {spoken(_UPDATES * seconds)}; give the Scenario a GPU (device='cuda'), or "
+        f"measure a smaller model of the same kind."
+    )
+
+
+def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
+    """What is timed: a training, every attack on a single message, and most of what leads.
+
+    Then what leads on all else, the most frequent first, as there may be no time for all.
+    """
+    work = Counter[Kind]()
+    for plan in plans:
+        for kinds in possible_jobs(plan).values():
+            work.update({kind: count.most for kind, count in kinds.items()})
+    names = dict.fromkeys(name for each in plans for name in each.suite.attacks)
+    single = [Kind("games", (name,), 1, "plain") for name in names]
+    leads = {(each.suite.lead,) for each in plans}
+    led = [each for each in work if each.what == "games" and each.attacks in leads]
+    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
+    of = {what: [each for each in work if each.what == what] for what in ("trainings", "timings")}
+    return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
+
+
+def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
+    """Seconds with all the starts of a plan: attacks that search take them one by one."""
+
+    def starts(name: str) -> float:
+        attack = get(name)
+        asked = plan.bench.starts(attack) if attack.rung in RUNGS[:2] else 1
+        least, most = getattr(attack, "starts", 1), getattr(attack, "most_starts", asked)
+        return max(least, min(asked, most)) / least
+
+    return {
+        kind: seconds * max((starts(name) for name in kind.attacks), default=1.0)
+        for kind, seconds in found.seconds.items()
+        if kind not in found.stopped
+    }
+
+
+def _suited(name: str, found: Timed, plan: Plan) -> Suited:
+    kind = Kind("games", (name,), 1, "plain")
+    seconds = None if kind in found.stopped else _with_starts(found, plan)[kind]
+    return Suited(name, get(name).rung, seconds)
+
+
+def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
+    scenario = plan.scenario
+    if plan.request.attacks is None:
+        rungs = RUNGS[: RUNGS.index(plan.suite.rung) + 1]
+        names = [name for name in ATTACKS if get(name).rung in rungs and name not in _OF_KINDS]
+        yield from _by_reason({name: why_not(scenario, name) for name in names})
+    if plan.setting.clients < 2:
+        yield (
+            "secret sharing, Paillier",
+            "they hide an update in the sum of several clients, and a round has one.",
+        )
+    if plan.claim.inserted:
+        yield (
+            "line-ups of a client's own records",
+            f"with {min(plan.setting.records)} records a client has too few.",
+        )
+    if not scenario.show_records:
+        yield (
+            "pictures of records",
+            "the scenario does not set show_records; right for data that is not public.",
+        )
+    try:
+        check_scenario(scenario, by_record=True)
+    except InvalidInput as error:
+        yield "a proof (--knows anyone)", str(error)
+    if scenario.classes is None:
+        yield "accuracy", "the labels are no classes: minus the loss is measured instead."
+
+
+def _by_reason(why: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Attacks that one reason leaves out, together: "dlg, map" and "each searches ..."."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in why.items():
+        if reason is not None:
+            alike.setdefault(reason.removeprefix(name), []).append(name)
+    for reason, names in alike.items():
+        who = "" if reason[0] != " " else "it" if len(names) == 1 else "each"
+        yield ", ".join(names), f"{who}{reason}."

@@ -1,0 +1,157 @@
+"""Sentences for the reader: who is held off, what is not covered, what helps where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from trilemma.observations import Adversary
+from trilemma.protection.specs import parse_protection
+from trilemma.tuning.proof.bounds_by_rounds import refused_above
+from trilemma.tuning.proof.proof_wording import proved_headline, proved_limits
+
+if TYPE_CHECKING:
+    from trilemma.game.playing.claims import Claim
+    from trilemma.tuning.families.family_setting import Setting
+    from trilemma.tuning.plan import Plan
+    from trilemma.tuning.request import Request
+    from trilemma.tuning.results.candidate import Candidate
+
+__all__ = ["advice", "headline", "limits", "untried", "weak"]
+
+_KNOWS: Final = {
+    "nothing": "knows only the model and the messages",
+    "public": "owns public records of the same kind",
+    "candidates": "has a list of {n} candidates",
+    "rest": "has a list of {n} candidates and every other record of every client",
+}
+_COMBINED: Final = "randomization+secret-sharing"
+
+
+def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | None = None) -> str:
+    """Who is held off, over which rounds, out of how many candidates, and how often it is right.
+
+    "A server that has a list of 100 candidates picks the right one in at most 21 of 100 cases."
+    """
+    proof = None if chosen is None else chosen.certificate
+    if proof is not None or request.knows == "anyone":
+        spec = "none" if chosen is None else chosen.protection or "none"
+        return proved_headline(proof, request, parse_protection(spec).transport.name)
+    who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
+    knows = _KNOWS[request.knows].format(n=claim.candidates)
+    if claim.rounds == 1:
+        over = "in one round that is known to hold the record"
+    else:
+        told = "is told" if claim.participation == "known" else "is not told"
+        over = f"over {claim.rounds} rounds, and {told} which of them held the record,"
+    blind = 100 / claim.candidates
+    if request.preset == "quick":
+        sure = f"{100 * request.confidence:.0f} % confidence"
+        who = f"A quick look, at {sure}: {who[0].lower()}{who[1:]}"
+    return (
+        f"{who} that {knows} and watches {over} picks the right one of {claim.candidates} records "
+        f"in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."
+    ).replace("watches in one", "watches one")
+
+
+def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
+    """What the verdict does not cover, which a reader must know before anything else."""
+    claim = plan.claim
+    if chosen is not None and chosen.certificate is not None:
+        transport = parse_protection(chosen.protection or "none").transport
+        return proved_limits(chosen.certificate, transport.name, plan.request.adversary)
+    sentences = []
+    if claim.rounds == 1:
+        sentences.append(
+            "One round: an adversary that combines the updates of several rounds learns more."
+        )
+    sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
+    if chosen is None or chosen.basis == "measured":
+        sentences.append(
+            f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
+            f"with the knowledge stated: one that knows more of the data may pick right more "
+            f"often; `--knows rest` measures, and `--knows anyone` proves."
+        )
+        if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
+            sentences.append(
+                f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
+                f"more than twice as many numbers as are read: {', '.join(lost)}."
+            )
+        sentences.append(
+            "An average over records, clients, models and draws: single records may leak more."
+        )
+    if claim.inserted:
+        sentences.append(
+            "The clients hold too few records for line-ups of their own: the claim is about a "
+            "record that was inserted in place of one of the client's."
+        )
+    if chosen is not None and chosen.protection is not None:
+        whole = plan.deployment.parameters
+        part = parse_protection(chosen.protection).timed_on(whole)
+        if part < whole:
+            sentences.append(
+                f"Seconds and bits are those of {part:,} of the update's {whole:,} coordinates, "
+                f"scaled to all: ciphertexts are alike."
+            )
+    if plan.request.basis == "proved" and plan.unprovable:
+        sentences.append(f"Nothing is proved here: {plan.unprovable}")
+    sentences += refused_above(plan, chosen)
+    sentences.append(
+        "The server is the adversary: what a curious client gets is shown beside it."
+        if plan.request.adversary is Adversary.SERVER
+        else "A curious client is the adversary: what the server gets is shown beside it."
+    )
+    return tuple(sentences)
+
+
+def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[str, ...]:
+    """That the attackers fail without protection, too, so that holding them off says little.
+
+    `won` of so many unprotected rounds by each attack.
+    """
+    best = max(won, key=lambda name: won[name])
+    if chosen is None or chosen.basis != "measured" or 2 * won[best] >= games:
+        return ()
+    said = (
+        f"Weak attackers: without any protection the best of them ({best}) is right in "
+        f"{won[best]} of {games} single rounds, so that holding them off says little of better "
+        f"ones; `--knows rest` asks one that nobody with less knowledge beats."
+    )
+    return (said,)
+
+
+def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
+    """Which attacks a quick look left out, after what each won of so many unprotected rounds."""
+    idle = [name for name in plan.suite.attacks[1:] if not won[name]]
+    request = plan.request
+    tests = not all(map(plan.proves, plan.families))
+    if not idle or request.preset != "quick" or not tests:
+        return ()
+    said = (
+        f"A quick look: what won none of {games} unprotected rounds was tested no further "
+        f"({', '.join(idle)}); leave out --quick to try all."
+    )
+    return (said,)
+
+
+def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) -> str:
+    """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
+    reached = [each for each in candidates if each.smallest_leakage is not None]
+    able = [each for each in candidates if each.feasible and each.deployable]
+    if not able and any(each.breaks_a_cap for each in candidates):
+        return "Some protections keep the budget but not the caps; raise a cap, or the budget."
+    tried = {each.name for each in candidates}
+    ways = ["more clients"] if setting.clients < 20 else []
+    ways += ["larger batches"]
+    if _COMBINED not in tried and setting.clients > 1:
+        ways += [f"a combined protection such as {_COMBINED}"]
+    if request.adversary is Adversary.SERVER and "paillier" not in tried and setting.clients > 1:
+        ways += ["paillier, whose server reads nothing"]
+    helps = f"{', '.join(ways)} or a larger budget"
+    if not reached:
+        return f"Nothing was measured below the budget of {request.budget:g}; try {helps}."
+    best = min(reached, key=lambda each: each.smallest_leakage or 0.0)
+    return (
+        f"The smallest upper limit of the leakage reached is {best.smallest_leakage:.3g}, by "
+        f"{best.name}; what would help: {helps}."
+    )

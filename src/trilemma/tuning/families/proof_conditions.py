@@ -1,0 +1,85 @@
+"""What a federation must be like for a proof to hold; each condition was needed by a proof.
+
+Checked here is what a scenario shows: its model and its loss. A client's optimiser is not among
+it, as `LocalTraining` has none with a memory: its steps start at the server's weights and are
+plain SGD. What only whoever deploys can keep stands in `KEPT`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from trilemma.errors import InvalidInput
+from trilemma.protection.transforms.randomization import Randomization
+
+if TYPE_CHECKING:
+    from trilemma.game.scenario import Scenario
+    from trilemma.learning import LocalTraining
+    from trilemma.protection.protection import Protection
+
+__all__ = ["KEPT", "check_scenario", "unproved"]
+
+_NO_MEMORY: Final = (
+    "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
+    "release anything else that depends on one: plain SGD from the server's weights is proved. "
+    "The server may do with the sums what it likes."
+)
+_NO_RETRY: Final = (
+    "A retry with the same batch: a round that is run again draws batches and noise anew, and "
+    "counts as a further round."
+)
+KEPT: Final = (_NO_MEMORY, _NO_RETRY)
+"""What no scenario shows and every node has to keep."""
+
+
+def check_scenario(scenario: Scenario, *, by_record: bool) -> None:
+    """Refuses a model that remembers records and, where updates are made of them, coupled losses.
+
+    Where the whole update of a client is clipped and hidden, its loss may be any.
+    """
+    if name := _remembers(scenario):
+        raise InvalidInput(
+            f"the model's buffer {name!r} changes whenever it sees records (as the statistics of "
+            "BatchNorm do in train mode), so that it remembers them, which no proof covers; call "
+            "eval() on that layer, or use GroupNorm."
+        )
+    if by_record and scenario.couples_records:
+        raise InvalidInput(
+            "the loss of a batch is not the mean of its records' losses, so that clipping single "
+            "records does not bound what one of them changes; use a loss that is such a mean."
+        )
+
+
+def unproved(local_training: LocalTraining, protection: Protection) -> tuple[str, ...]:
+    """Why nothing is proved of clients that train in their own way under a protection; () else.
+
+    >>> from trilemma.learning import LocalTraining
+    >>> from trilemma.protection.specs import parse_protection
+    >>> own = LocalTraining(batch=4, sampling="poisson")
+    >>> unproved(own, parse_protection("randomization:variance=0.1"))
+    ('no record is clipped',)
+    """
+    noise = protection.transforms
+    alone = len(noise) == 1 and isinstance(noise[0], Randomization) and noise[0].clip is None
+    found = {
+        "a client takes several steps a round": local_training.algorithm == "fedavg",
+        "no record is clipped": local_training.record_clip is None,
+        "batches have a fixed size": local_training.sampling == "fixed",
+        "Gaussian noise is not all that protects": not alone,
+    }
+    return tuple(reason for reason, holds in found.items() if holds)
+
+
+def _remembers(scenario: Scenario) -> str | None:
+    """The first buffer that a forward pass changes."""
+    model = copy.deepcopy(scenario.model).to(scenario.device)  # as it was given
+    before = {name: each.clone() for name, each in model.named_buffers()}
+    with torch.no_grad():
+        model(scenario.records[0].inputs[:2].to(scenario.device))
+    for name, each in model.named_buffers():
+        if not torch.equal(each, before[name]):
+            return name
+    return None

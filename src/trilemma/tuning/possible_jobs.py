@@ -1,0 +1,114 @@
+"""Which jobs a tuning may want, by the bounds of its own procedures: how long it may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trilemma.game.costs import fewest_rounds
+from trilemma.game.jobs import AttackJob
+from trilemma.tuning.calibration.outcomes import UNPROTECTED
+from trilemma.tuning.choice.other_adversary import BESIDE_GAMES, craftable
+from trilemma.tuning.choice.shown_results import possible_shown
+from trilemma.tuning.families.calibrator import CONTROL_GAMES
+from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
+from trilemma.tuning.proof.attacks_on_proof import possible_beside
+from trilemma.tuning.proof.baseline_search import FREE_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.results.gallery import RECORDS
+from trilemma.tuning.time_left import Kind, Range, Work, kind_of
+
+if TYPE_CHECKING:
+    from trilemma.tuning.families.family import Family
+    from trilemma.tuning.plan import Plan
+
+__all__ = ["possible_further", "possible_jobs"]
+
+
+def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
+    """By procedure the units of each kind of work, of a whole tuning."""
+    suite = plan.suite
+    control = Range(CONTROL_GAMES, CONTROL_GAMES)
+    work: dict[str, Work] = {"control": {Kind("games", (a,)): control for a in suite.attacks}}
+    proved = [family for family in plan.families if plan.proves(family)]
+    measured = [family for family in plan.families if not plan.proves(family)]
+    if measured:
+        seeds = len(plan.pricing.seeds)
+        work["baseline"] = {_training(plan): Range(seeds, seeds)}
+    work |= {family.name: _measured(plan, family) for family in measured}
+    work |= {
+        family.name: _proved(plan, family, searches=place == 0)
+        for place, family in enumerate(proved)
+    }
+    return work | possible_further(plan, pictures=pictures)
+
+
+def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
+    """The same of further results, none of which is certain before something is chosen."""
+    lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
+    measured = [family for family in plan.families if not plan.proves(family)]
+    work: dict[str, dict[Kind, int]] = {}
+    if len(measured) < len(plan.families):
+        work["beside"] = possible_beside(plan)
+    if measured:
+        besides = work.setdefault("beside", {})
+        besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        if craftable(plan):
+            besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
+        work |= possible_shown(plan)
+        if asked.strengths:
+            played, points = possible_curves(plan)
+            work["curves"] = {Kind("games", (lead,), over): n for over, n in played.items()}
+            work["curves"] |= {
+                _training(plan): points * CURVE_SEEDS,
+                Kind("timings"): points * fewest_rounds(asked.confidence),
+            }
+    if pictures and plan.scenario.show_records:
+        work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
+    return {
+        name: {kind: Range(0, most) for kind, most in kinds.items()}
+        for name, kinds in work.items()
+    }
+
+
+def _measured(plan: Plan, family: Family) -> Work:
+    """One candidate: calibrated and priced."""
+    if family.seen == "nothing":
+        return _priced(plan, family.carrier, certain=True)
+    gauge, rounds, adversary = plan.gauge(), plan.claim.rounds, plan.request.adversary
+    if family.tested_over(rounds):
+        games = gauge.possible(family)
+    else:
+        games, rounds = gauge.possible_estimate(), 1
+    at = UNPROTECTED if family.mechanism is None else 0.0
+    shown = family.attacked(at, adversary).describe()
+    return _priced(plan, family.carrier) | {
+        kind_of(AttackJob("", shown, (name,), adversary, rounds, 0, 0)): count
+        for name, count in games.items()
+    }
+
+
+def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
+    """One candidate: proved, priced, and compared with trainings without protection.
+
+    Families share these: the first one's are certain.
+    """
+    seeds, (least, greatest) = len(plan.pricing.seeds), STEP_TRAININGS
+    fewest = least + FREE_TRAININGS + 2 * seeds  # the federation's own may be the best of all
+    most = greatest + FREE_TRAININGS + 3 * seeds
+    priced = _priced(plan, family.carrier, certain=True)
+    return {**priced, _training(plan): Range(fewest if searches else 0, most)}
+
+
+def _priced(
+    plan: Plan, carrier: str, *, arms: int = 1, certain: bool = False
+) -> dict[Kind, Range]:
+    """Trainings and timed rounds, which may be spared where the budget is not kept."""
+    trained = arms * len(plan.pricing.seeds)
+    timed = fewest_rounds(plan.pricing.confidence)
+    return {
+        _training(plan): Range(trained if certain else 0, trained),
+        Kind("timings", carrier=carrier): Range(timed if certain else 0, timed),
+    }
+
+
+def _training(plan: Plan) -> Kind:
+    return Kind("trainings", rounds=plan.pricing.rounds)

@@ -1,0 +1,136 @@
+"""The unprotected trainings that a proof is compared with, chosen on records that report nothing.
+
+The federation's own way at its best server step, climbed by factors of 2 and then of √2, constant
+or falling to zero; and the best of a few others with the freedoms that a protected training has:
+all records in a round, and a server that averages or has momentum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final
+
+from trilemma.federation.recipe import Recipe
+from trilemma.game.job_results import Diverged, Failed, converged
+from trilemma.game.jobs import TrainJob
+
+if TYPE_CHECKING:
+    from trilemma.execution.scheduler import Procedure
+    from trilemma.federation.training import History
+    from trilemma.game.scenario import Scenario
+    from trilemma.learning import LocalTraining
+
+__all__ = ["FREE_TRAININGS", "STEP_TRAININGS", "best_free", "best_unprotected", "climb"]
+
+_SEEDS: Final = (1000, 1001, 1002)  # none that utility is reported for
+_FARTHEST: Final = 8  # factors of 2 from where a climb starts
+_UNCLIPPED: Final = 1e6  # no gradient is so long
+_AVERAGING, _MOMENTUM = 0.95, 0.9
+_AVERAGED_STEPS: Final = (1.0, 2.0, 4.0)  # over the best step without
+_MOMENTUM_STEPS: Final = (0.125, 0.25, 0.5)
+
+_CLIMB: Final = (3, _FARTHEST + 2)  # values that a climb by factors of 2 tries, and at most
+_FINER: Final = 2  # more that one by √2 tries
+STEP_TRAININGS: Final = tuple(len(_SEEDS) * 2 * (steps + _FINER) for steps in _CLIMB)
+"""Trainings that `best_unprotected` takes, at least and at most."""
+FREE_TRAININGS: Final = len(_SEEDS) * (len(_AVERAGED_STEPS) + len(_MOMENTUM_STEPS))
+"""More that `best_free` takes."""
+
+Score = tuple[float, float]
+Scores = Callable[[Sequence[float]], Generator[Sequence[Any], list[Any], list[Score]]]
+"""The procedure that finds the scores of some values."""
+
+
+def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
+    """The federation's own training at its best server step, constant or falling."""
+
+    def recipe(step: float, decay: bool) -> Recipe:
+        return Recipe(scenario.local_training, step, decay, False, "choosing")
+
+    def at(decay: bool) -> Scores:
+        def scores(steps: Sequence[float]) -> Procedure[list[Score]]:
+            own = [recipe(step, decay) for step in steps]
+            return _scores(
+                [[TrainJob("none", seed, rounds, each) for seed in _SEEDS] for each in own]
+            )
+
+        return scores
+
+    found = []
+    for decay in (False, True):
+        step = yield from climb(at(decay), _usual_step(scenario), 2.0)
+        step = yield from climb(at(decay), step, math.sqrt(2), farthest=1)
+        (score,) = yield from at(decay)([step])
+        found.append((score, recipe(step, decay)))
+    return max(found, key=lambda each: each[0])[1]
+
+
+def best_free(
+    scenario: Scenario, own: Recipe, training: LocalTraining, rounds: int
+) -> Procedure[Recipe]:
+    """The best unprotected training: the own one, one that averages, one with momentum.
+
+    With momentum clients train as those of a proof do, but nothing is clipped.
+    """
+    if training.algorithm == "fedsgd":
+        training = replace(training, record_clip=_UNCLIPPED)
+    share = training.batch / (sum(map(len, scenario.records)) / len(scenario.records))
+    scale = share if training.sampling == "full" else 1.0
+    recipes = [
+        own,
+        *(
+            replace(own, server_lr=own.step * factor, server_decay=False, averaging=_AVERAGING)
+            for factor in _AVERAGED_STEPS
+        ),
+        *(
+            Recipe(
+                training,
+                own.step * factor * scale,
+                equal_weights=True,
+                judge="choosing",
+                momentum=_MOMENTUM,
+            )
+            for factor in _MOMENTUM_STEPS
+        ),
+    ]
+    scores = yield from _scores(
+        [[TrainJob("none", seed, rounds, recipe) for seed in _SEEDS] for recipe in recipes]
+    )
+    return max(zip(scores, recipes, strict=True), key=lambda pair: pair[0])[1]
+
+
+def climb(
+    scores: Scores, start: float, factor: float, *, farthest: int = _FARTHEST
+) -> Procedure[float]:
+    """The best of start · factorᵏ, k from -1 to 1 and on beyond whichever end is the best."""
+    nearest = yield from scores([start / factor, start, start * factor])
+    found = dict(zip((-1, 0, 1), nearest, strict=True))
+    while True:
+        best = max(found, key=lambda place: (found[place], -abs(place)))
+        beyond = best + (1 if best > 0 else -1)
+        if best == 0 or beyond in found or abs(beyond) > farthest:
+            return start * factor**best
+        (found[beyond],) = yield from scores([start * factor**beyond])
+
+
+def _usual_step(scenario: Scenario) -> float:
+    training = scenario.local_training
+    default = training.lr if training.algorithm == "fedsgd" else 1.0
+    return scenario.server_lr or default
+
+
+def _scores(several: Sequence[Sequence[TrainJob]]) -> Procedure[list[Score]]:
+    """The mean metric of each group of trainings, and minus their mean loss to break ties."""
+    results = iter((yield [task for tasks in several for task in tasks]))
+    return [_score([next(results) for _ in tasks]) for tasks in several]
+
+
+def _score(trainings: Sequence[History | Failed]) -> Score:
+    try:
+        histories = converged(trainings)
+    except Diverged:
+        return -math.inf, -math.inf
+    return fmean(each.metric for each in histories), -fmean(each.loss for each in histories)

@@ -1,0 +1,236 @@
+"""Games: exchangeable candidates, unused decoys, batches at the federation's own rate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, chisquare
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from trilemma.entropy import Seeded
+from trilemma.errors import InvalidInput
+from trilemma.game.playing import games
+from trilemma.game.playing.games import Arena
+from trilemma.game.scenario import Scenario
+from trilemma.learning import LocalTraining
+
+
+def scenario(
+    sizes: tuple[int, ...] = (100, 100, 100), batch: int = 4, **training: object
+) -> Scenario:
+    draw = torch.Generator().manual_seed(0)
+    data = [
+        TensorDataset(torch.rand(n, 6, generator=draw), torch.randint(0, 3, (n,), generator=draw))
+        for n in (*sizes, 30)
+    ]
+    local = LocalTraining(batch=batch, **training)  # type: ignore[arg-type]
+    return Scenario(nn.Linear(6, 3), cross_entropy, data[:-1], data[-1], local)
+
+
+def test_a_game_depends_on_its_number_and_seed_alone() -> None:
+    arena = Arena.of(scenario(), rounds=1)
+    one, again, other = arena.draw(3, 0), arena.draw(3, 0), arena.draw(4, 0)
+    assert (one.client, one.tagged, one.line_up.tolist()) == (
+        again.client,
+        again.tagged,
+        again.line_up.tolist(),
+    )
+    assert one.line_up.tolist() != other.line_up.tolist()
+
+
+def test_every_client_and_every_place_is_drawn_as_often() -> None:
+    """Clients that take turns would let a short test see the first ones only."""
+    arena = Arena.of(scenario(), rounds=1, line_up=5)
+    games = [arena.draw(number, 0) for number in range(600)]
+    for counts in (Counter(g.client for g in games), Counter(g.tagged for g in games)):
+        assert chisquare(list(counts.values())).pvalue > 1e-3
+    assert len({game.client for game in games[:30]}) == 3
+
+
+def test_the_candidates_are_the_clients_own_and_no_decoy_is_in_any_batch() -> None:
+    for rounds in (1, 20):
+        arena = Arena.of(scenario(), rounds=rounds)
+        for number in range(20):
+            game = arena.draw(number, 1)
+            start = arena.starts[game.client]
+            assert set(game.line_up) <= set(range(start, start + arena.sizes[game.client]))
+            draw = np.random.default_rng(number)
+            for holds in (True, False):
+                batches = arena.batches(game, draw, holds=holds)
+                used = set(batches.rows[batches.present])
+                decoys = set(game.line_up) - {game.sought}
+                assert not used & decoys
+                assert (game.sought in used) == (batches.slot is not None)
+                if holds:
+                    assert batches.rows[game.client, batches.slot] == game.sought
+
+
+def test_batches_have_their_size_and_no_record_twice() -> None:
+    arena = Arena.of(scenario(batch=7), rounds=20)
+    game = arena.draw(0, 0)
+    draw = np.random.default_rng(0)
+    for holds in (True, False):
+        batches = arena.batches(game, draw, holds=holds)
+        assert batches.rows.shape == (3, 7)
+        assert batches.present.all()
+        assert all(len(set(row)) == 7 for row in batches.rows)
+
+
+def test_a_batch_alone_is_that_among_the_others() -> None:
+    arena = Arena.of(replace(scenario(), cohort=2), rounds=1)
+    for number in range(20):
+        game = arena.draw(number, 0)
+        whole, alone = (
+            arena.batches(game, np.random.default_rng(number), holds=True, alone=alone)
+            for alone in (False, True)
+        )
+        assert alone.clients.tolist() == [game.client]
+        assert (len(whole.clients), alone.own, alone.slot) == (2, 0, whole.slot)
+        assert alone.rows.tolist() == [whole.rows[whole.own].tolist()]
+        assert alone.present.all()
+
+
+def test_the_tagged_record_joins_at_the_original_rate() -> None:
+    """q = S/n of all n records, although the decoys are set aside."""
+    arena = Arena.of(scenario(), rounds=3000)
+    joined = arena.attendance(arena.draw(0, 0), np.random.default_rng(5))
+    assert binomtest(joined.count(True), 3000, 4 / 100).pvalue > 1e-3
+    assert None not in joined  # every client is in every round
+
+
+def test_poisson_batches_draw_each_free_record_by_itself() -> None:
+    arena = Arena.of(scenario(sampling="poisson"), rounds=50)
+    game, draw = arena.draw(0, 0), np.random.default_rng(5)
+    counts = np.array([arena.batches(game, draw, holds=False).present.sum(1) for _ in range(2000)])
+    free = game.free.sum(1)
+    expected = free * 4 / 100
+    error = np.sqrt(free * 0.04 * 0.96 / 2000)
+    assert (np.abs(counts.mean(0) - expected) < 4 * error).all()
+    assert np.allclose(counts.var(0), free * 0.04 * 0.96, rtol=0.15)
+
+
+def test_an_update_of_all_records_is_padded_where_decoys_left() -> None:
+    arena = Arena.of(scenario(sizes=(40, 40), batch=40), rounds=1, line_up=5)
+    game = arena.draw(0, 0)
+    batches = arena.batches(game, np.random.default_rng(0), holds=True)
+    assert batches.present[game.client].sum() == 40 - 4
+    assert batches.present[1 - game.client].all()
+
+
+def test_an_inserted_record_leaves_all_data_and_joins_one_client() -> None:
+    arena = Arena.of(scenario(sizes=(30, 30, 30)), rounds=20)
+    assert arena.claim.inserted
+    for number in range(20):
+        game = arena.draw(number, 0)
+        lined = set(game.line_up)
+        for client, start in enumerate(arena.starts):
+            free = set((np.flatnonzero(game.free[client]) + start).tolist())
+            assert not free & lined
+        assert game.free[game.client].sum() <= arena.sizes[game.client] - 1
+
+
+def test_exact_copies_stay_out_of_the_line_up_and_of_its_batches() -> None:
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.rand(60, 6, generator=draw)
+    inputs[30:] = inputs[:30]  # every record twice
+    labels = torch.arange(60) % 30 % 3
+    data = TensorDataset(inputs, labels)
+    made = Scenario(nn.Linear(6, 3), cross_entropy, [data], data, LocalTraining(batch=2))
+    arena = Arena.of(made, rounds=1)
+    assert arena.claim.candidates == 29
+    game = arena.draw(0, 0)
+    assert len(set(arena.kinds[game.line_up])) == 29
+    batches = arena.batches(game, np.random.default_rng(0), holds=True)
+    assert batches.slot is not None
+    others = np.delete(batches.rows[0], batches.slot)
+    assert not set(arena.kinds[others]) & set(arena.kinds[game.line_up])
+
+
+def test_outsiders_are_neither_candidates_nor_used() -> None:
+    arena = Arena.of(scenario(), rounds=1)
+    game = arena.draw(0, 0)
+    used = np.arange(250, 260)
+    found = arena.outsiders(game, used, 400, 0)
+    assert len(found) == 30 + 300 - 97 - 2 * 3 * 4  # as many in every game
+    assert len(arena.outsiders(arena.draw(1, 0), used[:2], 400, 0)) == len(found)
+    flat = {tuple(row) for row in found.inputs.tolist()}
+    for row in (*game.line_up, *used):
+        assert tuple(arena.pool.inputs[int(row)].tolist()) not in flat
+    assert len(arena.outsiders(game, used, 12, 0)) == 12
+
+
+def test_a_line_up_larger_than_a_client_allows_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="allow 26"):
+        Arena.of(scenario(), rounds=20, line_up=60)
+
+
+# Cohorts
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+def test_a_cohort_is_drawn_evenly_and_a_record_joins_only_with_its_client(sampling: str) -> None:
+    made = replace(scenario((100,) * 5, sampling=sampling), cohort=2)
+    arena = Arena.of(made, rounds=4000)
+    game, draw, rounds = arena.draw(0, 0), np.random.default_rng(5), 4000
+    seen, joined = Counter[int](), 0
+    for holds in arena.attendance(game, draw):
+        batches = arena.batches(game, draw, holds=holds)
+        assert batches.rows.shape[0] == len(batches.clients) == 2
+        seen.update(batches.clients.tolist())
+        there = batches.rows[batches.present]
+        assert set(there // 100) <= set(batches.clients.tolist()), "only the cohort's records"
+        assert (batches.own is not None) == (game.client in batches.clients) == (holds is not None)
+        assert (game.sought in there) == (batches.slot is not None)
+        joined += batches.slot is not None
+    assert chisquare([seen[k] for k in range(5)]).pvalue > 1e-3
+    assert binomtest(joined, rounds, 2 / 5 * 4 / 100).pvalue > 1e-3
+
+
+def test_one_round_that_holds_the_record_has_its_client_in_the_cohort() -> None:
+    arena = Arena.of(replace(scenario((100,) * 5), cohort=3), rounds=1)
+    draw, others = np.random.default_rng(5), Counter[int]()
+    for number in range(400):
+        game = arena.draw(number, 0)
+        batches = arena.batches(game, draw, holds=True)
+        assert batches.own is not None
+        assert batches.slot is not None
+        assert batches.rows[batches.own, batches.slot] == game.sought
+        others.update(((batches.clients - game.client) % 5).tolist())
+    assert others[0] == 400
+    assert chisquare([others[k] for k in range(1, 5)]).pvalue > 1e-3
+
+
+def test_rounds_drawn_together_are_those_drawn_one_by_one() -> None:
+    arena = Arena.of(scenario(sizes=(60, 60, 60)), rounds=30)
+    game = arena.draw(3, 5)
+    attended = [number in (0, 7, 8, 25) for number in range(30)]
+    draw = Seeded(1).generator("rounds")
+    together = list(arena.rounds(game, draw, attended))
+    draw = Seeded(1).generator("rounds")
+    for found, holds in zip(together, attended, strict=True):
+        alone = arena.batches(game, draw, holds=holds)
+        assert found.slot == alone.slot
+        assert (found.slot is not None) == holds
+        assert np.array_equal(found.rows, alone.rows)
+        assert np.array_equal(found.present, alone.present)
+
+
+@pytest.mark.parametrize("each", [1, 4, 5])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_keys_of_one_client_leave_the_generator_as_those_of_all_do(each: int, before: int) -> None:
+    for everyone in (1, 2, 3):
+        for client in range(everyone):
+            one, all_ = np.random.default_rng(each), np.random.default_rng(each)
+            for draw in (one, all_):
+                draw.random(before, dtype=np.float32)  # may leave half a word
+            expected = all_.random((everyone, each), dtype=np.float32)[[client]]
+            found = games._keys(one, (everyone, each), np.array([client]))
+            assert np.array_equal(found, expected)
+            later = [(d.integers(1000), d.integers(1000), d.random()) for d in (one, all_)]
+            assert later[0] == later[1]

@@ -1,0 +1,62 @@
+"""Hugging Face's models with PEFT's adapters, as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.game.adapters import network, next_token, scenario, texts
+
+from trilemma.game.prepared_models import fresh_weights
+from trilemma.learning import Way, client_update
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, "-m", "trilemma", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_adapters_alone_are_the_update_and_start_as_no_change() -> None:
+    made = scenario()
+    named = dict(made.task.model.named_parameters())
+    assert made.task.way == Way()
+    assert made.task.layout.size == 2 * 4 * (128 + 3 * 128)
+    assert all("lora_" in name for name in made.task.layout.names)
+    one, other = (made.task.layout.unflatten(each) for each in fresh_weights(made, range(2)))
+    for name, values in one.items():
+        assert bool(values.any()) != ("lora_B" in name)
+        assert torch.equal(values, other[name]) == ("lora_B" in name)
+    assert all("lora_" in name for name, each in named.items() if each.requires_grad)
+
+
+def test_an_update_of_adapters_is_that_of_plain_autograd() -> None:
+    made, own = scenario(), network()
+    tokens = texts(2, 7)[0]
+    trained = {name: each for name, each in own.named_parameters() if each.requires_grad}
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for each in trained.values():
+            each.copy_(0.1 * torch.randn(each.shape, generator=draw))
+    weights = made.task.layout.flatten(trained).detach()
+    slopes = torch.autograd.grad(next_token(own(tokens).logits, tokens), list(trained.values()))
+    expected = made.task.layout.flatten(dict(zip(trained, slopes, strict=True)))
+    sent = client_update(made.task, weights, tokens, tokens, made.local_training)
+    torch.testing.assert_close(sent, expected, rtol=1e-4, atol=1e-7)
+    assert sent.norm() > 1e-4
+
+
+@pytest.mark.slow
+def test_adapters_are_checked_and_get_a_verdict(tmp_path: Path) -> None:
+    told = run("check", "tests.game.adapters:scenario")
+    assert "recorded once" in " ".join(told.split())
+    assert "4,096 parameters" in " ".join(told.split())
+    given = ("--scenario", "tests.game.adapters:scenario", "--out", str(tmp_path / "run"))
+    run("tune", *given, "--quick", "--families", "randomization", "--steps", "2")
+    verdict = json.loads((tmp_path / "run" / "verdict.json").read_text())
+    assert verdict["protection"].startswith("randomization:variance=")

@@ -1,0 +1,59 @@
+"""Layers that torch.func does not map, in classifiers as people write them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trilemma import Scenario
+from trilemma.game.job_runner import Bench
+from trilemma.game.jobs import AttackJob, TrainJob
+from trilemma.game.playing.suite import suite_of
+from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
+
+
+class Classifier(nn.Module):
+    def __init__(self, kind: type[nn.LSTM | nn.GRU | nn.RNN]) -> None:
+        super().__init__()
+        self.layer, self.scores = kind(2, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.scores(self.layer(x)[0][:, -1])
+        return made
+
+
+def series(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (count,), generator=draw)
+    turns = torch.arange(4.0)[None, :, None] * (1 + labels[:, None, None])
+    return torch.sin(turns + torch.rand(count, 1, 2, generator=draw)), labels
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_recurrent_classifiers_are_trained_and_attacked(
+    kind: type[nn.LSTM | nn.GRU | nn.RNN], clip: float | None
+) -> None:
+    torch.manual_seed(0)
+    clients = [series(40, client) for client in range(3)]
+    training = LocalTraining(batch=2, lr=0.5, record_clip=clip)
+    scenario = Scenario(Classifier(kind), cross_entropy, clients, series(60, 9), training)
+    assert scenario.task.way.kind == "looped"
+    assert {"dlg", "gaussian-posterior"} <= set(suite_of(scenario, "candidates").attacks)
+    work = Bench(scenario, None, 1, 1, 0, "rest")()
+    for name in ("gaussian-posterior", "exact-posterior"):
+        assert work(AttackJob("s", "none", (name,), Adversary.SERVER, 1, 0, 2))
+    assert work(TrainJob("none", 0, 2))
+
+
+@pytest.mark.slow
+def test_a_search_finds_what_a_recurrent_classifier_was_shown() -> None:
+    torch.manual_seed(0)
+    clients = [series(40, client) for client in range(3)]
+    training = LocalTraining(batch=1, lr=0.5)
+    scenario = Scenario(Classifier(nn.GRU), cross_entropy, clients, series(60, 9), training)
+    work = Bench(scenario, None, 1, 1, 0, "nothing")()
+    assert work(AttackJob("s", "none", ("dlg",), Adversary.SERVER, 1, 0, 2))

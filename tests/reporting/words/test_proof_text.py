@@ -1,0 +1,74 @@
+"""Certificates in words, against their own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.reporting import examples, training
+
+from trilemma.reporting.words.proof_text import conditions, line_ups, proved, readings
+
+
+def test_every_length_of_the_line_up_has_its_rate() -> None:
+    proof = examples.certificate(
+        success={100: 0.142, 2: 0.806, 1000: 0.0493}, known={2: 0.92, 100: 0.36, 1000: 0.21}
+    )
+    assert line_ups(proof) == (
+        ("2", "81 of 100", "92 of 100", "50 of 100"),
+        ("100", "15 of 100", "36 of 100", "1 of 100"),
+        ("1,000", "5 of 100", "21 of 100", "0.1 of 100"),
+    )
+    same = line_ups(replace(proof, known=None))
+    assert all(rate == told for _, rate, told, _ in same), "participation is known as it is"
+
+
+def test_the_readings_hold_the_numbers() -> None:
+    supremum, privacy, membership = readings(examples.certificate())
+    assert "0.299" in supremum
+    assert "N = 7" in supremum
+    assert "ε = 10.4 at δ = 1e-5" in privacy
+    assert "1 % of those" in membership
+    assert "14.2 %" in membership
+    one = readings(examples.certificate(line_up=100))[0]
+    assert one == "For a line-up of 100, the leakage is at most 0.299; longer ones may leak more."
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "each record's gradient clipped to norm 0.5"),
+        ({"clips_updates": True}, "the whole update clipped to norm 0.5"),
+        ({"level": "client"}, "all records of a client"),
+        ({"remainder": 1e-9}, "leaves 1e-9 unproved"),
+        ({"server_decay": True}, "server step 8, falling to zero"),
+        ({"chosen_on": 148, "reported_on": 149}, "148 public records; accuracy is that on 149"),
+        ({"helpers": 0}, "no client helps the attacker"),
+        ({"helpers": 2}, "2 clients may help the attacker"),
+        ({"participation": "known"}, "the attacker is told which rounds held the record"),
+        ({"participation": "secret"}, "nobody is told when"),
+        ({"person": 3}, "up to 3 records of a person"),
+    ],
+)
+def test_the_conditions_are_spelt_out(changes: dict[str, object], words: str) -> None:
+    text = "; ".join(conditions(examples.certificate(**changes)).values())
+    assert words in text
+
+
+def test_what_says_the_same_stands_together() -> None:
+    assert proved(examples.verdict().candidates) == ()
+    (found,) = proved(training.over_rounds().candidates)
+    assert list(found.conditions) == ["randomization+secret-sharing"]
+    first, second, *others = examples.verdict().candidates
+    other = examples.certificate(variance=0.0017, survivors=10)
+    pair = [replace(first, certificate=examples.certificate()), replace(second, certificate=other)]
+    (both,) = proved(pair)
+    assert list(both.conditions) == [first.name, second.name]
+    assert "variance 0.0017" in both.conditions[second.name]["noise"]
+    pair[1] = replace(second, certificate=examples.certificate(leakage=0.2))
+    assert len(proved([*pair, *others])) == 2
+
+
+def test_an_endless_line_up_is_not_counted() -> None:
+    reach = readings(examples.certificate(worst_line_up=1_025_000_557_375))[0]
+    assert reach.endswith("at most 0.299, reached by ever longer ones.")

@@ -1,0 +1,60 @@
+"""A verdict attacked once more, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scipy.stats import binom
+from tests.reporting import examples
+
+from trilemma.attacks import Rung
+from trilemma.game.estimates import success_rate
+from trilemma.reporting.words.replication_text import show_again, summary
+from trilemma.tuning.replication import Attacked
+
+
+def attacked(rung: Rung, attack: str, hits: int, *, claimed: bool = True) -> Attacked:
+    chance = float(binom.sf(hits - 1, 200, examples.P_MAX))
+    after = tuple(round(hits * share) for share in (0.1, 0.2, 0.3, 0.5, 0.8, 1))
+    return Attacked(rung, attack, claimed, 200, hits, success_rate(hits, 200), chance, after)
+
+
+CALM = attacked("candidates", "gaussian-posterior", 52)
+BEYOND = attacked("rest", "exact-posterior", 120, claimed=False)
+
+
+def test_a_claim_is_contradicted_only_by_attacks_that_it_covers() -> None:
+    verdict = examples.verdict()
+    assert summary(verdict, [CALM]).startswith("No attack contradicts the claim")
+    found = summary(verdict, [CALM, BEYOND])
+    assert found.startswith("No attack of the claim contradicts it.")
+    assert "(exact-posterior) pick right in more than 26 of 100 games" in found
+    broken = attacked("public", "map", 75)
+    assert "The claim is contradicted: map picked right" in summary(verdict, [CALM, broken])
+
+
+def test_the_level_is_shared_by_the_attacks_of_the_claim() -> None:
+    """64 of 200 is odd for one attack (p = .03) and not for four together."""
+    odd = attacked("public", "map", 64)
+    assert 0.0125 < odd.p_value < 0.05
+    verdict = examples.verdict()
+    assert "contradicted" in summary(verdict, [odd])
+    assert "contradicted" not in summary(verdict, [odd, CALM, CALM, CALM])
+
+
+def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = examples.verdict()
+    show_again(replace(verdict, claim=replace(verdict.claim, rounds=150)), [CALM, BEYOND])
+    text = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert "the candidates gaussian-posterior 52 of 200" in " ".join(text.split())
+    assert "does not" in text
+    rates = text.split("Rate after so many rounds")[1].split("\n")
+    assert [line.split() for line in rates[1:4]] == [
+        ["attack", "1", "3", "7", "20", "55", "150"],
+        ["gaussian-posterior", "0.03", "0.05", "0.08", "0.13", "0.21", "0.26"],
+        ["exact-posterior", "0.06", "0.12", "0.18", "0.30", "0.48", "0.60"],
+    ]
+    show_again(replace(verdict, claim=replace(verdict.claim, rounds=1)), [CALM])
+    assert "Rate after" not in capsys.readouterr().out

@@ -1,0 +1,64 @@
+"""What is wrong with a user's function comes with its place, its options and what was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trilemma.errors import InvalidInput
+from trilemma.game.scenario import Scenario
+from trilemma.scenarios import load_scenario
+from trilemma.scenarios.scenario_calls import called
+
+BROKEN = """
+def make():
+    rows = []
+    return rows[3]
+"""
+
+
+def made(size: int = 8) -> Scenario:
+    data = torch.rand(size, 3), torch.arange(size) % 2
+    return Scenario(nn.Linear(3, 2), nn.functional.cross_entropy, [data], data)
+
+
+def test_a_scenario_comes_back() -> None:
+    assert len(called(made, "made", {"size": 6}).records[0]) == 6
+
+
+def test_an_error_has_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_hospital.py").write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"IndexError: .*broken_hospital.py, line 4\)"):
+        load_scenario("broken_hospital:make")
+
+
+@pytest.mark.parametrize(
+    ("returned", "meant"),
+    [
+        (None, "end with `return Scenario"),
+        (nn.Linear(3, 2), "wrap the model"),
+        ((1, 2, 3, 4), "with these values"),
+        (Scenario, "call it"),
+        (3, "got int; make a Scenario"),
+    ],
+)
+def test_a_wrong_type_says_what_was_meant(returned: Any, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=meant):
+        called(lambda: returned, "mine", {})
+
+
+def test_options_are_named() -> None:
+    with pytest.raises(InvalidInput, match="does not take clients, alpha: it takes size;"):
+        called(made, "mine", {"clients": 3, "alpha": 0.1})
+    with pytest.raises(InvalidInput, match="it takes no options"):
+        called(lambda: made(), "mine", {"clients": 3})
+    with pytest.raises(InvalidInput, match=r"does not take folder \(--data\)"):
+        called(made, "mine", {"folder": "here"})
+    with pytest.raises(InvalidInput, match="needs folder, which nothing gives"):
+        called(lambda folder: made(), "mine", {})
+    assert called(lambda **_: made(), "mine", {"clients": 3}).name == "scenario"

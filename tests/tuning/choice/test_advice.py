@@ -1,0 +1,180 @@
+"""Sentences: who is held off, what is not covered, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.tuning.families.test_calibrator import SETTING
+from tests.tuning.families.test_pricing import candidate
+
+from trilemma.game.playing.claims import Claim
+from trilemma.game.playing.suite import Suite
+from trilemma.learning import LocalTraining
+from trilemma.protection.transports.paillier_transport import Paillier
+from trilemma.tuning.choice.advice import advice, headline, limits, untried, weak
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import KNOWLEDGE, Request
+from trilemma.tuning.results.candidate import Candidate
+
+SUITE = Suite("candidates", ("gaussian-posterior", "analytic"))
+TRAINING = Claim(150, 38)
+
+
+def not_covered(
+    chosen: Candidate | None,
+    request: Request | None = None,
+    claim: Claim = TRAINING,
+    suite: Suite = SUITE,
+    parameters: int = 2410,
+) -> tuple[str, ...]:
+    scenario = SimpleNamespace(local_training=LocalTraining(), per_round=10)
+    plan = SimpleNamespace(
+        suite=suite,
+        request=request or Request(basis="measured"),
+        claim=claim,
+        scenario=scenario,
+        unprovable="",
+        deployment=SimpleNamespace(parameters=parameters),
+    )
+    return limits(cast(Plan, plan), chosen)
+
+
+def test_the_headline_of_one_round() -> None:
+    said = headline(Request(claim="one-round"), Claim(1, 100), 0.212)
+    assert said == (
+        "A server that has a list of 100 candidates and watches one round that is known to hold "
+        "the record picks the right one of 100 records in at most 21 of 100 cases (a blind "
+        "guess: 1)."
+    )
+
+
+def test_the_headline_of_a_training() -> None:
+    said = headline(Request(adversary="client"), TRAINING, 0.258)
+    assert said.startswith("A curious client that has a list of 38 candidates and watches over")
+    assert "150 rounds, and is told which of them held the record, picks" in said
+    assert "at most 26 of 100 cases (a blind guess: 2.6)" in said
+    told = headline(Request(), replace(TRAINING, participation="secret"), 0.258)
+    assert "is not told which of them held the record" in told
+
+
+@pytest.mark.parametrize("knows", KNOWLEDGE)
+def test_every_rung_has_words_of_its_own(knows: str) -> None:
+    said = headline(Request(knows=knows), TRAINING, 0.258)
+    others = {headline(Request(knows=each), TRAINING, 0.258) for each in KNOWLEDGE}
+    assert said in others
+    assert len(others) == len(KNOWLEDGE)
+    assert said.count(".") <= 2
+    assert "{" not in said
+
+
+def test_limits_of_a_measurement_name_the_attackers() -> None:
+    found = not_covered(candidate("a", 0.1))
+    assert not any(each.startswith("One round") for each in found)
+    assert any("gaussian-posterior, analytic" in each for each in found)
+    assert any("single records may leak more" in each for each in found)
+    assert not_covered(None) == found
+    assert all(each.endswith(".") for each in found)
+
+
+def test_attacks_that_are_lost_in_sums_are_named() -> None:
+    chosen = candidate("randomization", 0.1)
+    assert not any("Not tried" in said for said in not_covered(chosen))
+    suite = replace(SUITE, lost=frozenset({"analytic"}))
+    (said,) = [each for each in not_covered(chosen, suite=suite) if "Not tried" in each]
+    assert said.startswith("Not tried on sums of 10 clients")
+    assert said.endswith(": analytic.")
+
+
+def test_limits_of_a_key_name_no_attacker() -> None:
+    key = replace(candidate("paillier", 0.1), basis="cryptographic")
+    found = " ".join(not_covered(key))
+    assert "gaussian-posterior" not in found
+    assert "Honest but curious" in found
+
+
+def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
+    key = replace(candidate("paillier", 0.1), basis="cryptographic", protection="paillier")
+    part = Paillier().alike
+    assert not any("scaled" in each for each in not_covered(key, parameters=part))
+    (said,) = [each for each in not_covered(key, parameters=93_252) if "scaled" in each]
+    assert f"{part:,} of the update's 93,252 coordinates" in said
+    thinned = replace(key, protection="compression:keep=0.5+paillier")
+    assert not any("scaled" in each for each in not_covered(thinned, parameters=93_252))
+    noise = replace(key, protection="randomization:variance=0.1+secret-sharing")
+    assert not any("scaled" in each for each in not_covered(noise, parameters=93_252))
+
+
+def test_limits_of_one_round_and_of_inserted_records() -> None:
+    found = not_covered(None, Request(), Claim(1, 23, inserted=True))
+    assert found[0].startswith("One round")
+    assert any("inserted in place of one of the client's" in each for each in found)
+
+
+@pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])
+def test_the_last_limit_is_about_the_other_adversary(adversary: str, other: str) -> None:
+    last = not_covered(None, Request(adversary=adversary))[-1]
+    assert adversary in last.split(":")[0]
+    assert other in last.split(":")[1]
+
+
+def failed(name: str, **changes: Any) -> Candidate:
+    bare = replace(candidate(name, 0.1), feasible=False, costs=None, objective=None)
+    return replace(bare, **changes)
+
+
+def test_advice_names_the_smallest_leakage_and_what_helps() -> None:
+    tried = [failed("a", smallest_leakage=0.5), failed("b", smallest_leakage=0.4)]
+    said = advice(tried, Request(), SETTING)
+    assert "0.4, by b" in said
+    for help_ in ("more clients", "larger batches", "randomization+secret-sharing", "paillier"):
+        assert help_ in said
+
+
+def test_advice_does_not_name_what_was_tried_or_cannot_be() -> None:
+    tried = [failed("paillier"), failed("randomization+secret-sharing")]
+    said = advice(tried, Request(), SETTING)
+    assert "paillier" not in said
+    assert "combined" not in said
+    assert said.startswith("Nothing was measured below the budget of 0.3")
+    alone = advice([], Request(), replace(SETTING, clients=1, records=(150,)))
+    assert "paillier" not in alone
+    assert "more clients" in alone
+    many = advice([], Request(), replace(SETTING, clients=20, records=(150,) * 20))
+    assert "more clients" not in many
+    assert "paillier" not in advice([], Request(adversary="client"), SETTING)
+
+
+def test_advice_where_a_cap_is_the_reason() -> None:
+    capped = replace(candidate("a", 0.1), feasible=False)
+    assert "but not the caps" in advice([capped], Request(max_cost=0.1), SETTING)
+
+
+def test_a_quick_look_names_the_attacks_that_it_left_out() -> None:
+    won = {"gaussian-posterior": 0, "dlg": 0, "analytic": 2}
+    suite = Suite("candidates", tuple(won))
+
+    def said(**settings: object) -> tuple[str, ...]:
+        request = Request(**settings)
+        plan = SimpleNamespace(
+            suite=suite,
+            request=request,
+            families=("x",),
+            proves=lambda _: request.knows == "anyone",
+        )
+        return untried(cast(Plan, plan), won, 16)
+
+    (sentence,) = said(preset="quick")
+    assert "none of 16 unprotected rounds was tested no further (dlg)" in sentence
+    assert said() == said(preset="quick", knows="anyone") == ()
+
+
+def test_attackers_that_fail_without_protection_are_called_weak() -> None:
+    chosen = candidate("secret-sharing", 0.1)
+    (sentence,) = weak(chosen, {"gaussian-posterior": 3, "inverting-gradients": 5}, 16)
+    assert "the best of them (inverting-gradients) is right in 5 of 16 single rounds" in sentence
+    assert weak(chosen, {"gaussian-posterior": 8, "dlg": 0}, 16) == ()
+    assert weak(None, {"dlg": 0}, 16) == ()
+    assert weak(replace(chosen, basis="cryptographic"), {"dlg": 0}, 16) == ()

@@ -1,0 +1,226 @@
+"""`tune --knows anyone` on a bench whose trainings and picks follow known laws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.own_scenario import small
+from tests.tuning.simulating import Simulated, runner, simulate
+
+from trilemma.accounting.noise_calibration import (
+    epsilon,
+    leakage_bound,
+    leakage_supremum,
+    success_bound,
+    true_positive_rate,
+)
+from trilemma.errors import InvalidInput
+from trilemma.game.jobs import AttackJob, CostJob, Job, TrainJob
+from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
+from trilemma.protection.specs import parse_protection
+from trilemma.protection.transforms.randomization import Randomization
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.proof.attacks_on_proof import measured_beside, proved_rounds, recipe_of
+from trilemma.tuning.proof.proved_candidates import certified_candidate
+from trilemma.tuning.request import Request
+from trilemma.tuning.results.candidate import Candidate
+from trilemma.tuning.results.verdict import Verdict
+from trilemma.tuning.tuning_run import tune
+
+SHARED = "randomization+secret-sharing"
+# Known participation has a closed form; secret participation takes seconds.
+QUICK: dict[str, Any] = {"knows": "anyone", "participation": "known", "seeds": 2, "helpers": 0}
+
+
+@cache
+def plan(**settings: Any) -> Plan:
+    return Plan.of(small(4), Request(**{**QUICK, **settings}))
+
+
+def found(
+    name: str = SHARED, done: list[Job] | None = None, laws: Any = None, **settings: Any
+) -> Candidate:
+    made = plan(**settings)
+    bench = Simulated(made.source, None, 1, 2, 0, **(laws or {}))
+    (family,) = (each for each in made.families if each.name == name)
+    return runner(bench, done)(certified_candidate(made, family))
+
+
+def test_every_number_of_the_certificate_follows_from_z() -> None:
+    candidate = found(helpers=1)
+    proof = candidate.certificate
+    assert proof is not None
+    training, rest = proof.training(), proof.remainder
+    assert training.rounds == 60
+    assert (proof.survivors, proof.helpers, proof.level) == (2, 1, "record")
+    assert sorted(proof.success) == [2, 10, 21, 100, 1000]
+    for size, rate in proof.success.items():
+        assert rate == pytest.approx(success_bound(training, size, remainder=rest))
+        assert proof.known is not None
+        assert proof.known[size] == pytest.approx(rate)
+    assert (proof.leakage, proof.worst_line_up) == leakage_supremum(training, remainder=rest)
+    assert proof.leakage <= 0.3
+    assert proof.epsilon == epsilon(training, 1e-5)
+    assert proof.true_positive_rate == true_positive_rate(training)
+    assert (proof.chosen_on, proof.reported_on) == (20, 20)
+
+
+def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None:
+    candidate = found()
+    proof, deployed = candidate.certificate, candidate.deployment
+    assert proof is not None
+    assert deployed is not None
+    assert candidate.basis == "certified"
+    assert candidate.feasible
+    assert candidate.leakage is not None
+    assert candidate.leakage.high == proof.leakage
+    assert candidate.strength == proof.variance
+    assert candidate.symbol == "noise variance"
+    (noise,) = parse_protection(candidate.protection or "").transforms
+    assert isinstance(noise, Randomization)
+    assert noise.variance == proof.variance
+    assert deployed.local_training == LocalTraining(
+        batch=80, record_clip=proof.record_clip, sampling="full", records=100
+    )
+    assert (deployed.weighting, deployed.rounds) == ("equal", 60)
+    for word in (
+        "20 records of the test set",
+        "the other 20",
+        "of 100 equally likely candidates",
+        "of a rule",
+    ):
+        assert word in candidate.statement
+
+
+def test_utility_is_reported_on_records_that_did_not_choose() -> None:
+    done: list[Job] = []
+    candidate = found(done=done, laws={"lost": {"randomization": 0.04}})
+    assert candidate.costs is not None
+    assert candidate.costs.utility_loss.value == pytest.approx(0.04, abs=2e-3)
+    assert candidate.costs.best_unprotected_metric == pytest.approx(0.9)
+    trained = [task for task in done if isinstance(task, TrainJob)]
+    for task in trained:
+        assert task.recipe is not None
+        reports = task.seed < 1000
+        assert task.recipe.judge == ("reporting" if reports else "choosing")
+    priced = {task.protection for task in trained if task.seed < 1000}
+    assert priced == {"none", candidate.protection}
+    (timed,) = [task for task in done if isinstance(task, CostJob)]
+    assert timed.protection == candidate.protection
+    assert timed.recipe is not None
+    assert timed.recipe.local_training.record_clip is not None
+
+
+def test_a_helper_with_the_key_opens_every_update() -> None:
+    candidate = found("randomization+paillier", helpers=1)
+    assert not candidate.feasible
+    assert "holds the key" in candidate.statement
+    assert found("randomization+paillier").feasible
+    curious = found("randomization+paillier", adversary="client", helpers=1)
+    assert curious.feasible, "who has no ciphertexts opens nothing"
+
+
+def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
+    broken = found(laws={"diverging": ("randomization:",)})
+    assert not broken.feasible
+    assert "diverged" in broken.statement
+    dear = found(laws={"lost": {"randomization": 0.2}}, max_utility_loss=0.1)
+    assert not dear.feasible
+    assert "exceeds the cap" in dear.statement
+
+
+def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
+    made, done = plan(helpers=1), list[Job]()
+    candidate = found(helpers=1)
+    bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
+    beside, other = runner(bench, done)(measured_beside(made, candidate))
+    assert (beside.units, beside.who) == (24, "an attacker who knows every other record")
+    assert other.who == "an attacker who knows the candidates"
+    assert beside.statement.startswith("with the rounds that held the record known")
+    proof = candidate.certificate
+    assert proof is not None
+    assert proof.known is not None
+    assert f"allows a rate of {proof.known[21]:.3g}" in beside.statement
+    for task in done:
+        assert isinstance(task, AttackJob)
+        assert task.adversary is Adversary.SERVER
+        assert task.recipe == recipe_of(candidate)
+        (noise,) = parse_protection(task.protection).transforms
+        assert isinstance(noise, Randomization)
+        assert noise.variance == pytest.approx(proof.variance * 2 / 3)
+    assert sum(task.count for task in done if isinstance(task, AttackJob)) == 24
+
+
+def test_secret_participation_is_played_both_ways() -> None:
+    candidate = found()
+    assert candidate.certificate is not None
+    secret = replace(candidate, certificate=replace(candidate.certificate, participation="secret"))
+    done: list[Job] = []
+    bench = Simulated(small(4), None, 1, 2, 0)
+    three = runner(bench, done)(measured_beside(plan(), secret))
+    assert [each.statement.partition(",")[0] for each in three] == [
+        "with the rounds that held the record not known",
+        "with the rounds that held the record known",
+        "with the rounds that held the record known",
+    ]
+    played = {each.participation for each in done if isinstance(each, AttackJob)}
+    assert played == {"secret", "known"}
+    whole = replace(candidate, certificate=replace(candidate.certificate, clips_updates=True))
+    assert runner(bench)(measured_beside(plan(), whole)) == ()
+
+
+def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
+    made, candidate = plan(), found()
+    proof = candidate.certificate
+    assert proof is not None
+    bench = Simulated(made.source, None, 1, 2, 0, summed=0.02)
+    points = runner(bench)(proved_rounds(made, candidate))
+    proved = {each.rounds: each.leakage.high for each in points if each.certified}
+    for knows in ("rest", "candidates"):
+        assert proved.keys() == {each.rounds for each in points if each.knows == knows}
+    assert max(proved) == 60
+    for rounds, bound in proved.items():
+        expected = leakage_bound(proof.training(rounds), 21, remainder=proof.remainder)
+        assert bound == pytest.approx(expected)
+    assert list(proved.values()) == sorted(proved.values())
+
+
+def test_a_whole_tuning_deploys_what_was_certified(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    simulate(monkeypatch, summed=0.02, lost={"randomization": 0.01})
+    verdict = tune(small(4), **QUICK)
+    assert verdict.chosen in ("randomization", SHARED, "randomization+paillier")
+    choice = verdict.choice
+    assert choice is not None
+    assert verdict.basis == "certified"
+    assert verdict.deployment == choice.deployment
+    assert verdict.claim.participation == "known"
+    assert verdict.headline.startswith("An attacker who starts with 100 equally likely records")
+    assert verdict.headline.endswith("Proved.")
+    assert any("momentum, error feedback" in each for each in verdict.limits)
+    assert verdict.beside
+    assert {each.knows for each in verdict.rounds} == {"anyone", "rest", "candidates"}
+    assert [each.basis for each in verdict.candidates] == ["certified"] * 3
+    assert not verdict.curves
+    verdict.save(tmp_path / "verdict.json")
+    assert Verdict.load(tmp_path / "verdict.json") == verdict
+
+
+def test_a_line_up_that_no_data_could_fill_can_be_proved() -> None:
+    candidate = found(line_up=5000)
+    proof = candidate.certificate
+    assert proof is not None
+    assert (proof.line_up, proof.worst_line_up) == (5000, 5000)
+    assert plan(line_up=5000).claim.candidates == 21, "games are played with what there is"
+    assert "at N = 5,000" in candidate.statement
+
+
+def test_what_cannot_be_proved_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(InvalidInput, match="nothing can be proved of compression"):
+        Plan.of(small(4), Request(**QUICK, families=("compression",)))
