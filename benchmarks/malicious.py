@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "malicious.md"
 GAMES: Final = 300
 BARE: Final = 96
 CHUNK: Final = 12
-KINDS: Final = ("imprint", "trap", "trapdoors")
+KINDS: Final = ("imprint", "trapdoors", "trap")
 FAMILIES: Final = ("none", "secret-sharing", "compression:keep=0.05")
 
 
@@ -55,7 +55,7 @@ def main() -> None:
 
     size = verdict.claim.candidates
     allowed, rows = proof.success[size], []
-    for kind in (None, *KINDS):
+    for kind in (*KINDS, None):
         right = sum(
             won(
                 AttackJob(
@@ -68,10 +68,11 @@ def main() -> None:
             )
             for first in range(0, GAMES, CHUNK)
         )
-        low, high = clopper_pearson(right, GAMES, 0.95)
+        sure = clopper_pearson(right, GAMES, 0.95)
         rows.append(
             f"| {kind or 'honest'} | {right} of {GAMES} | {right / GAMES:.3f} "
-            f"[{low:.3f}, {high:.3f}] | {allowed:.3f} | {'yes' if low <= allowed else 'NO'} |"
+            f"[{sure.low:.3f}, {sure.high:.3f}] | {allowed:.3f} | "
+            f"{'yes' if sure.low <= allowed else 'NO'} |"
         )
         print(rows[-1], file=sys.stderr, flush=True)
     bare = []
@@ -106,7 +107,7 @@ def main() -> None:
             "records off the first layer and knows no other records."
         ),
         "",
-        "| protection | honest model | imprint | trap | trapdoors |",
+        "| protection | honest model | imprint | trapdoors | trap |",
         "|---|---|---|---|---|",
         *bare,
     ]
