@@ -138,7 +138,7 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
     made, done = plan(helpers=1), list[Job]()
     candidate = found(helpers=1)
     bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
-    beside, other = runner(bench, done)(measured_beside(made, candidate))
+    beside, other, malicious = runner(bench, done)(measured_beside(made, candidate))
     assert (beside.units, beside.who) == (24, "an attacker who knows every other record")
     assert other.who == "an attacker who knows the candidates"
     assert beside.statement.startswith("with the rounds that held the record known")
@@ -146,14 +146,20 @@ def test_games_beside_the_proof_add_the_noise_that_it_counts() -> None:
     assert proof is not None
     assert proof.known is not None
     assert f"allows a rate of {proof.known[21]:.3g}" in beside.statement
+    assert malicious.who == "a malicious server that knows every other record"
     for task in done:
         assert isinstance(task, AttackJob)
         assert task.adversary is Adversary.SERVER
         assert task.recipe == recipe_of(candidate)
         (noise,) = parse_protection(task.protection).transforms
         assert isinstance(noise, Randomization)
-        assert noise.variance == pytest.approx(proof.variance * 2 / 3)
-    assert sum(task.count for task in done if isinstance(task, AttackJob)) == 24
+        # the same crafted model in all rounds is one round at that share of the variance
+        share = 1 if task.crafted is None else made.claim.rounds
+        assert task.rounds == made.claim.rounds / share
+        assert noise.variance == pytest.approx(proof.variance * 2 / 3 / share)
+    games = [task for task in done if isinstance(task, AttackJob)]
+    assert sum(task.count for task in games if task.crafted is None) == 24
+    assert sum(task.count for task in games if task.crafted == "imprint") == 24
 
 
 def test_secret_participation_is_played_both_ways() -> None:

@@ -124,6 +124,7 @@ def _crafted_job(plan: Plan, chosen: Candidate) -> AttackJob | None:
         proof is None
         or proof.clips_updates
         or proof.sampling_rate < 1
+        or proof.participation == "secret"
         or "rest" not in attacks
         or hidden_linear(plan.scenario.task.model) is None
     ):
