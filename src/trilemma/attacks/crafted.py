@@ -69,7 +69,10 @@ def hidden_linear(model: torch.nn.Module) -> str | None:
         if isinstance(module, torch.nn.Linear) and module.bias is not None
     ]
     hidden = [pair for pair in linear[:-1] if pair[1].weight.requires_grad]
-    return max(hidden, key=lambda pair: pair[1].out_features)[0] if hidden else None
+    if not hidden:
+        return None
+    name: str = max(hidden, key=lambda pair: pair[1].out_features)[0]
+    return name
 
 
 def reaching(task: Task, weights: torch.Tensor, inputs: torch.Tensor, name: str) -> torch.Tensor:
@@ -117,7 +120,7 @@ def _next(task: Task, name: str, units: int) -> str | None:
     later = False
     for other, module in task.model.named_modules():
         if later and isinstance(module, torch.nn.Linear) and module.in_features == units:
-            return other
+            return str(other)
         later = later or other == name
     return None
 

@@ -57,22 +57,20 @@ def started(crafted: bool, policy: str | None) -> tuple[DirectGrid, int]:
     direct = DirectGrid(
         app, node_config={} if policy is None else {"trilemma-model-check": policy}
     )
-    result = train_only().start(ProtectedGrid(direct, TERMS), arrays(weights, task), num_rounds=2)
-    return direct, result, len(ran)
+    train_only().start(ProtectedGrid(direct, TERMS), arrays(weights, task), num_rounds=2)
+    return direct, len(ran)
 
 
 def errors(direct: DirectGrid) -> set[str]:
-    return {each.error.reason for each in direct.received if each.has_error()}
+    return {str(each.error.reason) for each in direct.received if each.has_error()}
 
 
 def test_an_honest_model_is_trained_on_and_remembered_from_round_to_round() -> None:
     direct, ran = started(crafted=False, policy="refuse")
     assert ran == 8
     assert not errors(direct)
-    kept = [
-        dict(c.state.config_records["trilemma"])["model-check"] for c in direct.contexts.values()
-    ]
-    assert len(set(map(len, kept))) == 1
+    for context in direct.contexts.values():
+        assert isinstance(context.state.config_records["trilemma"]["model-check"], bytes)
 
 
 def test_a_crafted_model_is_refused_by_policy_before_the_app_runs() -> None:

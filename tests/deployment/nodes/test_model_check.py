@@ -26,7 +26,7 @@ def public() -> tuple[torch.Tensor, torch.Tensor]:
     return inputs, labels
 
 
-def network(activation: type[nn.Module] = nn.ReLU) -> nn.Module:
+def network(activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(SIZE, 24), activation(), nn.Linear(24, CLASSES))
 
@@ -98,9 +98,10 @@ def test_a_model_that_jumps_is_seen_by_who_saw_it_before() -> None:
 def test_numbers_that_are_not_finite_or_make_such_are_seen(value: float) -> None:
     model = network()
     with torch.no_grad():
-        model[0].weight[0, 0] = value
-        model[2].weight.mul_(1e38 if value == 1e38 else 1.0)
-        model[2].weight[:, 0] = 1.0
+        first, last = model.get_parameter("0.weight"), model.get_parameter("2.weight")
+        first[0, 0] = value
+        last.mul_(1e38 if value == 1e38 else 1.0)
+        last[:, 0] = 1.0
     assert look(model, cross_entropy, probes()).alarms
 
 
@@ -154,7 +155,7 @@ def test_a_node_remembers_the_last_model_over_messages() -> None:
         check.require(arrays(model), memory)
         assert all(isinstance(each, bytes) for each in memory.values())
         with torch.no_grad():
-            model[0].bias.add_(0.01)
+            model.get_parameter("0.bias").add_(0.01)
     assert check.require(arrays(model), memory).measures["step"] == pytest.approx(1.0, rel=1e-4)
 
 
