@@ -93,6 +93,7 @@ SUB_RANK = {
         "unit_times": 8,
         "replication": 9,
         "audit": 9,
+        "audit_canaries": 9,
         "check_report": 9,
         "attack_rates": 9,
         "tuning_run": 9,

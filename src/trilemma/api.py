@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from trilemma.records.records import Records
     from trilemma.tuning.attack_rates import Ratings
     from trilemma.tuning.audit.audit_result import Audit
+    from trilemma.tuning.audit_canaries import CanaryAudit
     from trilemma.tuning.check_report import Examined
     from trilemma.tuning.replication import Replication
     from trilemma.tuning.results.pareto_front import Front, SamplerName
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-    "attack", "attack_verdict", "audit", "check", "deploy", "estimate", "paper", "pareto",
+    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate", "paper", "pareto",
     "recover", "tune",
 ]  # fmt: skip
 
@@ -387,6 +388,7 @@ def attack(
     attacks: Sequence[str] | None = None,
     protection: Protection | str = "none",
     units: int = 32,
+    server: Literal["curious", "malicious"] = "curious",
     restarts: int = 3,
     seed: int = 0,
     out: Path | str | None = None,
@@ -398,7 +400,8 @@ def attack(
 ) -> Ratings:
     """How often each attack is right in the same `units` games of one round.
 
-    All attacks of who `knows` so much, or those named; without protection, and under one. The
+    All attacks of who `knows` so much, or those named; without protection, and under one. A
+    malicious `server` crafts the model that clients get, in each way that is known. The
     folder `out` gets attack.json, and recoveries.png of images that may be shown.
     """
     from trilemma.execution.progress import Ticker
@@ -420,6 +423,7 @@ def attack(
             "seed": seed,
             **federation.settings(),
             **({} if attacks is None else {"attacks": list(attacks)}),
+            **({} if server == "curious" else {"server": server}),
         }
         with _kept(out, described, fresh=fresh) as run:
             ratings = rate(
@@ -430,6 +434,7 @@ def attack(
                 units=units,
                 restarts=restarts,
                 seed=seed,
+                server=server,
                 run=run,
                 workers=workers,
                 ray=ray,
@@ -655,25 +660,12 @@ def attack_verdict(
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     with Ticker("attack", quiet=quiet) as ticker:
         ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
-        from trilemma.scenarios.sources import (  # imports torch, which takes seconds
-            source_of,
-            with_public,
-        )
+        from trilemma.scenarios.sources import with_public  # imports torch, which takes seconds
         from trilemma.tuning.replication import attack_again
         from trilemma.tuning.results.verdict import Verdict
 
         found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
-        options = dict(found.source)
-        name = options.pop("scenario", None)
-        given: Given | None = scenario or (None if name is None else str(name))
-        if given is None:
-            raise InvalidInput(
-                "the verdict was made in Python and does not say how to make its scenario; name "
-                "it with --scenario module:function, or give it as scenario."
-            )
-        if not (isinstance(given, str) or callable(given)):
-            options = {}  # it is made already
-        source = source_of(given, options)
+        source = _source_of(found, scenario)
         described = {
             "command": "attack",
             "verdict": found.as_json(),
@@ -756,3 +748,48 @@ def deploy(
             scopes=None if scopes is None else Path(scopes),
         )
     return Deployed(digest_of(path.read_bytes()), tuple(files), tuple(differences))
+
+
+def _source_of(verdict: Verdict, scenario: Given | None) -> Source:
+    """The federation of a verdict: its own, or the one that is given."""
+    from trilemma.scenarios.sources import source_of  # imports torch, which takes seconds
+
+    options = dict(verdict.source)
+    name = options.pop("scenario", None)
+    given: Given | None = scenario or (None if name is None else str(name))
+    if given is None:
+        raise InvalidInput(
+            "the verdict was made in Python and does not say how to make its scenario; name "
+            "it with --scenario module:function, or give it as scenario."
+        )
+    if not (isinstance(given, str) or callable(given)):
+        options = {}  # it is made already
+    return source_of(given, options)
+
+
+def audit_canaries(
+    verdict: Verdict | Path | str,
+    scenario: Given | None = None,
+    *,
+    canaries: int = 500,
+    seed: int | None = None,
+    quiet: bool = False,
+) -> CanaryAudit:
+    """One training as a verdict (or that of a run folder) deploys, with canaries in it.
+
+    From what is released follows a lower bound on what leaks, beside what was proved. The
+    federation is the verdict's own, unless a `scenario` is given; the `seed` of the canaries is a
+    random one unless it is given.
+    """
+    from trilemma.execution.progress import Ticker
+
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    with Ticker("canaries", quiet=quiet) as ticker:
+        ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
+        from trilemma.tuning.audit_canaries import audit_verdict
+        from trilemma.tuning.results.verdict import Verdict
+
+        found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
+        source = _source_of(found, scenario)
+        ticker.say(f"training with {canaries:,} canaries")
+        return audit_verdict(source, found, canaries=canaries, seed=seed)

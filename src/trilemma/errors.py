@@ -16,6 +16,7 @@ __all__ = [
     "BudgetSpent",
     "ForeignCiphertext",
     "InvalidInput",
+    "ModelRefused",
     "NotConfigured",
     "PolicyRefused",
     "ProtocolViolation",
@@ -55,6 +56,10 @@ class BudgetSpent(TrilemmaError):
 
 class ForeignCiphertext(InvalidInput):
     """A ciphertext, share or sealed message that is malformed, altered or for another key."""
+
+
+class ModelRefused(TrilemmaError):
+    """A node's look at the model found what its policy refuses."""
 
 
 class NotConfigured(InvalidInput):

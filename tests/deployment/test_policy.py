@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
-import torch
 from tests.deployment.verdicts import SINGLE, SUMMED, deployment, verdict_file
 
 from trilemma.deployment.nodes.round_events import Event
@@ -164,22 +162,11 @@ def test_a_policy_is_written_as_it_is_read(tmp_path: Path) -> None:
     assert policy(tmp_path, asked.as_toml()) == asked
 
 
-def test_a_model_that_a_check_finds_crafted_is_warned_of_or_refused(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zeros = {"weight": torch.zeros(3)}
-    monkeypatch.setattr("trilemma.deployment.policy.MODEL_CHECKS", [])
-    with pytest.raises(NotConfigured, match="nothing here checks models"):
-        Policy(model_check="warn").examine(zeros)
-    Policy().examine(zeros)
-    checks = [lambda arrays: None if arrays["weight"].any() else "weight is all zeros"]
-    monkeypatch.setattr("trilemma.deployment.policy.MODEL_CHECKS", checks)
-    with caplog.at_level(logging.WARNING):
-        Policy(model_check="warn").examine(zeros)
-    assert "weight is all zeros" in caplog.text
-    with pytest.raises(PolicyRefused, match="weight is all zeros"):
-        Policy(model_check="refuse").examine(zeros)
-    Policy(model_check="refuse").examine({"weight": torch.ones(3)})
+def test_an_app_that_looks_at_no_model_is_refused_where_the_policy_asks_for_a_look() -> None:
+    Policy().require_check(given=False)
+    Policy(model_check="warn").require_check(given=True)
+    with pytest.raises(PolicyRefused, match="nothing here looks at models"):
+        Policy(model_check="warn").require_check(given=False)
 
 
 def test_a_mistake_in_a_value_is_one_sentence() -> None:

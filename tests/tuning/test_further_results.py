@@ -36,7 +36,7 @@ def measured(names: tuple[str, ...], pictures: bool = False, **settings: Any) ->
 def test_everything_where_something_was_chosen() -> None:
     found = measured(("randomization",), pictures=True, strengths=2)
     assert next(each.family for each in found["curves"]) == "none"
-    assert len(found["beside"]) == 1
+    assert [each.who for each in found["beside"]] == ["a curious client", "a malicious server"]
     assert len(found["rounds"]) == len(RUNGS) * len(checkpoints(shown().rounds))
     assert len(found["beliefs"]) == 2
     assert found["gallery"].tagged

@@ -121,3 +121,9 @@ def test_a_rate_of_right_picks_and_its_leakage_are_inverse() -> None:
 def test_what_is_no_rate(text: str) -> None:
     with pytest.raises(InvalidInput, match="at_most"):
         Request(at_most=text)
+
+
+def test_a_malicious_server_is_no_clients_attack() -> None:
+    assert Request().server == "curious"
+    with pytest.raises(InvalidInput, match="malicious"):
+        Request(server="malicious", adversary=Adversary.CLIENT)

@@ -18,7 +18,13 @@ from trilemma.cli.common_options import (
     interruptible,
     show_or_dump,
 )
-from trilemma.cli.configuration import Running, TrustOption, from_flags, read_settings, with_flags
+from trilemma.cli.configuration import (
+    Running,
+    TrustOption,
+    from_flags,
+    read_settings,
+    with_flags,
+)
 from trilemma.errors import InvalidInput, printable
 from trilemma.naming import only_named
 from trilemma.settings import Effort, Federated, run_folder
@@ -40,6 +46,9 @@ class Attacker(Settings):
     knows: Annotated[
         Literal["nothing", "public", "candidates", "rest"], BeforeValidator(_attacking)
     ] = Field("candidates", description="Whose attacks, where none is named.")
+    server: Literal["curious", "malicious"] = Field(
+        "curious", description="malicious: it crafts the model, where no attack is named."
+    )
 
 
 @with_flags(Federated, Attacker, Effort)
@@ -92,6 +101,7 @@ def attack(
             "knows": attacker.knows,
             "protection": protection,
             "units": 32 if units is None else units,
+            **({} if attacker.server == "curious" else {"server": attacker.server}),
             **effort.model_dump(),
         }
         folder = running.out or run_folder("attack", federated, asked)

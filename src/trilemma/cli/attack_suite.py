@@ -24,8 +24,9 @@ def show_ratings(found: Ratings, picture: Path) -> None:
 
     scenario, protection, knows = found.scenario, found.protection, found.knows
     out, size = Printer(), scenario.local_training.unit_size
+    sends = "malicious server" if any(each.crafted for each in found.rated) else "server"
     out.text(
-        f"{printable(scenario.name)}: one update of {count(size, 'record')} is read by a server "
+        f"{printable(scenario.name)}: one update of {count(size, 'record')} is read by a {sends} "
         f"that knows {RUNGS[knows]}; which of {found.claim.candidates} records is in it? A blind "
         f"guess is right in {hundred(found.claim.kappa)} cases."
     )
@@ -34,7 +35,8 @@ def show_ratings(found: Ratings, picture: Path) -> None:
     rows = []
     for each in found.rated:
         low, high = number(100 * each.success.low), number(100 * each.success.high)
-        row = [each.attack, RUNGS[each.rung], f"{each.won} of {each.units}", f"{low} to {high}"]
+        name = each.attack if each.crafted is None else f"{each.attack}, {each.crafted}"
+        row = [name, RUNGS[each.rung], f"{each.won} of {each.units}", f"{low} to {high}"]
         rows.append([*row, f"{each.protected} of {each.units}"] if shielded else row)
     out.text("")
     out.table([*columns, *(["protected"] * shielded)], rows, gap=2)

@@ -17,6 +17,7 @@ import trilemma
 from trilemma.cli import keys
 from trilemma.cli.attack import attack
 from trilemma.cli.audit import audit
+from trilemma.cli.canaries import canaries
 from trilemma.cli.check import check
 from trilemma.cli.deploy import deploy
 from trilemma.cli.estimate import estimate
@@ -66,6 +67,7 @@ def _everywhere(
 
 app.command()(attack)
 app.command()(audit)
+app.command()(canaries)
 app.command()(check)
 app.command()(deploy)
 app.command()(estimate)

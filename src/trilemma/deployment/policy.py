@@ -24,7 +24,7 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
@@ -45,11 +45,9 @@ from trilemma.protection.transforms.randomization import Randomization
 from trilemma.quantities import whole
 
 if TYPE_CHECKING:
-    import torch
-
     from trilemma.deployment.nodes.round_events import Event
 
-__all__ = ["MODEL_CHECKS", "ModelCheck", "Policy", "digest_of", "weaknesses"]
+__all__ = ["Policy", "digest_of", "weaknesses"]
 
 _LOG: Final = logging.getLogger("trilemma.policy")
 _READS: Final = ("messages", "sum", "nothing")  # what a server reads, from most to least
@@ -58,11 +56,6 @@ _KEYS: Final = (
     "smallest-cohort", "threshold", "protection", "rounds", "metrics", "model-check", "verdict",
     "signer",
 )  # fmt: skip
-
-ModelCheck = Callable[[Mapping[str, "torch.Tensor"]], str | None]
-"""Says what is wrong with a model that a server sent, by name of its arrays; None: nothing."""
-
-MODEL_CHECKS: Final[list[ModelCheck]] = []
 
 
 @dataclass(frozen=True)
@@ -199,20 +192,10 @@ class Policy:
             f"{self.rounds}; train on other data."
         )
 
-    def examine(self, arrays: Mapping[str, torch.Tensor]) -> None:
-        """Checks the model that a server sent; warns, or raises, as the policy says."""
-        if self.model_check is None:
-            return
-        if not MODEL_CHECKS:
-            raise NotConfigured(
-                "the node's policy has model-check, but nothing here checks models; leave it out."
-            )
-        for check in MODEL_CHECKS:
-            if (finding := check(arrays)) is None:
-                continue
-            if self.model_check == "refuse":
-                _refuse(f"model-check: {finding}")
-            _LOG.warning("the server's model: %s", finding)
+    def require_check(self, *, given: bool) -> None:
+        """Refuses an app that looks at no model, where the policy asks for a look."""
+        if self.model_check is not None and not given:
+            _refuse("model-check: nothing here looks at models; see ModelCheck in docs/trust.md")
 
     def _require_verdict(self, terms: Terms) -> None:
         if terms.source is None:

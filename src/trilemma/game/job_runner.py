@@ -165,6 +165,7 @@ class Bench:
             blind=task.blind,
             participation=task.participation,
             recipe=task.recipe,
+            crafted=task.crafted,
         )
         numbers = [number for each in tasks for number in each.games]
         games = [arena.draw(number, observer.seed) for number in numbers]

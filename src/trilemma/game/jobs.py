@@ -38,7 +38,7 @@ class AttackJob(_Keyed):
     1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
     who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
     games are kept besides, if the scenario shows records. Of a training the attacks pick after
-    fewer rounds besides.
+    fewer rounds besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
     """
 
     stream: str
@@ -53,6 +53,7 @@ class AttackJob(_Keyed):
     pictures: int = 0
     recipe: Recipe | None = None
     participation: Participation = "known"
+    crafted: str | None = None
 
     @property
     def games(self) -> range:
@@ -62,7 +63,9 @@ class AttackJob(_Keyed):
     @property
     def label(self) -> str:
         """What it does, in a few words."""
-        return f"{'/'.join(self.attacks)} on {in_words(self.protection)} {_over(self.rounds)}"
+        crafted = "" if self.crafted is None else f" and models crafted as {self.crafted}"
+        over = _over(self.rounds)
+        return f"{'/'.join(self.attacks)} on {in_words(self.protection)}{crafted} {over}"
 
 
 @dataclass(frozen=True)

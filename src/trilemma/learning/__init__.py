@@ -5,7 +5,7 @@ what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
 from trilemma.learning.batch_norm_context import Company
-from trilemma.learning.client_update import client_update, clip_records
+from trilemma.learning.client_update import client_update, clip_records, summed_records
 from trilemma.learning.clipping import clipped_products, clipped_sums
 from trilemma.learning.layer_products import (
     Products,
@@ -34,6 +34,7 @@ __all__ = [
     "draw_rows",
     "record_gradients",
     "stack_rows",
+    "summed_records",
     "traced",
     "way_of",
     "written_out",

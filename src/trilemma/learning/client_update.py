@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trilemma.learning.local_training import LocalTraining
     from trilemma.learning.tasks import Task
 
-__all__ = ["client_update", "clip_records"]
+__all__ = ["client_update", "clip_records", "summed_records"]
 
 
 def client_update(
@@ -90,7 +90,14 @@ def _gradient(
         whole: torch.Tensor = way.grad(total)(weights)
         return whole
     each = way.vmap(way.grad(one), (None, 0, 0))(weights, inputs, targets)
-    return shares @ clip_records(each, local_training.record_clip)
+    return summed_records(each, shares, local_training.record_clip)
+
+
+def summed_records(
+    gradients: torch.Tensor, shares: torch.Tensor, clip: float | None
+) -> torch.Tensor:
+    """Σ_i shares_i · clip(g_i) [m] of gradients [B, m]; as they are where there is no clip."""
+    return shares @ (gradients if clip is None else clip_records(gradients, clip))
 
 
 def clip_records(gradients: torch.Tensor, clip: float) -> torch.Tensor:

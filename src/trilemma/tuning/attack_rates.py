@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trilemma.attacks import get
+from trilemma.attacks.crafted import IMPRINT, require_craftable
 from trilemma.entropy import Seeded
 from trilemma.execution.pool import executor
 from trilemma.execution.scheduler import Scheduler
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     Played = tuple["Rated", dict[str, Pictures]]
 
+Server = Literal["curious", "malicious"]
+
 __all__ = ["Rated", "Ratings", "rate"]
 
 _CHUNK: Final = 16
@@ -43,7 +46,10 @@ _PICTURES: Final = 8
 
 @dataclass(frozen=True)
 class Rated:
-    """Right picks of one attack in `units` games without protection, and under one."""
+    """Right picks of one attack in `units` games without protection, and under one.
+
+    `crafted` is what a malicious server sent instead of its model.
+    """
 
     attack: str
     rung: Rung
@@ -52,6 +58,7 @@ class Rated:
     success: Estimate
     protected: int | None = None
     protected_success: Estimate | None = None
+    crafted: str | None = None
 
     def works(self, kappa: float) -> bool:
         """Whether it does better than a blind guess on unprotected updates."""
@@ -110,12 +117,16 @@ def rate(
     units: int,
     restarts: int,
     seed: int,
+    server: Server = "curious",
     run: Run | None = None,
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
 ) -> Ratings:
-    """Let every attack of a rung play the same games of one round."""
+    """Let every attack of a rung play the same games of one round.
+
+    A malicious server crafts the model of that round, in each of the ways that are known.
+    """
     counted("units (games to play)", units)
     Seeded(seed)
     scenario = source if isinstance(source, Scenario) else source()
@@ -124,22 +135,33 @@ def rate(
         require_scenario(run, scenario)
         require_own(run, {} if protection is None else parts_of(protection))
     suite = suite_of(scenario, knows, attacks)
+    crafts: tuple[str | None, ...] = (None,)
+    if server == "malicious":
+        require_craftable(scenario.task)
+        crafts = (IMPRINT, "trap", "trapdoors")
     if ticker is not None:
-        games = Range(units * len(specs), units * len(specs))
+        most = units * len(specs) * len(crafts)
+        games = Range(most, most)
         kinds = {name: Kind("games", (name,), 1) for name in suite.attacks}
         work = {name: {kind: games} for name, kind in kinds.items()}
         ticker.expect(Remaining(work, workers))
     bench = Bench(source, None, restarts, _STEPS, seed, together=views_together(scenario))
     with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
-        wanted = {name: _played(name, specs, units) for name in suite.attacks}
+        wanted = {
+            name if crafted is None else f"{name}, {crafted}": _played(name, specs, units, crafted)
+            for name in suite.attacks
+            for crafted in crafts
+        }
         found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
-    order = sorted((found[name][0] for name in suite.attacks), key=lambda each: -each.won)
-    shown = {name: found[name][1] for name in suite.attacks} if scenario.show_records else None
+    order = sorted((found[name][0] for name in wanted), key=lambda each: -each.won)
+    shown = {name: found[name][1] for name in wanted} if scenario.show_records else None
     claim = Arena.of(scenario, rounds=1).claim
     return Ratings(scenario, knows, specs[-1], claim, tuple(order), shown)
 
 
-def _played(name: str, specs: Sequence[str], units: int) -> Procedure[Played]:
+def _played(
+    name: str, specs: Sequence[str], units: int, crafted: str | None = None
+) -> Procedure[Played]:
     """Right picks without protection and under one, and by protection the pictures, or None."""
     won, pictures = [], {}
     for spec in specs:
@@ -149,6 +171,7 @@ def _played(name: str, specs: Sequence[str], units: int) -> Procedure[Played]:
                 first=first,
                 count=min(_CHUNK, units - first),
                 pictures=min(_PICTURES, units) if first == 0 else 0,
+                crafted=crafted,
             )
             for first in range(0, units, _CHUNK)
         ]
@@ -156,7 +179,7 @@ def _played(name: str, specs: Sequence[str], units: int) -> Procedure[Played]:
         if results[0].pictures is not None:
             pictures[spec] = results[0].pictures
     bare, *protected = won
-    made = Rated(name, get(name).rung, units, bare, success_rate(bare, units))
+    made = Rated(name, get(name).rung, units, bare, success_rate(bare, units), crafted=crafted)
     for hits in protected:
         made = replace(made, protected=hits, protected_success=success_rate(hits, units))
     return made, pictures

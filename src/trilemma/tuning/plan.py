@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.attacks import Rung, get
+from trilemma.attacks.crafted import IMPRINT, require_craftable
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor, one_thread
 from trilemma.federation.deployment_terms import Deployment, room_for
@@ -86,6 +87,8 @@ class Plan:
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
         request, p_max = request.resolved(claim.kappa)
+        if request.server == "malicious":
+            require_craftable(scenario.task)
         rung: Rung = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
             setting = None if run is None else Setting.kept(run)
@@ -120,6 +123,11 @@ class Plan:
         if run is not None:
             require_own(run, made.own)
         return made
+
+    @property
+    def crafted(self) -> str | None:
+        """What a malicious server sends in the place of its model, in games that are measured."""
+        return IMPRINT if self.request.server == "malicious" else None
 
     @property
     def own(self) -> dict[str, object]:
@@ -159,6 +167,7 @@ class Plan:
             brief=self.request.preset == "quick",
             part=FEW if cores and self.claim.rounds > 1 else CHUNK,
             fresh=_FRESH[self.request.preset],
+            crafted=self.crafted,
         )
 
     def leakage(self, won: int, games: int) -> Estimate:

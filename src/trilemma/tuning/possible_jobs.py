@@ -8,7 +8,7 @@ from trilemma.game.costs import fewest_rounds
 from trilemma.game.jobs import AttackJob
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
 from trilemma.tuning.choice.choose import control_of
-from trilemma.tuning.choice.other_adversary import BESIDE_GAMES
+from trilemma.tuning.choice.other_adversary import BESIDE_GAMES, craftable
 from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
 from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
@@ -48,7 +48,10 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     if len(measured) < len(plan.families):
         work["trade_off"] = possible_trade_off(plan)
     if measured:
-        work["beside"] = {Kind("games", (lead,), rounds): BESIDE_GAMES}
+        besides = work.setdefault("beside", {})
+        besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
+        if craftable(plan):
+            besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)

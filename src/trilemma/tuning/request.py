@@ -203,6 +203,11 @@ class Request(Settings):
         None, description="Attacks of the rung, joined by commas (default: all of it)."
     )
     adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
+    server: Literal["curious", "malicious"] = Field(
+        "curious",
+        description="malicious: in what is measured, the server chooses the weights of the rounds "
+        "that it attacks; proofs hold for any.",
+    )
     basis: Literal["proved", "measured"] = Field(
         "proved",
         description="Proof where one exists and measurement elsewhere, or measurement alone.",
@@ -315,6 +320,11 @@ class Request(Settings):
             raise InvalidInput(
                 f"knows='anyone' asks for proofs, and basis={self.basis!r} for none; leave one "
                 "out."
+            )
+        if self.server == "malicious" and self.adversary is Adversary.CLIENT:
+            raise InvalidInput(
+                "a malicious server is no client's attack; leave out adversary='client', or "
+                "server='malicious'."
             )
         if self.participation == "secret" and self.knows != "anyone":
             raise InvalidInput(

@@ -22,14 +22,18 @@ KEY = replace(candidate("paillier", 0.1), protection="paillier:mode=blind")
 def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str) -> None:
     done: list[Job] = []
     asked = plan(adversary=adversary)
-    (found,) = runner(Simulated(small, None, 1, 2, 0), done)(beside(asked, NOISE))
+    found, *crafted = runner(Simulated(small, None, 1, 2, 0), done)(beside(asked, NOISE))
     assert other in found.who
     assert found.units == 16
     assert found.leakage is not None
-    for task in done:
-        assert isinstance(task, AttackJob)
-        assert task.adversary is Adversary(other)
-        assert task.attacks == ("gaussian-posterior",), "the leading attack alone"
+    games = [task for task in done if isinstance(task, AttackJob)]
+    assert len(games) == len(done)
+    assert [each.who for each in crafted] == ["a malicious server"] * (adversary == "server")
+    assert {task.crafted for task in games if task.attacks == ("analytic",)} <= {"imprint"}
+    for task in games:
+        if task.crafted is None:
+            assert task.adversary is Adversary(other)
+            assert task.attacks == ("gaussian-posterior",), "the leading attack alone"
 
 
 def test_beside_a_key_the_server_has_nothing() -> None:

@@ -132,6 +132,28 @@ def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
     assert "exceeds the cap" in dear.statement
 
 
+def test_a_malicious_server_stands_beside_the_proof() -> None:
+    made, done = plan(helpers=1), list[Job]()
+    candidate = found(helpers=1)
+    bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
+    (malicious,) = runner(bench, done)(crafted_beside(made, candidate))
+    proof = candidate.certificate
+    assert proof is not None
+    assert proof.known is not None
+    assert malicious.who == "a malicious server that knows every other record"
+    assert f"allows a rate of {proof.known[21]:.3g}" in malicious.statement
+    for task in done:
+        assert isinstance(task, AttackJob)
+        assert (task.adversary, task.recipe) == (Adversary.SERVER, recipe_of(candidate))
+        (noise,) = parse_protection(task.protection).transforms
+        assert isinstance(noise, Randomization)
+        # the same crafted model in all rounds is one round at that share of the variance
+        assert (task.crafted, task.rounds) == ("imprint", 1)
+        assert noise.variance == pytest.approx(proof.variance * 2 / 3 / made.claim.rounds)
+    whole = replace(candidate, certificate=replace(proof, clips_updates=True))
+    assert runner(bench)(crafted_beside(made, whole)) == ()
+
+
 def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
     made, candidate = plan(), found()
     proof = candidate.certificate

@@ -26,6 +26,7 @@ from trilemma.deployment.flower.messages import (
 )
 from trilemma.deployment.nodes.answering import answer
 from trilemma.deployment.nodes.app_answers import Call, Reply
+from trilemma.deployment.nodes.model_check import ModelCheck
 from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.node import Node
 from trilemma.deployment.nodes.stages import Stage
@@ -34,6 +35,7 @@ from trilemma.deployment.site.wrapping import TERMS_OF_MOD
 from trilemma.errors import (
     BudgetSpent,
     InvalidInput,
+    ModelRefused,
     NotConfigured,
     ProtocolViolation,
     RangeExceeded,
@@ -46,7 +48,14 @@ __all__ = ["protect_mod"]
 
 _LOG: Final = logging.getLogger("trilemma.flower")
 _REFUSED: Final = 2  # Flower's code for a client that raised
-_PUBLIC: Final = (BudgetSpent, NotConfigured, ProtocolViolation, RangeExceeded, TooFewClients)
+_PUBLIC: Final = (
+    BudgetSpent,
+    ModelRefused,
+    NotConfigured,
+    ProtocolViolation,
+    RangeExceeded,
+    TooFewClients,
+)
 _DEFAULT_ACTION: Final = "default"  # of a message whose type names none
 _STATE: Final = "trilemma"
 _CHANGE: Final = "trilemma-change"
@@ -73,13 +82,14 @@ class _ContextStore:
         self.context.state[_CHANGE] = ArrayRecord({"change": Array(change.numpy())})
 
 
-def protect_mod(terms: Terms | Protection | str) -> Mod:
+def protect_mod(terms: Terms | Protection | str, *, check: ModelCheck | None = None) -> Mod:
     """A mod that lets no update, metric or record count leave this node but under the terms.
 
     Put it first in `ClientApp(mods=[...])`. It refuses plain train and evaluate messages, and
     queries that the terms do not name, and takes keys, peers and its own minimum cohort from the
     node's configuration alone (see `Node`). What the app makes of its records never makes it
-    refuse: zeros leave in place of what cannot be used, and the node's log says why.
+    refuse: zeros leave in place of what cannot be used, and the node's log says why. With a
+    `check` the node looks at each model before it trains, and warns or refuses (`Node`).
     """
     agreed = Terms.of(terms)
 
@@ -97,8 +107,14 @@ def protect_mod(terms: Terms | Protection | str) -> Mod:
                     "grid=ProtectedGrid(grid, ...)."
                 )
 
+            if node.policy is not None and kind == "train":
+                node.policy.require_check(given=check is not None)
+
             def call(stage: Stage) -> Call:
-                return _call(node, stage, message, context, call_next)
+                asked = _call(node, stage, message, context, call_next)
+                if check is not None and stage.kind == "train":
+                    check.require(asked.arrays, store.memory, node.model_check)
+                return asked
 
             replies = answer(node, cast(Kind, kind), stages, call)
             return Message(RecordDict(dict(write_stages(replies))), reply_to=message)

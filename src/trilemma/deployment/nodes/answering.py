@@ -70,8 +70,6 @@ def _step(node: Node, stage: Stage, call: Callable[[Stage], Call]) -> Stage:
     asked = None
     if any(session.wants_update for session in sessions.values()):
         asked = call(stage)
-        if stage.kind == "train":
-            node.examine(asked.arrays)
         node.spend(stage)
     blobs: dict[str, bytes] = {}
     try:

@@ -119,10 +119,11 @@ class Node:
             )
         self.terms.require_room(len(stage.cohort))
 
-    def examine(self, arrays: Mapping[str, torch.Tensor]) -> None:
-        """Checks the model that the server sent, where the node's policy asks for that."""
-        if self.policy is not None:
-            self.policy.examine(arrays)
+    @property
+    def model_check(self) -> str:
+        """What follows where a look at the model finds something: warn, or refuse."""
+        asked = None if self.policy is None else self.policy.model_check
+        return asked or "warn"
 
     # Sessions
 

@@ -99,7 +99,7 @@ class AdmitTask(Filter):  # type: ignore[misc]
             )
         if node.policy is not None:
             node.policy.require_cohort(None, threshold=1)
-        node.examine(model)
+            node.policy.require_check(given=False)
         node.count("train", 1 if deployment is None else deployment.cohort)
         copies = {name: array.clone() for name, array in model.items()}  # scripts train in place
         return AskedUpdate(terms, copies)

@@ -17,6 +17,7 @@ import torch
 
 from trilemma.attacks import Knowledge, Rung, View
 from trilemma.attacks.base import RUNGS
+from trilemma.attacks.crafted import craft
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.federation.round import Answers, Rounds
@@ -54,7 +55,8 @@ class Observer:
     clients, the fewest that a round may end with (None: of the whole cohort), the tagged record's
     among them. Participation is granted, or secret: then all rounds of a training are attacked.
     `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
-    the scenario.
+    the scenario. A malicious server hands out `crafted` weights of a kind (`attacks.crafted`) in
+    the rounds that it attacks, and keeps its model as it was.
     """
 
     arena: Arena
@@ -69,6 +71,7 @@ class Observer:
     threshold: int | None = None
     participation: Participation = "known"
     recipe: Recipe | None = None
+    crafted: str | None = None
 
     def __post_init__(self) -> None:
         if self.participation == "secret" and self.rung != "rest":
@@ -100,6 +103,7 @@ class Observer:
         numbers = [game.number for game in games]
         scenario = self.arena.scenario
         weights = prepare_models(scenario, numbers, steps=self.steps, seed=self.seed)
+        weights = self._handed(weights, games, [True] * len(games), 0)
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
@@ -154,8 +158,9 @@ class Observer:
             ) -> tuple[Answers, list[int]]:
                 return self._answers(games[row], made[row], round, seen=row in seen)
 
+            handed = self._handed(weights, games, seen, round)
             means, read, bare = run.means(
-                weights,
+                handed,
                 *self._stacked(made),
                 answers,
                 shares=shares,
@@ -164,12 +169,32 @@ class Observer:
                     draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
                 ],
             )
-            others = self._others(run.sending, weights, made, read, bare)
+            others = self._others(run.sending, handed, made, read, bare)
             for row, observation in read.items():
-                given = games[row], weights[row], made[row], observation, round
+                given = games[row], handed[row], made[row], observation, round
                 views[row].append(self._view(*given, others.get(row)))
+            if self.crafted is not None:
+                means[seen] = 0.0  # of another model than the server's own
             weights = server.step(weights, means, round)
         return views
+
+    def _handed(
+        self, weights: torch.Tensor, games: Sequence[Game], attacked: Sequence[int], round: int
+    ) -> torch.Tensor:
+        """The weights [U, m] that clients get: a malicious server's own in attacked rounds."""
+        if self.crafted is None or not attacked:
+            return weights
+        handed, public = weights.clone(), self._public.inputs
+        for row in attacked:
+            game, inputs = games[row], public
+            if RUNGS.index(self.rung) >= RUNGS.index("candidates"):
+                rolled = np.roll(game.line_up, -round * len(game.line_up) // 2)
+                places = torch.from_numpy(rolled).to(public.device)
+                inputs = torch.cat([self.arena.pool_there.inputs[places], public])
+            draw = Seeded(self.seed).integer("crafted", game.number, round)
+            task = self.arena.scenario.task
+            handed[row] = craft(self.crafted, task, weights[row], inputs, draw)
+        return handed
 
     def _others(
         self,

@@ -99,6 +99,7 @@ class Gauge:
     brief: bool = False  # whether attacks that win nothing unprotected are tried no further
     part: int = CHUNK  # games of one task where several attacks are tested
     fresh: int = FRESH  # games after the tests, by which the strength found is shown
+    crafted: str | None = None  # what a malicious server sends
 
     def count(
         self,
@@ -120,6 +121,7 @@ class Gauge:
             self.rounds if rounds is None else rounds,
             first=0,
             count=units,
+            crafted=self.crafted,
         )
         return counted([(yield from played(job, chunk))])
 
@@ -326,6 +328,7 @@ class Gauge:
                 *(stream, spec, (name,), self.adversary, rounds),
                 first=first,
                 count=count,
+                crafted=self.crafted,
             )
             for first, count in parts
             for name in attacks  # one after the other: they share what is seen of their games
@@ -378,6 +381,7 @@ class Play:
             *(self.stream, shown, (self.attack,), adversary, self.rounds),
             first=trial.first_unit,
             count=trial.units,
+            crafted=self.gauge.crafted,
         )
 
 

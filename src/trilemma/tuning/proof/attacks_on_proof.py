@@ -7,13 +7,14 @@ games is fixed beforehand, and the result is shown whatever it says: it decides 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from trilemma.attacks.base import RUNGS
+from trilemma.attacks.crafted import IMPRINT, hidden_linear
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.errors import InvalidInput
@@ -25,11 +26,12 @@ from trilemma.game.playing.suite import leading
 from trilemma.game.recipe_scenarios import applied
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
+from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.proof.bounds_by_rounds import proved_points
-from trilemma.tuning.results.verdict import RoundsPoint
+from trilemma.tuning.results.verdict import Beside, RoundsPoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,10 +45,11 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.candidate import Candidate
 
 __all__ = [
-    "CHUNK", "EFFORTS", "Effort", "attacks_on", "games_beside", "ordered", "proved_rounds",
-    "recipe_of",
+    "CHUNK", "EFFORTS", "Effort", "attacks_on", "crafted_beside", "games_beside", "ordered",
+    "proved_rounds", "recipe_of",
 ]  # fmt: skip
 
+_FINE_BITS: Final = 24  # of the grid in games of a round that stands for many
 CHUNK: Final = 8  # whole trainings whose every round is attacked are large
 
 
@@ -76,6 +79,55 @@ def recipe_of(candidate: Candidate) -> Recipe | None:
     if candidate.deployment is None or candidate.certificate is None:
         return None
     return Recipe.of(candidate.deployment)
+
+
+def crafted_beside(plan: Plan, chosen: Candidate) -> Procedure[tuple[Beside, ...]]:
+    """How often a malicious server guesses right beside what the proof allows; none for FedAvg."""
+    proof, size = chosen.certificate, plan.claim.candidates
+    if proof is None or (job := _crafted_job(plan, chosen)) is None:
+        return ()
+    seen = yield from played(job, CHUNK)
+    right = int(seen.correct[job.attacks[0]].sum())
+    bounds = proof.known or proof.success
+    statement = (
+        f"with one and the same crafted model ({job.crafted}) in all rounds, it guesses the right "
+        f"one of {size} in {right} of {job.count} games, where the proof allows a rate of "
+        f"{bounds[size]:.3g}, whatever the models are"
+    )
+    who = "a malicious server that knows every other record"
+    return (Beside(who, statement, plan.leakage(right, job.count), job.count, right),)
+
+
+def _crafted_job(plan: Plan, chosen: Candidate) -> AttackJob | None:
+    """Games of one round as informative as all: the same model and records, variance over R.
+
+    That is exact where each round uses all records. None where no crafted model is known.
+    """
+    proof, attacks = chosen.certificate, attacks_on(plan, chosen)
+    if (
+        proof is None
+        or proof.clips_updates
+        or proof.sampling_rate < 1
+        or proof.participation == "secret"
+        or "rest" not in attacks
+        or hidden_linear(plan.scenario.task.model) is None
+    ):
+        return None
+    job = games_beside(plan, chosen)
+    noise, *_ = parse_protection(job.protection).transforms
+    assert isinstance(noise, Randomization)
+    reduced = Randomization(noise.variance / plan.claim.rounds)
+    single = "secret-sharing" not in job.protection
+    fine = SecretSharing(precision_bits=_FINE_BITS, ring_bits=64)
+    shown = Protection((reduced,)) if single else Protection((reduced,), fine)
+    return replace(
+        job,
+        stream="crafted",
+        protection=shown.describe(),
+        attacks=(attacks["rest"],),
+        rounds=1,
+        crafted=IMPRINT,
+    )
 
 
 def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
