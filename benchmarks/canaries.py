@@ -21,7 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
 
 
-from benchmarks.deployed import certified
+from benchmarks.deployed import SUMS, TUNE, certified
 from benchmarks.pages.stamp import stamp
 from trilemma.accounting.canary_bound import CanaryCount, count_canaries
 from trilemma.entropy import Seeded, System
@@ -150,7 +150,7 @@ def main() -> None:
     """Write the page."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(made) / "run"
-        verdict = certified(folder)
+        verdict = certified(f"{TUNE} {SUMS}", folder)
     assert verdict.choice is not None
     proof, own = verdict.choice.certificate, recipe_of(verdict.choice)
     assert proof is not None

@@ -14,7 +14,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what pages and tests share
 
-from benchmarks.deployed import certified
+from benchmarks.deployed import SUMS, TUNE, certified
 from benchmarks.pages.stamp import stamp
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.game.job_results import AttackResult, decode
@@ -39,7 +39,7 @@ def main() -> None:
     """Write the page."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(made) / "run"
-        verdict = certified(folder)
+        verdict = certified(f"{TUNE} {SUMS}", folder)
     assert verdict.choice is not None
     proof = verdict.choice.certificate
     assert proof is not None

@@ -61,12 +61,12 @@ def training(scenario: Scenario, seed: int, rounds: int) -> Iterator[torch.Tenso
     sending = Sending(scenario.task, recipe.local_training, *pooled(scenario))
     server = Server(scenario.task, recipe, rounds, None)
     clients = tuple(range(len(scenario.records)))
-    cohorts = Cohorts(scenario, sending, len(clients), seed)
+    cohorts = Cohorts(scenario, recipe, len(clients), seed, "looks")
     weights = server.start(fresh_weights(scenario, [seed]))
     draw = torch.Generator().manual_seed(seed)
     for number in range(rounds):
         yield weights[0]
-        mean = cohorts.updates(weights[0], number, clients).mean(0)
+        mean = sending.updates(weights[0], *cohorts.rows(number, clients)).mean(0)
         if seed % 2:
             mean = mean + NOISE * torch.randn(mean.shape, generator=draw)
         weights = server.step(weights, mean[None], number)

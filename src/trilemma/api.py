@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate", "paper", "pareto",
-    "recover", "tune",
+    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate", "paper",
+    "pareto", "recover", "tune",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

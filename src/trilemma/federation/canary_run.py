@@ -23,15 +23,14 @@ from scipy.fft import dct, idct
 from trilemma.accounting.canary_bound import LEAST, CanaryCount, count_canaries
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
-from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.conformance import Finding, Residuals
+from trilemma.federation.round import Rounds
 from trilemma.federation.server import Labelled, Server
 from trilemma.learning import summed_records
 from trilemma.observations import Adversary
 from trilemma.protection.adversary_view import observe
-from trilemma.protection.round_arithmetic import twin_mean
-from trilemma.protection.round_info import RoundInfo
+from trilemma.protection.round_arithmetic import Arithmetic
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.sessions import protected
 from trilemma.quantities import counted, positive
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from trilemma.federation.recipe import Recipe
     from trilemma.protection.protection import Protection
+    from trilemma.protection.round_info import RoundInfo
 
 __all__ = ["RAW", "Canaries", "CanaryRun", "run_canaries"]
 
@@ -140,14 +140,14 @@ def run_canaries(
         )
     assert recipe.rounds is not None, "checked"
     clients = tuple(range(len(federated.records)))
-    sending = Sending(federated.task, recipe.local_training, *pooled(federated))
+    run = Rounds(federated.task, recipe.local_training, pooled(federated), protection)
     size = federated.task.layout.size
     hidden = Canaries(canaries, size, len(clients), seed)
     if entropy is None:
         entropy = System() if messages else Seeded(seed)
     secret = protection.transport.new_secret(System()) if messages else None
     server = Server(federated.task, recipe, recipe.rounds, public)
-    cohorts = Cohorts(federated, sending, len(clients), seed)
+    cohorts = Cohorts(federated, recipe, len(clients), seed, "canaries")
     if weights is None:
         named = dict(federated.task.model.named_parameters())
         weights = federated.task.layout.flatten(named)
@@ -155,16 +155,14 @@ def run_canaries(
     scores = np.zeros(canaries)
     residuals = Residuals(_deviation(protection))
     for number in range(recipe.rounds):
-        own = cohorts.updates(current[0], number, clients).cpu()
+        own = run.sending.updates(current[0], *cohorts.rows(number, clients)).cpu()
         sent = torch.stack(
             [
                 update + _canary_part(hidden, number, client, recipe, clip).to(update)
                 for client, update in zip(clients, own, strict=True)
             ]
         )
-        info = RoundInfo.new(
-            clients, Seeded(seed), run="canaries", number=number, threshold=recipe.threshold
-        )
+        info = cohorts.sample(number).info
         read, mean = _released(protection, sent, info, entropy, secret)
         for which, released in read:
             rest = released - own[list(which)].sum(0)  # whoever knows all records can do so
@@ -208,7 +206,7 @@ def _released(
     who, counts = info.participants, [1] * len(info.participants)
     single = protection.transport.server_reads == "messages"
     if isinstance(entropy, Seeded) and secret is None:
-        mean = twin_mean(protection, list(sent), counts, info, entropy)
+        mean = Arithmetic(protection, sent, counts, info, entropy).exact_mean()
         if not single:
             return [(who, mean * len(who))], mean
         made = [protected(protection, sent[k], k, info, entropy).values for k in who]

@@ -82,7 +82,9 @@ def test_a_crafted_model_is_refused_by_policy_before_the_app_runs(tmp_path: Path
     assert said.startswith("ModelRefused: this node refuses the model")
 
 
-def test_a_crafted_model_is_warned_of_without_a_policy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crafted_model_is_warned_of_without_a_policy(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     direct, ran = started(crafted=True, policy=None, folder=tmp_path)
     assert ran == 8
     assert not errors(direct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from trilemma.accounting.noise_calibration import (
     true_positive_rate,
 )
 from trilemma.errors import InvalidInput
-from trilemma.game.jobs import CostJob, Job, TrainJob
+from trilemma.game.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.learning import LocalTraining
+from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.proof.attacks_on_proof import proved_rounds
+from trilemma.tuning.proof.attacks_on_proof import crafted_beside, proved_rounds, recipe_of
 from trilemma.tuning.proof.proved_candidates import certified_candidate
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.candidate import Candidate
